@@ -261,7 +261,7 @@ def _vocabulary(path: Path) -> Any:
     config: Any = Config
     return (
         model_folder.tensor_shapes(config),
-        model_folder.sampled_weights(config),
+        model_folder.sample_linear_weights(config),
         model_folder.model_config(config),
     )
 

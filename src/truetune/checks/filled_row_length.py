@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.training_file_columns import data_files_of
 from truetune.checks.read_files_beside import length_limit_of_config
 from truetune.data.row_text_bytes import text_bytes_of_first_rows
+from truetune.checks.config.evidence.training_file_columns import local_data_files
 from truetune.errors import TruetuneError
 from truetune.logs.console.out_of_memory_story import LEAST_LIMIT, USUAL_LIMIT
 from truetune.logs.findings_in_files_beside_log import FILLED_TO_LIMIT, LENGTH_LIMIT
@@ -46,7 +46,7 @@ def _longest_row_bytes(config: Config) -> tuple[int | None, str]:
     if not config.spec.data:
         return None, ""
     try:
-        files = [one for name in config.spec.data for one in data_files_of(name)]
+        files = [one for name in config.spec.data for one in local_data_files(name)]
         sizes, is_whole = text_bytes_of_first_rows(files)
     except (TruetuneError, OSError, ValueError):
         return None, ""

@@ -15,13 +15,11 @@ from truetune.checks.filled_row_length import FilledRows, find_what_fills_rows
 from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
 from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
-from truetune.checks.source.evidence.fixed_length_paddings import (
-    estimate_median_and_longest_tokens,
-    fixed_paddings,
-)
+from truetune.checks.source.evidence.fixed_length_paddings import estimate_median_and_longest_tokens
+from truetune.checks.source.evidence.fixed_length_paddings import fixed_paddings
 from truetune.checks.source.evidence.settings_given_to_nothing import settings_given_to_nothing
 from truetune.checks.source.evidence.unused_models_on_gpu import second_loads_beside_unused_models
-from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
+from truetune.checks.source.kbit_preparation_of_plain_weights import kbit_preparations_and_loads
 from truetune.checks.source.model_loaded_beside_another import (
     list_names,
     place_in_file,
@@ -179,7 +177,7 @@ def _config_of_script(path: Path) -> Config | None:
         config = replace(config, spec=spec) if length is not None else config
     config = _with_launch_of_script(config, path)
     # A quantized load is cast by that function too; only without one are all weights four bytes.
-    if next(casts_to_float32(module), None) is not None:
+    if next(kbit_preparations_and_loads(module), None) is not None:
         training = config.spec.training.model_copy(update={"dtype": "float32"})
         config = replace(
             config,

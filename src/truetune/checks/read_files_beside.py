@@ -11,8 +11,8 @@ from itertools import chain, islice
 from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places import setting_place
-from truetune.checks.config.evidence.step_counts import training_rows
-from truetune.checks.config.evidence.training_file_columns import data_files_of
+from truetune.checks.config.evidence.step_counts import count_training_rows
+from truetune.checks.config.evidence.training_file_columns import local_data_files
 from truetune.checks.gpus_beside import read_gpu_file
 from truetune.checks.host_memory_needs import (
     ADAPTER_FILE,
@@ -288,11 +288,11 @@ def _rows_of_file(file: Path) -> list[RowsBeside]:
 
 def _rows_of_config(config: Config) -> RowsBeside | None:
     """The training rows of one config, if all of its files are here; else None."""
-    counted = training_rows(config)
+    counted = count_training_rows(config)
     if counted is None or not config.spec.data:
         return None
     is_packed = bool(config.spec.training.packing)
-    sizes = text_bytes_of_rows(one for name in config.spec.data for one in data_files_of(name))
+    sizes = text_bytes_of_rows(one for name in config.spec.data for one in local_data_files(name))
     return RowsBeside(
         config.path,
         counted.count,

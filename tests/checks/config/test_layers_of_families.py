@@ -9,7 +9,7 @@ import pytest
 
 from tests.checks.config import found
 from tests.checks.config.settings import AXOLOTL, LORA
-from truetune.checks.config.evidence.family_module_names import layers_of_family
+from truetune.checks.config.evidence.family_module_names import layer_names_of_family
 from truetune.source.module import parse_module
 from truetune.source.script_configs import extract_only_config
 
@@ -58,7 +58,7 @@ def test_layers_of_another_family(
 )
 def test_names_of_families(name: str, one: str) -> None:
     """Published names lead to the layers of their family."""
-    assert one in (layers_of_family(name) or ())
+    assert one in (layer_names_of_family(name) or ())
 
 
 @pytest.mark.parametrize(
@@ -158,6 +158,6 @@ def test_the_table_holds_every_layer_of_the_class(kind: str, published: str) -> 
         for name, layer in model.named_modules()
         if isinstance(layer, torch.nn.Linear) or type(layer).__name__ == "Conv1D"
     }
-    known = layers_of_family(published)
+    known = layer_names_of_family(published)
     assert known is not None
     assert adapted - {"pooler"} <= known

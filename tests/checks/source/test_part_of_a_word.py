@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
-from truetune.checks.source.pattern_takes_part_of_a_word import around
+from truetune.checks.source.pattern_takes_part_of_a_word import text_around
 
 IN_WORDS = ["Answer: C", "Because of it, D", "C", "Answer: B", "After all, A", "D", "B"] * 3
 ALONE = ["C", "(D) is right", "C.", "option B", "A", "D", "B"] * 3
@@ -90,5 +90,5 @@ def test_a_whole_is_taken(tmp_path: Path, script: str, pattern: str, texts: list
 
 def test_the_excerpt_holds_the_word_that_is_taken() -> None:
     text = "Lithium calls for a check of the sodium intake and serum level. Answer: C"
-    assert "Answer" in around(text, text.index("Answer"))
-    assert around("A short one", 0) == "A short one"
+    assert "Answer" in text_around(text, text.index("Answer"))
+    assert text_around("A short one", 0) == "A short one"

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.template_marks import mark_of_template
+from truetune.checks.config.evidence.template_marks import question_mark_of_template
 from truetune.checks.findings import Finding
 from truetune.checks.modelfile.trained_format_beside import find_trained_format_beside
 from truetune.checks.rule import CommandRule
@@ -146,7 +146,7 @@ def _mark_in_modelfiles(folder: Path) -> TurnMark | None:
             template = read_modelfile(path).last("template")
         except (OSError, ValueError, TruetuneError):
             continue
-        mark = mark_of_template(template.value) if template is not None else None
+        mark = question_mark_of_template(template.value) if template is not None else None
         if mark is not None:
             forms.append(TurnMark(mark, path.name))
     marks = {form.mark for form in forms}

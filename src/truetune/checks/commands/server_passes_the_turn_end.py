@@ -45,7 +45,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.template_marks import mark_of_chat_model
+from truetune.checks.config.evidence.template_marks import question_mark_of_chat_model
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.sglang_server_commands import sglang_server
@@ -141,7 +141,7 @@ class ServerPassesTheTurnEnd(CommandRule):
 
 def _is_published_base(name: str) -> bool:
     """Is it a published base under its own name? It is asked to continue texts, and not in turns."""
-    if family_of_model(name) is None or mark_of_chat_model(name) is not None:
+    if family_of_model(name) is None or question_mark_of_chat_model(name) is not None:
         return False
     # Behind the family stand its release and size alone; a name of one's own is that of a fine-tune.
     return all(OF_A_BASE.fullmatch(part) for part in re.split(r"[^a-z0-9]+", name.lower())[1:])

@@ -33,8 +33,8 @@ from pathlib import Path
 
 from truetune.checks.config.evidence.template_marks import (
     SAVED_TEMPLATES,
-    mark_of_chat_model,
-    mark_of_template,
+    question_mark_of_chat_model,
+    question_mark_of_template,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.modelfile.trained_format_beside import find_trained_format_beside
@@ -70,10 +70,10 @@ class ServerTemplateOfAnotherFamily(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for command, model, template in self.places(self.subject):
-            written = mark_of_template(_template_text_or_name(self.subject, template))
+            written = question_mark_of_template(_template_text_or_name(self.subject, template))
             # `owner/model:Q4_K_M` names a file of a repository. Any model may have been tuned in ChatML.
             is_saved = template.lower() in SAVED_TEMPLATES
-            own = None if is_saved else mark_of_chat_model(model.partition(":")[0])
+            own = None if is_saved else question_mark_of_chat_model(model.partition(":")[0])
             if written is not None and own is None:
                 yield from self._findings_on_trained_template(command, model, template, written)
             if written is None or own is None or written == own:

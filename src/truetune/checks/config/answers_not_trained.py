@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import setting_case, table_entries
+from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -53,26 +53,34 @@ class AnswersNotTrained(ConfigRule):
     stacks = ("axolotl",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no data set names the roles to train."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        return None if self._sets() else Unmet("it is about roles_to_train, which no data set has")
-
-    def figure(self) -> Measurement:
-        return count_measurement(
-            "data sets whose roles_to_train hold no answer", 0, len(self._sets())
+        return (
+            None
+            if self._data_sets_with_roles()
+            else Unmet("it is about roles_to_train, which no data set has")
         )
 
-    def _sets(self) -> list[int]:
+    def figure(self) -> Measurement:
+        """How many data sets with roles to train hold no answer."""
+        return count_measurement(
+            "data sets whose roles_to_train hold no answer", 0, len(self._data_sets_with_roles())
+        )
+
+    def _data_sets_with_roles(self) -> list[int]:
         """The numbers of the data sets that name the roles to train."""
         return [
             index
-            for index, item in table_entries(self.subject, "datasets")
+            for index, item in numbered_tables_of_list(self.subject, "datasets")
             if item.get("roles_to_train")
         ]
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        for index, item in table_entries(config, "datasets") if config.stack == "axolotl" else ():
+        for index, item in (
+            numbered_tables_of_list(config, "datasets") if config.stack == "axolotl" else ()
+        ):
             chosen = item.get("roles_to_train")
             if not isinstance(chosen, list) or not chosen or config.spec.training.train_on_inputs:
                 continue

@@ -76,6 +76,7 @@ class AttentionComputedEagerly(ConfigRule):
     reads = (FIELD, "max_length")
 
     def figure(self) -> Measurement | str:
+        """The attention that is chosen."""
         chosen = self.subject.spec.training.attn_implementation
         return (
             f"attention is computed by {chosen}" if chosen else "eager attention is not asked for"
@@ -83,7 +84,7 @@ class AttentionComputedEagerly(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        key = self._eager_key()
+        key = self._key_of_eager_attention()
         if key is None or READS_WEIGHTS in config.text:
             return
         model = config.spec.model or ""
@@ -98,7 +99,7 @@ class AttentionComputedEagerly(ConfigRule):
             cases=[setting_case(config, config.raw.get(key, "eager"), key)],
         )
 
-    def _eager_key(self) -> str | None:
+    def _key_of_eager_attention(self) -> str | None:
         """The setting that asks for eager attention; None where none does."""
         config = self.subject
         if config.stack == "axolotl" and config.raw.get("eager_attention") is True:

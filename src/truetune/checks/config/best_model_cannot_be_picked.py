@@ -81,10 +81,12 @@ class BestModelCannotBePicked(ConfigRule):
                 cases=cases,
             )
         elif evaluates == "steps":
-            yield from self._of_steps(cases)
+            yield from self._findings_on_save_steps(cases)
 
-    def _of_steps(self, cases: list[Case]) -> Iterator[Finding]:
-        """Saves at steps of which some are not evaluated; shares of the run below 1 are not judged."""
+    def _findings_on_save_steps(self, cases: list[Case]) -> Iterator[Finding]:
+        """Findings on saves at steps of which some are not evaluated; shares of the run below 1 are
+        not judged.
+        """
         config, training = self.subject, self.subject.spec.training
         every, saved = training.eval_steps or training.logging_steps, training.save_steps
         if not every or not saved or every < 1 or saved < 1 or saved % every == 0:

@@ -51,8 +51,8 @@ from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
-from truetune.checks.config.evidence.training_file_columns import training_sources
+from truetune.checks.config.evidence.tokenizer_at_hand import has_local_tokenizer
+from truetune.checks.config.evidence.training_file_columns import local_training_sources
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -83,7 +83,7 @@ ASKED_ALONE = ("grpo", "rloo")
 
 
 class _PlainRows(NamedTuple):
-    """What the first rows of a run are."""
+    """Counts of plain strings among the first rows of a run."""
 
     rows: int
     plain: int
@@ -99,26 +99,28 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
     stacks = ("trl",)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the tokenizer is here, a script reads the settings, or no rows are known."""
         if (lacking := super().unmet()) is not None:
             return lacking
         config = self.subject
         if not CHAT_MODEL_NAME.search(config.spec.model or ""):
             return Unmet("it is about models whose name says that they chat (instruct, chat, it)")
-        if has_tokenizer(config):
+        if has_local_tokenizer(config):
             return Unmet("the tokenizer is here, and the rows are judged by its template")
-        if self._is_shaped_by_script():
+        if self._may_script_read_settings():
             return Unmet("a script reads the settings, and may shape the rows")
-        return None if self._plain_rows().rows else NO_ROWS
+        return None if self._count_plain_rows().rows else NO_ROWS
 
     def figure(self) -> Measurement:
-        found = self._plain_rows()
+        """How many of the first rows are plain strings without a turn."""
+        found = self._count_plain_rows()
         return count_measurement("rows of plain strings without a turn", found.plain, found.rows)
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
             return
-        config, found = self.subject, self._plain_rows()
-        if found.first is None or found.plain < found.rows or self._is_asked_in_plain_text():
+        config, found = self.subject, self._count_plain_rows()
+        if found.first is None or found.plain < found.rows or self._scripts_ask_without_template():
             return
         what = "preference pairs" if "chosen" in found.columns else "rows"
         columns = ", ".join(found.columns)
@@ -128,12 +130,12 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
             f" ({columns})",
             f"write {columns} as lists of messages ([{{'role': 'user' or 'assistant', 'content': ...}}]); TRL applies"
             " the template to those alone, also where its log says `Applying chat template`",
-            cases=[*cases, *self._asked_by_template()],
+            cases=[*cases, *self._first_question_by_template()],
             count=found.plain,
             total=found.rows,
         )
 
-    def _is_shaped_by_script(self) -> bool:
+    def _may_script_read_settings(self) -> bool:
         """Does a script of the project read these settings, or may one?"""
         config = self.subject
         if is_script_format(config.path):
@@ -142,32 +144,34 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
             return not config.read_by.startswith(("trl ", "--trainer trl"))
         return any(trains_a_model(script) for script in project_scripts_around(Path(config.path)))
 
-    def _asked_by_template(self) -> Iterator[Case]:
-        """Where a script beside asks by the template; the first such place."""
+    def _first_question_by_template(self) -> Iterator[Case]:
+        """The first place at which a script beside asks the model by the chat template; nothing
+        without one.
+        """
         for script in project_scripts_around(Path(self.subject.path)):
             place = None if trains_a_model(script) else line_asking_by_template(script)
             if place is not None:
                 yield Case(place[1], file=script.path, line=place[0])
                 return
 
-    def _is_asked_in_plain_text(self) -> bool:
+    def _scripts_ask_without_template(self) -> bool:
         """Do the scripts beside ask a model, and none of them through a chat template?"""
         asking = [
             one for one in project_scripts_around(Path(self.subject.path)) if asks_a_model(one)
         ]
         return bool(asking) and all(line_asking_by_template(one) is None for one in asking)
 
-    def _plain_rows(self) -> _PlainRows:
+    def _count_plain_rows(self) -> _PlainRows:
         """How many of the first rows are plain strings."""
         rows = plain = 0
         columns: tuple[str, ...] = ()
         first: Case | None = None
         is_asked_alone = self.subject.spec.training.method in ASKED_ALONE
         for path, line, row in self._first_rows():
-            names = _columns_of(row, is_asked_alone)
+            names = _columns_read_by_trl(row, is_asked_alone)
             rows += bool(names)
             texts = [row[name] for name in names]
-            if not texts or not _are_plain(texts):
+            if not texts or not _are_plain_strings(texts):
                 continue
             plain += 1
             columns = columns or names
@@ -176,11 +180,11 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
 
     def _first_rows(self) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
         """The first rows of each file, with their places."""
-        for source in training_sources(self.subject):
-            yield from _rows_of(source)
+        for source in local_training_sources(self.subject):
+            yield from _first_rows_of_source(source)
 
 
-def _rows_of(source: Source) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+def _first_rows_of_source(source: Source) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
     """The first rows of one file."""
     try:
         with open_raw(source.path) as raw:
@@ -191,15 +195,15 @@ def _rows_of(source: Source) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
         return
 
 
-def _columns_of(row: Mapping[str, Any], is_asked_alone: bool) -> tuple[str, ...]:
+def _columns_read_by_trl(row: Mapping[str, Any], is_asked_alone: bool) -> tuple[str, ...]:
     """The columns that TRL's trainer reads of a row; none where it has none of them."""
     if is_asked_alone:
         return ("prompt",) if "prompt" in row else ()
     return next((names for names in ANSWERED if all(name in row for name in names)), ())
 
 
-def _are_plain(texts: list[Any]) -> bool:
-    """Are all of them strings, and is no mark of a turn in any?"""
+def _are_plain_strings(texts: list[Any]) -> bool:
+    """Are all of the texts strings, and is no mark of a turn in any?"""
     return all(isinstance(text, str) for text in texts) and not any(
         TURN_MARKS.search(text) for text in texts
     )

@@ -67,11 +67,13 @@ class CompletionLossWithoutCompletion(ConfigRule):
     reads = ("training.assistant_only_loss",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the columns of the rows are not known."""
         if (lacking := super().unmet()) is not None:
             return lacking
         return None if training_columns(self.subject) else NO_ROWS
 
     def figure(self) -> str:
+        """The settings that were compared, and the columns of the rows."""
         return f"{self.compared()}; columns: {', '.join(sorted(training_columns(self.subject)))}"
 
     def findings(self) -> Iterator[Finding]:
@@ -86,7 +88,7 @@ class CompletionLossWithoutCompletion(ConfigRule):
             yield self.finding(
                 f"completion_only_loss does nothing: the rows have {whole[0]} and no completion, so"
                 " all is learned",
-                _instead(config),
+                _setting_in_its_place(config),
                 cases=[
                     setting_case(config, True, "training.completion_only_loss"),
                     Case(f"columns: {name_list(sorted(there))}"),
@@ -94,8 +96,8 @@ class CompletionLossWithoutCompletion(ConfigRule):
             )
 
 
-def _instead(config: Config) -> str:
-    """What to set, by what the release that is asked for knows."""
+def _setting_in_its_place(config: Config) -> str:
+    """What to set in its place, by what the release that is asked for knows."""
     split = "split the rows into prompt and completion"
     if config.pins.before("trl", ASSISTANT_LOSS_SINCE):
         return f"{split} (assistant_only_loss, for chats as they are, comes with TRL 0.19)"

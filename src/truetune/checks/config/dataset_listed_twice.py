@@ -79,17 +79,27 @@ class DatasetListedTwice(ConfigRule):
     stacks = ("axolotl", "llama-factory", "trl")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the settings hold no list of data sets."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        return None if self._count() else Unmet("it is about lists of data sets, and there is none")
-
-    def figure(self) -> Measurement:
-        return count_measurement(
-            "data sets that are listed twice, or evaluated on as well", 0, self._count()
+        return (
+            None
+            if self._number_of_training_sets()
+            else Unmet("it is about lists of data sets, and there is none")
         )
 
-    def _count(self) -> int:
-        """How many data sets are listed for training, one or several in a key of the stack."""
+    def figure(self) -> Measurement:
+        """How many data sets are listed twice, or evaluated on as well."""
+        return count_measurement(
+            "data sets that are listed twice, or evaluated on as well",
+            0,
+            self._number_of_training_sets(),
+        )
+
+    def _number_of_training_sets(self) -> int:
+        """The number of data sets that are listed for training, one or several in a key of the
+        stack.
+        """
         key = DATA_SET_KEYS[self.subject.stack][0]
         return len(_listed_data_sets(self.subject, key or "")) or len(
             _listed_data_sets(self.subject, "dataset_name")
@@ -105,10 +115,10 @@ class DatasetListedTwice(ConfigRule):
         for name in names:
             if train.count(name) > 1 and not config.raw.get("dataset_exact_deduplication"):
                 yield self.finding(
-                    f"{_data_set_text(name)} is listed {train.count(name)} times: its rows are trained as"
+                    f"{_data_set_in_words(name)} is listed {train.count(name)} times: its rows are trained as"
                     " often in each epoch",
                     "keep one of them",
-                    cases=[setting_case(config, _data_set_text(name), train_key)],
+                    cases=[setting_case(config, _data_set_in_words(name), train_key)],
                     count=train.count(name),
                 )
         shared = [
@@ -116,15 +126,15 @@ class DatasetListedTwice(ConfigRule):
         ]
         if shared and eval_key:
             yield self.finding(
-                f"{', '.join(map(_data_set_text, shared))} is trained and evaluated on",
+                f"{', '.join(map(_data_set_in_words, shared))} is trained and evaluated on",
                 "evaluate on rows that are not trained",
-                cases=[setting_case(config, ", ".join(map(_data_set_text, shared)), eval_key)],
+                cases=[setting_case(config, ", ".join(map(_data_set_in_words, shared)), eval_key)],
             )
         elif config.stack == "trl":
-            yield from self._of_splits()
+            yield from self._findings_on_splits()
 
-    def _of_splits(self) -> Iterator[Finding]:
-        """One split of TRL's data set that is trained and evaluated on."""
+    def _findings_on_splits(self) -> Iterator[Finding]:
+        """Findings on one split of TRL's data set that is trained and evaluated on."""
         config = self.subject
         split = config.raw.get("dataset_test_split")
         if split and split == config.raw.get("dataset_train_split", "train"):
@@ -153,6 +163,6 @@ def _listed_data_sets(config: Config, key: str) -> list[str]:
     ]
 
 
-def _data_set_text(entry: str) -> str:
+def _data_set_in_words(entry: str) -> str:
     """A data set as a message names it."""
     return str(parse_json(entry, SETTINGS).get("path")) if entry.startswith("{") else entry

@@ -76,10 +76,12 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
                 ],
             )
         elif config.stack == "llama-factory" and training.lora is not None:
-            yield from self._of_adapter(str(model))
+            yield from self._findings_on_adapter(str(model))
 
-    def _of_adapter(self, model: str) -> Iterator[Finding]:
-        """A reference of LLaMA-Factory that lacks the adapter which the policy starts with."""
+    def _findings_on_adapter(self, model: str) -> Iterator[Finding]:
+        """Findings on a reference of LLaMA-Factory that lacks the adapter which the policy starts
+        with.
+        """
         config, training, raw = self.subject, self.subject.spec.training, self.subject.raw
         reference, adapter = training.reference, training.adapter
         if adapter is None:

@@ -51,6 +51,7 @@ class DuplicateSetting(ConfigRule):
     since = "0.1.0"
 
     def figure(self) -> Measurement:
+        """How many settings are given twice."""
         return count_measurement("settings that are given twice", 0, len(self.subject.raw))
 
     def findings(self) -> Iterator[Finding]:
@@ -62,7 +63,7 @@ class DuplicateSetting(ConfigRule):
                 for one in (first, second)
             ]
             stops = config.stack == "llama-factory"
-            if _whole_value(said[0]) == _whole_value(said[1]) is not None and not stops:
+            if _single_line_value(said[0]) == _single_line_value(said[1]) is not None and not stops:
                 continue
             yield self.finding(
                 f"{second.key} is given twice: "
@@ -79,7 +80,7 @@ class DuplicateSetting(ConfigRule):
             )
 
 
-def _whole_value(line: str) -> str | None:
+def _single_line_value(line: str) -> str | None:
     """The value in a line of YAML; None where it may be longer than the line."""
     value = line.partition(":")[2].partition(" #")[0].strip()
     return value if value and value[0] not in "|>&[{" else None

@@ -59,7 +59,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.step_counts import count_rows, max_steps_of_run, training_rows
+from truetune.checks.config.evidence.step_counts import (
+    count_rows,
+    count_training_rows,
+    max_steps_of_run,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -79,8 +83,8 @@ NOT_KNOWN = Unmet(
 )
 
 
-class _Evaluated(NamedTuple):
-    """What is evaluated for what is trained."""
+class _EvaluatedRows(NamedTuple):
+    """The rows that are evaluated for each row that is trained."""
 
     ratio: float
     """Evaluated rows for each trained row"""
@@ -96,18 +100,20 @@ class EvaluatedMoreThanTrained(ConfigRule):
     reads = ("training.eval_strategy", "training.eval_steps", "training.val_size")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the numbers of rows are not known."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        return NOT_KNOWN if _evaluated_rows(self.subject) is None else None
+        return NOT_KNOWN if _measure_evaluated_rows(self.subject) is None else None
 
     def figure(self) -> str:
-        evaluated = _evaluated_rows(self.subject)
+        """The rows that are evaluated for each row that is trained."""
+        evaluated = _measure_evaluated_rows(self.subject)
         assert evaluated is not None, "else the rule is not judged"
         return f"{evaluated.ratio:.2g} rows are evaluated for each that is trained"
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        evaluated = _evaluated_rows(config)
+        evaluated = _measure_evaluated_rows(config)
         generates = any(config.raw.get(name) is True for name in GENERATES)
         if evaluated is None or evaluated.ratio < (MANY_GENERATED if generates else MANY):
             return
@@ -131,7 +137,7 @@ class EvaluatedMoreThanTrained(ConfigRule):
         )
 
 
-def _evaluated_rows(config: Config) -> _Evaluated | None:
+def _measure_evaluated_rows(config: Config) -> _EvaluatedRows | None:
     """How many rows are evaluated for each that is trained; None where the files do not say."""
     training = config.spec.training
     strategy, every = training.eval_strategy, training.eval_steps
@@ -139,20 +145,20 @@ def _evaluated_rows(config: Config) -> _Evaluated | None:
     if training.packing or strategy in (None, "no"):
         return None
     share = training.val_size or 0.0
-    held_out = _held_out_rows(config)
+    held_out = _rows_of_one_evaluation(config)
     if strategy == "steps" and every is not None and 0 < every < 1 and 0 < share < 1:
         times, epochs = 1 / every, training.num_train_epochs or 1.0
         why = f"{times:.0f} evaluations of {share:.0%} of the rows, in {epochs:g} epochs"
-        return _Evaluated(times * share / ((1 - share) * epochs), why)
-    between, arithmetic = _rows_between(config)
+        return _EvaluatedRows(times * share / ((1 - share) * epochs), why)
+    between, arithmetic = _rows_between_evaluations(config)
     if held_out is None or not between or held_out < MIN_ROWS:
         return None
-    return _Evaluated(
+    return _EvaluatedRows(
         held_out / between, f"{held_out:,.0f} held-out rows are evaluated every {arithmetic}"
     )
 
 
-def _held_out_rows(config: Config) -> float | None:
+def _rows_of_one_evaluation(config: Config) -> float | None:
     """Rows of one evaluation; None where they are not known."""
     counts = [count_rows(name) for name in config.spec.eval_data]
     if counts:
@@ -161,16 +167,16 @@ def _held_out_rows(config: Config) -> float | None:
     held = config.spec.training.val_size or 0.0
     if held >= 1:
         return held
-    rows = training_rows(config)
+    rows = count_training_rows(config)
     # Those that are left for training are counted: x = (1 - share) of all.
     return rows.count * held / (1 - held) if rows is not None and held else None
 
 
-def _rows_between(config: Config) -> tuple[float | None, str]:
-    """(rows that are trained between two evaluations, in words)."""
+def _rows_between_evaluations(config: Config) -> tuple[float | None, str]:
+    """The number of rows that are trained between two evaluations, and that in words."""
     training = config.spec.training
     if training.eval_strategy == "epoch":
-        rows = training_rows(config)
+        rows = count_training_rows(config)
         return (
             (float(rows.count), f"epoch of {rows.count:,} rows") if rows is not None else (None, "")
         )

@@ -73,11 +73,13 @@ class EvaluationLabelledOtherwise(ConfigRule):
     stacks = ("torchtune", "axolotl")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the settings do not say how both data sets are labelled."""
         if (lacking := super().unmet()) is not None:
             return lacking
         return NOT_SAID if _labelling_of(self.subject) is None else None
 
     def figure(self) -> str:
+        """That both data sets are labelled alike."""
         return "prompts are labelled alike in the rows of training and evaluation"
 
     def findings(self) -> Iterator[Finding]:
@@ -101,8 +103,10 @@ def _labelling_of(config: Config) -> Labelling | None:
 
 
 def _labelling_of_recipe(config: Config) -> Labelling | None:
-    """By `train_on_input` of both parts; each builder has a default of its own."""
-    train, held = (_switch(config.raw.get(name)) for name in ("dataset", "dataset_val"))
+    """How a torchtune recipe labels both data sets, by `train_on_input`; each builder has a default
+    of its own.
+    """
+    train, held = (_train_on_input_of(config.raw.get(name)) for name in ("dataset", "dataset_val"))
     if train is None or held is None:
         return None
     cases = (
@@ -114,15 +118,17 @@ def _labelling_of_recipe(config: Config) -> Labelling | None:
     )
 
 
-def _switch(part: Any) -> bool | None:
+def _train_on_input_of(part: Any) -> bool | None:
     """`train_on_input` of a part of a recipe."""
     value = part.get("train_on_input") if isinstance(part, Mapping) else None
     return value if isinstance(value, bool) else None
 
 
 def _labelling_of_axolotl(config: Config) -> Labelling | None:
-    """By the types of all entries, where those of one list are alike."""
-    train, held = (_types(config.raw.get(name)) for name in ("datasets", "test_datasets"))
+    """How Axolotl labels both data sets, by the types of all entries, where those of one list are
+    alike.
+    """
+    train, held = (_data_set_types(config.raw.get(name)) for name in ("datasets", "test_datasets"))
     if not train or not held or config.raw.get("train_on_inputs") is True:
         return None
     trains_text, holds_text = ({one == PLAIN_TEXT for one in kinds} for kinds in (train, held))
@@ -137,7 +143,7 @@ def _labelling_of_axolotl(config: Config) -> Labelling | None:
     )
 
 
-def _types(entries: Any) -> list[str]:
+def _data_set_types(entries: Any) -> list[str]:
     """The types of a list of data sets; empty where one has none that is a word."""
     rows = entries if isinstance(entries, list) else []
     kinds = [entry.get("type") if isinstance(entry, Mapping) else None for entry in rows]

@@ -72,6 +72,7 @@ class Fp16Overflow(ConfigRule):
     reads = ("training.fp16", "training.bf16", "training.dtype")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where a run in float16 has a model of an unknown dtype and family."""
         if (lacking := super().unmet()) is not None:
             return lacking
         training = self.subject.spec.training
@@ -97,12 +98,12 @@ class Fp16Overflow(ConfigRule):
                 ],
             )
         elif _trains_in_float16(config):
-            yield from self._of_stored_dtype()
+            yield from self._findings_on_bfloat16_model()
         elif _evaluates_in_float16(config):
-            yield from self._of_evaluation()
+            yield from self._findings_on_evaluation()
 
-    def _of_evaluation(self) -> Iterator[Finding]:
-        """Weights that are cast to float16 for the evaluation after the training."""
+    def _findings_on_evaluation(self) -> Iterator[Finding]:
+        """Findings on weights that are cast to float16 for the evaluation after the training."""
         config = self.subject
         family = overflowing_family(_model_name(config))
         is_wide = stored_dtype(config) == "bfloat16" or config.spec.training.bf16
@@ -120,8 +121,10 @@ class Fp16Overflow(ConfigRule):
             cases=[setting_case(config, True, FULL_EVAL)],
         )
 
-    def _of_stored_dtype(self) -> Iterator[Finding]:
-        """A model that was trained in bfloat16, by its config.json or, where that is not here, by its name."""
+    def _findings_on_bfloat16_model(self) -> Iterator[Finding]:
+        """Findings on a model that was trained in bfloat16, by its config.json or, where that is
+        not here, by its name.
+        """
         config, training = self.subject, self.subject.spec.training
         field = "training.fp16" if training.fp16 else "training.dtype"
         switch = setting_case(config, training.fp16 or training.dtype, field)

@@ -69,18 +69,20 @@ class FsdpWithoutWrapPolicy(ConfigRule):
     stability = "preview"
 
     def unmet(self) -> Unmet | None:
-        if not self._options() and self._policy() is None:
+        """Unmet where FSDP does not shard the run."""
+        if not self._fsdp_options() and self._wrap_policy() is None:
             return Unmet("it is about runs that FSDP shards, and this is none")
         return None
 
     def figure(self) -> Measurement | str:
+        """That FSDP is given a wrap policy."""
         return "FSDP is given a policy by which it wraps layers"
 
     def findings(self) -> Iterator[Finding]:
-        policy, options = self._policy(), self._options()
+        policy, options = self._wrap_policy(), self._fsdp_options()
         is_off = policy is not None and policy.upper() == NO_POLICY
         lacks = policy is None and any(one in options for one in GATHERING) and WRAPS not in options
-        if not is_off and (not lacks or self._is_brought_by_launch()):
+        if not is_off and (not lacks or self._has_fsdp_settings_in_launch()):
             return
         what = f"fsdp: {' '.join(options)} without auto_wrap" if lacks else f"a policy of {policy}"
         yield self.finding(
@@ -92,14 +94,14 @@ class FsdpWithoutWrapPolicy(ConfigRule):
             else [setting_case(self.subject, what, "fsdp")],
         )
 
-    def _options(self) -> list[str]:
+    def _fsdp_options(self) -> list[str]:
         """The words of `fsdp`: a text with spaces, or a list."""
         given = self.subject.raw.get("fsdp")
         if isinstance(given, str):
             return given.lower().split()
         return [str(one).lower() for one in given] if isinstance(given, (list, tuple)) else []
 
-    def _policy(self) -> str | None:
+    def _wrap_policy(self) -> str | None:
         """The policy that fsdp_config names, or what stands for one: units by size; None where it names none."""
         # Some settings stand outside of the table.
         own = next(
@@ -117,7 +119,7 @@ class FsdpWithoutWrapPolicy(ConfigRule):
             return "by size"
         return next((str(table[name]) for name in POLICIES if table.get(name)), None)
 
-    def _is_brought_by_launch(self) -> bool:
+    def _has_fsdp_settings_in_launch(self) -> bool:
         """Does a file of accelerate's beside the settings have settings of FSDP?"""
         try:
             files = sorted(Path(self.subject.path).parent.iterdir())[:MAX_FILES]

@@ -53,18 +53,20 @@ class FsdpWrapsNoLayer(ConfigRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        if not self._named():
+        """Unmet where no layer class is named, or that of the model is not known."""
+        if not self._named_classes():
             return Unmet("it is about classes of layers that FSDP wraps, and none is named")
-        if self._own() is None:
+        if self._own_layer_class() is None:
             return Unmet("it is about models whose class of layers is known, and this is none")
         return None
 
     def figure(self) -> Measurement | str:
-        return f"FSDP wraps {self._named()}, the layers of the model"
+        """The layer classes that FSDP wraps."""
+        return f"FSDP wraps {self._named_classes()}, the layers of the model"
 
     def findings(self) -> Iterator[Finding]:
-        own = self._own()
-        wrong = layer_classes_of_other_models(self._named(), own) if own is not None else []
+        own = self._own_layer_class()
+        wrong = layer_classes_of_other_models(self._named_classes(), own) if own is not None else []
         if wrong:
             yield self.finding(
                 f"FSDP shall wrap {', '.join(wrong)}, and the layers of {self.subject.spec.model} are {own}",
@@ -74,8 +76,8 @@ class FsdpWrapsNoLayer(ConfigRule):
                 ],
             )
 
-    def _named(self) -> str:
-        """The classes that are named, with commas; empty where none is."""
+    def _named_classes(self) -> str:
+        """The layer classes that the settings name, joined with commas; empty where none is named."""
         raw = self.subject.raw
         tables: list[Any] = [raw, raw.get("fsdp_config")]
         for table in tables:
@@ -87,7 +89,8 @@ class FsdpWrapsNoLayer(ConfigRule):
                     return ",".join(str(item) for item in value)
         return ""
 
-    def _own(self) -> str | None:
+    def _own_layer_class(self) -> str | None:
+        """The layer class that the model has; None where the model is not known."""
         model = self.subject.spec.model
         return (
             find_layer_class(model, Path(self.subject.path).parent) if model is not None else None

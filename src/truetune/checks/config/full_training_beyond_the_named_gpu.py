@@ -77,21 +77,23 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
     methods = ("sft", "dpo", "orpo", "cpo", "kto", "pretrain")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the size of the model or its one GPU is not known."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        if self._least_gigabytes() is None:
+        if self._min_gigabytes() is None:
             return Unmet("it is about AdamW on all weights of a model whose name says its size")
-        if self._gpu() is None:
+        if self._named_gpu() is None:
             return Unmet("no file of the run names its one GPU")
         return None
 
     def figure(self) -> str:
-        gpu = self._gpu()
+        """The gigabytes that the run needs at least, beside those of the GPU."""
+        gpu = self._named_gpu()
         assert gpu is not None, "else the rule is not judged"
-        return f"{self._least_gigabytes():.0f} GB at least, and {gpu.name} has {gpu.gigabytes:g}"
+        return f"{self._min_gigabytes():.0f} GB at least, and {gpu.name} has {gpu.gigabytes:g}"
 
     def findings(self) -> Iterator[Finding]:
-        config, least, gpu = self.subject, self._least_gigabytes(), self._gpu()
+        config, least, gpu = self.subject, self._min_gigabytes(), self._named_gpu()
         if least is None or gpu is None or least < gpu.gigabytes * MARGIN:
             return
         yield self.finding(
@@ -99,7 +101,8 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
             f" ({gpu.name}) has {gpu.gigabytes:g}",
             "train a LoRA (with the base in 4 bits), or share the weights out over several GPUs",
             evidence=[
-                f"weights, gradients and two states of the optimizer: {self._bytes():g} bytes for each parameter"
+                f"weights, gradients and two states of the optimizer: {self._bytes_per_parameter():g} bytes"
+                " for each parameter"
             ],
             cases=[
                 Case(gpu.text, file=gpu.file, line=gpu.line),
@@ -107,29 +110,33 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
             ],
         )
 
-    def _gpu(self) -> NamedGpu | None:
+    def _named_gpu(self) -> NamedGpu | None:
         """The one GPU of the run."""
         return find_named_gpu(self.subject.path, self.subject.text)
 
-    def _bytes(self) -> float:
+    def _bytes_per_parameter(self) -> float:
         """Bytes for each parameter, at least."""
         return BYTES_PER_PARAMETER.get(str(self.subject.spec.training.dtype), LEAST_BYTES)
 
-    def _least_gigabytes(self) -> float | None:
+    def _min_gigabytes(self) -> float | None:
         """What the run needs at least; None where not all weights are trained by AdamW, or their number is unknown."""
         config, training = self.subject, self.subject.spec.training
         is_full = config.stack != "llama-factory" or config.raw.get("finetuning_type") == "full"
-        if not is_full or str(training.optim or "adamw") not in ADAMW_NAMES or _is_less(config):
+        if (
+            not is_full
+            or str(training.optim or "adamw") not in ADAMW_NAMES
+            or _trains_less_than_all_on_one_gpu(config)
+        ):
             return None
         # A program may wrap the model in ways that its settings do not show.
-        said = config.text if is_of_program(config) else _settings_in_use(config.text)
+        said = config.text if is_of_program(config) else _lines_not_switched_off(config.text)
         if PARTS_TRAINED.search(said):
             return None
-        billions = _billions(config.spec.model or "")
-        return billions * self._bytes() if billions is not None else None
+        billions = _billions_of_parameters(config.spec.model or "")
+        return billions * self._bytes_per_parameter() if billions is not None else None
 
 
-def _is_less(config: Config) -> bool:
+def _trains_less_than_all_on_one_gpu(config: Config) -> bool:
     """Are fewer weights trained, or smaller ones, or shared out over several GPUs?"""
     training = config.spec.training
     is_shared = bool(training.fsdp or training.deepspeed_stage or training.device_map)
@@ -137,7 +144,7 @@ def _is_less(config: Config) -> bool:
     return is_shared or is_part
 
 
-def _settings_in_use(text: str) -> str:
+def _lines_not_switched_off(text: str) -> str:
     """The lines of settings that are not switched off: `enable_activation_offloading: False` offloads nothing."""
     lines = (line.partition("#")[0] for line in text.splitlines())
     return "\n".join(
@@ -145,7 +152,7 @@ def _settings_in_use(text: str) -> str:
     )
 
 
-def _billions(name: str) -> float | None:
+def _billions_of_parameters(name: str) -> float | None:
     """Billions of parameters by a model's name; None where it says none."""
     identity = model_identity(name)
     size = identity.size if identity is not None else ""

@@ -70,13 +70,13 @@ class GenerationGathersWeights(ConfigRule):
         stage = config.spec.training.deepspeed_stage
         if stage is not None and stage != 3:
             return
-        sharding = self._sharding() if stage is None else None
+        sharding = self._sharding_of_run() if stage is None else None
         if sharding is not None and sharding.how != "ZeRO-3":
             return
         if not leaves_apart:
             # A file of DeepSpeed that only lies beside the settings may be that of another run.
             if stage == 3 or (sharding is not None and sharding.certain):
-                yield self._predicts(sharding)
+                yield self._finding_on_predictions(sharding)
             return
         is_known = stage == 3 or sharding is not None
         yield self.finding(
@@ -90,15 +90,15 @@ class GenerationGathersWeights(ConfigRule):
             cases=[setting_case(config, False, GATHER_KEY)],
         )
 
-    def _sharding(self) -> Sharding | None:
+    def _sharding_of_run(self) -> Sharding | None:
         """How the weights are held, by the file that the settings name, else by what lies beside them."""
         path = Path(self.subject.path)
         return sharding_by_deepspeed_file(
             self.subject.raw.get("deepspeed"), path
         ) or sharding_around(path)
 
-    def _predicts(self, sharding: Sharding | None) -> Finding:
-        """Predictions that are generated while the weights are held in parts."""
+    def _finding_on_predictions(self, sharding: Sharding | None) -> Finding:
+        """The finding on predictions that are generated while the weights are held in parts."""
         apart = (
             "predict in a run of its own without deepspeed, or by vLLM (scripts/vllm_infer.py) from the saved weights"
             if self.subject.stack == "llama-factory"

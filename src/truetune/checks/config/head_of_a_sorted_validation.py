@@ -86,7 +86,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.setting_places import setting_case, table_entries
+from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -103,7 +103,7 @@ NO_LIMIT = Unmet("it is about evaluations on the first rows of a file: none is s
 NO_FILE = Unmet("the evaluation's rows are not on this machine")
 
 
-class _Limit(NamedTuple):
+class _LimitedFile(NamedTuple):
     """A file of which the first rows are evaluated."""
 
     file: str
@@ -120,20 +120,22 @@ class HeadOfASortedValidation(ConfigRule):
     stacks = ("llama-factory", "axolotl")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no limit cuts the evaluation, or none of its files is here."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        limits = list(_limits(self.subject))
+        limits = list(_limited_evaluation_files(self.subject))
         if not limits:
             return NO_LIMIT
         return None if any(read_rows_of_file(Path(one.file)) for one in limits) else NO_FILE
 
     def figure(self) -> Measurement:
-        limits = list(_limits(self.subject))
+        """How many limited evaluation files lack a kind of row in their first rows."""
+        limits = list(_limited_evaluation_files(self.subject))
         what = "evaluation files whose first rows lack a kind of row"
         return count_measurement(what, 0, len(limits))
 
     def findings(self) -> Iterator[Finding]:
-        for limit in _limits(self.subject):
+        for limit in _limited_evaluation_files(self.subject):
             rows = read_rows_of_file(Path(limit.file))
             count = round(len(rows) * limit.rows / 100) if limit.is_percent else limit.rows
             head = head_of_one_kind(rows, Path(limit.file).name, count)
@@ -148,20 +150,20 @@ class HeadOfASortedValidation(ConfigRule):
                 return
 
 
-def _limits(config: Config) -> Iterator[_Limit]:
+def _limited_evaluation_files(config: Config) -> Iterator[_LimitedFile]:
     """The evaluation files of which the settings take the first rows."""
     if config.stack == "axolotl":
-        yield from _slices(config)
+        yield from _sliced_axolotl_sets(config)
         return
     most = config.raw.get("max_samples")
     if isinstance(most, int) and not isinstance(most, bool) and most > 0:
         for file in config.spec.eval_data:
-            yield _Limit(file, most, False, "max_samples", most)
+            yield _LimitedFile(file, most, False, "max_samples", most)
 
 
-def _slices(config: Config) -> Iterator[_Limit]:
+def _sliced_axolotl_sets(config: Config) -> Iterator[_LimitedFile]:
     """The slices that Axolotl takes of its evaluation sets."""
-    for index, item in table_entries(config, "test_datasets"):
+    for index, item in numbered_tables_of_list(config, "test_datasets"):
         path, split = item.get("path"), item.get("split")
         found = SPLIT_OF_ROWS.fullmatch(split) if isinstance(split, str) else None
         if found is None or not isinstance(path, str) or not isinstance(split, str):
@@ -170,4 +172,4 @@ def _slices(config: Config) -> Iterator[_Limit]:
         for file in config.spec.eval_data:
             if Path(file).name == Path(path).name:
                 key = f"test_datasets.{index}.split"
-                yield _Limit(file, int(found["rows"]), bool(found["percent"]), key, split)
+                yield _LimitedFile(file, int(found["rows"]), bool(found["percent"]), key, split)

@@ -58,8 +58,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.optimizer_kind import has_usual_adamw_rates
-from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
+from truetune.checks.config.evidence.optimizer_kind import published_adamw_rates_apply
+from truetune.checks.config.evidence.other_program_settings import keeps_stack_defaults
 from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -68,7 +68,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 
 
-class Range(NamedTuple):
+class PublishedRates(NamedTuple):
     """Learning rates: what is warned of at either end, and what is published between."""
 
     low: float
@@ -82,19 +82,19 @@ class Range(NamedTuple):
 
 
 RATE_RANGES = {
-    ("preference", False): Range(1e-8, "5e-7 to 5e-6", 2e-5),
+    ("preference", False): PublishedRates(1e-8, "5e-7 to 5e-6", 2e-5),
     # 1e-6 itself is the default of TRL's DPOConfig; 5e-7 is a rate for all weights, ten times below the lowest of LoRA.
-    ("preference", True): Range(1e-6, "5e-6 to 5e-5", 2e-4),
-    ("simpo", False): Range(1e-8, "3e-7 to 1e-6", 1e-5),
-    ("kto", False): Range(1e-8, "5e-7 to 5e-6", 2e-5),
-    ("kto", True): Range(
+    ("preference", True): PublishedRates(1e-6, "5e-6 to 5e-5", 2e-4),
+    ("simpo", False): PublishedRates(1e-8, "3e-7 to 1e-6", 1e-5),
+    ("kto", False): PublishedRates(1e-8, "5e-7 to 5e-6", 2e-5),
+    ("kto", True): PublishedRates(
         1e-7, "5e-7 to 5e-5", 2e-4
     ),  # the command of TRL's kto.py trains a LoRA at 5e-7
     # Its loss is that of SFT with a term beside it; 1e-6 is the default of TRL's ORPOConfig.
-    ("orpo", False): Range(1e-6, "5e-6 to 8e-6", 2e-4),
-    ("orpo", True): Range(1e-6, "5e-6 to 5e-5", 1e-3),
-    ("sft", False): Range(1e-7, "1e-5 to 5e-5", 2e-3),
-    ("sft", True): Range(5e-6, "1e-4 to 5e-4", 1e-2),
+    ("orpo", False): PublishedRates(1e-6, "5e-6 to 8e-6", 2e-4),
+    ("orpo", True): PublishedRates(1e-6, "5e-6 to 5e-5", 1e-3),
+    ("sft", False): PublishedRates(1e-7, "1e-5 to 5e-5", 2e-3),
+    ("sft", True): PublishedRates(5e-6, "1e-4 to 5e-4", 1e-2),
 }
 """Method and whether an adapter is trained -> rates"""
 REPLACES_WEIGHTS = 0.1
@@ -120,7 +120,7 @@ LARGE_MODEL_BILLIONS = 1.0
 """Billions of parameters from which rates of tiny models are none"""
 
 
-def _is_large(config: Config) -> bool:
+def _names_large_model(config: Config) -> bool:
     """Does the name of the model say that it has a billion parameters or more?"""
     named = model_identity(config.spec.model or "")
     size = named.size if named is not None else ""
@@ -151,9 +151,10 @@ class LearningRateFarFromPublished(ConfigRule):
     about = ("training.learning_rate",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no rates are published for the method and optimizer."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        if self._published() is None or not has_usual_adamw_rates(self.subject):
+        if self._published_rates() is None or not published_adamw_rates_apply(self.subject):
             return Unmet(
                 "it is about AdamW on all weights or LoRA by SFT, DPO, KTO, ORPO or CPO, whose rates are"
                 " published"
@@ -161,11 +162,12 @@ class LearningRateFarFromPublished(ConfigRule):
         return None
 
     def figure(self) -> str:
-        published = self._published()
+        """The settings that were compared, and the published rates."""
+        published = self._published_rates()
         assert published is not None, "else the rule is not judged"
         return f"{self.compared()}; published are {published.usual}"
 
-    def _published(self) -> Range | None:
+    def _published_rates(self) -> PublishedRates | None:
         """The published rates; those of an adapter reach further, which a program may train without a word of it."""
         training = self.subject.spec.training
         adapter = training.lora is not None
@@ -176,7 +178,7 @@ class LearningRateFarFromPublished(ConfigRule):
             at = RATE_RANGES["simpo", False]
         # A Trainer of transformers may continue a pretraining, whose rates are higher.
         is_tuning = training.method == "sft" and self.subject.stack != "transformers"
-        if at is not None and not adapter and is_tuning and _is_large(self.subject):
+        if at is not None and not adapter and is_tuning and _names_large_model(self.subject):
             at = at._replace(high=HIGH_RATE_OF_LARGE_MODEL)
         if at is not None and not adapter and _may_train_adapter(self.subject):
             return at._replace(high=RATE_RANGES[KIND_OF_METHOD[training.method], True].high)
@@ -185,11 +187,11 @@ class LearningRateFarFromPublished(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         rate, adapter = training.learning_rate, training.lora is not None
-        at = self._published()
-        if not rate or at is None or not has_usual_adamw_rates(config):
+        at = self._published_rates()
+        if not rate or at is None or not published_adamw_rates_apply(config):
             return
         if at.low <= rate < at.high:
-            yield from self._below_published(rate, at)
+            yield from self._findings_below_published(rate, at)
             return
         method = "SimPO" if training.loss_type == "simpo" else training.method.upper()
         what = f"{method} of {'an adapter' if adapter else 'all weights'}"
@@ -205,17 +207,19 @@ class LearningRateFarFromPublished(ConfigRule):
             ],
         )
 
-    def _below_published(self, rate: float, at: Range) -> Iterator[Finding]:
-        """An adapter below what is published for one: a note, since many small steps get there too.
+    def _findings_below_published(self, rate: float, at: PublishedRates) -> Iterator[Finding]:
+        """Findings on an adapter below what is published for one: a note, since many small steps
+        get there too.
 
-        Of preferences alone, whose trainers' defaults are rates for all weights. SFT at 5e-5 is slow, and common.
+        Of preferences alone, whose trainers' defaults are rates for all weights. SFT at 5e-5 is
+        slow, and common.
         """
         config = self.subject
         if config.spec.training.lora is None or rate >= at.least_published:
             return
         is_set = not {"learning_rate", "training.learning_rate"}.isdisjoint(config.places)
         method = config.spec.training.method
-        if method == "sft" or not keeps_its_defaults(config):
+        if method == "sft" or not keeps_stack_defaults(config):
             return
         what = f"{method.upper()} of an adapter"
         where = setting_case(config, f"{rate:g}", "training.learning_rate")

@@ -64,14 +64,16 @@ class LengthBeyondTheModel(ConfigRule):
     about = ("max_length",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the model's number of positions is not known."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        return None if isinstance(self._positions(), int) else NO_MODEL
+        return None if isinstance(self._max_positions(), int) else NO_MODEL
 
     def figure(self) -> str:
-        return f"{self.compared()}; the model knows {self._positions():,} positions"
+        """The settings that were compared, and the positions that the model knows."""
+        return f"{self.compared()}; the model knows {self._max_positions():,} positions"
 
-    def _positions(self) -> Any:
+    def _max_positions(self) -> Any:
         """How many positions the model knows by its config.json; None where that is not here."""
         found = model_config(self.subject)
         inner = found.get("text_config")
@@ -83,7 +85,7 @@ class LengthBeyondTheModel(ConfigRule):
         limit, found = config.spec.max_length, model_config(config)
         inner = found.get("text_config")
         part = inner if isinstance(inner, dict) else found
-        known = self._positions()
+        known = self._max_positions()
         scaled = part.get("rope_scaling") or any(config.raw.get(key) for key in SCALING_KEYS)
         rope = part.get("rope_parameters")
         scaled = scaled or (

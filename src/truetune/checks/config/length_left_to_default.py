@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
+from truetune.checks.config.evidence.other_program_settings import keeps_stack_defaults
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 
@@ -66,7 +66,7 @@ class LengthLeftToDefault(ConfigRule):
             or old
         ):
             return
-        if config.spec.training.skip_prepare_dataset or not keeps_its_defaults(config):
+        if config.spec.training.skip_prepare_dataset or not keeps_stack_defaults(config):
             return
         if (
             "max_length" not in config.places

@@ -54,7 +54,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.lora_module_names import PATTERN_SIGN, modules_matching_name
 from truetune.checks.config.evidence.missing_input_reasons import NO_LORA, NO_WEIGHTS
-from truetune.checks.config.evidence.model_folder import linear_modules
+from truetune.checks.config.evidence.model_folder import linear_module_shapes
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -70,20 +70,22 @@ class LoraRankBeyondTheMatrix(ConfigRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet without LoRA on named modules, or where the shapes of the weights are not known."""
         lora = self.subject.spec.training.lora
         if lora is None:
             return NO_LORA
         if not isinstance(lora.target_modules, tuple) or self.subject.spec.training.load_in:
             return Unmet("it is about LoRA on named modules whose weights are not quantized")
-        return None if self._matrices() else NO_WEIGHTS
+        return None if self._target_matrices() else NO_WEIGHTS
 
     def figure(self) -> Measurement:
+        """How many of the target matrices the rank exceeds."""
         what = f"matrices whose rank is below {format_setting(self.subject, 'training.lora.r')}"
-        return count_measurement(what, 0, len(self._matrices()))
+        return count_measurement(what, 0, len(self._target_matrices()))
 
-    def _matrices(self) -> set[str]:
+    def _target_matrices(self) -> set[str]:
         """The matrices that the named targets mean; none where the weights are not here."""
-        lora, linear = self.subject.spec.training.lora, linear_modules(self.subject)
+        lora, linear = self.subject.spec.training.lora, linear_module_shapes(self.subject)
         targets = (
             lora.target_modules
             if lora is not None and isinstance(lora.target_modules, tuple)
@@ -101,8 +103,8 @@ class LoraRankBeyondTheMatrix(ConfigRule):
         lora = training.lora
         if lora is None or not isinstance(lora.target_modules, tuple) or training.load_in:
             return
-        linear = linear_modules(config)
-        chosen = self._matrices()
+        linear = linear_module_shapes(config)
+        chosen = self._target_matrices()
         small = {name: min(linear[name]) for name in sorted(chosen) if min(linear[name]) < lora.r}
         if small:
             yield self.finding(

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
+from truetune.checks.config.evidence.other_program_settings import keeps_stack_defaults
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
@@ -77,6 +77,7 @@ class LoraSettingsWithoutLora(ConfigRule):
     stacks = ("axolotl", "trl", "llama-factory")
 
     def figure(self) -> str:
+        """Whether LoRA is switched on, and how many settings of it are given."""
         given = [
             key for key in LORA_KEYS if self.subject.raw.get(key) not in (None, False, 0, "", [])
         ]
@@ -111,4 +112,4 @@ def _may_lack_lora(config: Config, switch: str) -> bool:
         return False
     if config.stack == "axolotl" and config.raw.get("adapter"):
         return False
-    return keeps_its_defaults(config) or switch in config.raw
+    return keeps_stack_defaults(config) or switch in config.raw

@@ -48,8 +48,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from truetune.checks.config.evidence.family_module_names import (
-    layers_of_family,
-    targets_of_other_families,
+    layer_names_of_family,
+    targets_of_other_families_only,
 )
 from truetune.checks.config.evidence.lora_module_names import (
     FULLY_TRAINED_NAMES,
@@ -60,7 +60,11 @@ from truetune.checks.config.evidence.lora_module_names import (
     modules_matching_name,
 )
 from truetune.checks.config.evidence.missing_input_reasons import NO_LORA, NO_WEIGHTS
-from truetune.checks.config.evidence.model_folder import linear_modules, model_config, tensor_shapes
+from truetune.checks.config.evidence.model_folder import (
+    linear_module_shapes,
+    model_config,
+    tensor_shapes,
+)
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -82,17 +86,21 @@ class LoraTargetFitsNothing(ConfigRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet without LoRA, for torchtune's own layers, or for a pattern without weights to
+        match.
+        """
         lora = self.subject.spec.training.lora
         if lora is None:
             return NO_LORA
         if self.subject.stack == "torchtune":
             return OWN_LAYERS
-        if isinstance(lora.target_modules, str) and not linear_modules(self.subject):
+        if isinstance(lora.target_modules, str) and not linear_module_shapes(self.subject):
             return NO_WEIGHTS
         return None
 
     def figure(self) -> Measurement | str:
-        lora, linear = self.subject.spec.training.lora, linear_modules(self.subject)
+        """How many names of modules fit nothing, and by what that was judged."""
+        lora, linear = self.subject.spec.training.lora, linear_module_shapes(self.subject)
         assert lora is not None, "else the rule is not judged"
         if not isinstance(lora.target_modules, tuple):
             return format_setting(self.subject, TARGETS)
@@ -104,15 +112,15 @@ class LoraTargetFitsNothing(ConfigRule):
         config, lora = self.subject, self.subject.spec.training.lora
         if lora is None or config.stack == "torchtune":
             return
-        linear, parts = linear_modules(config), model_config(config)
+        linear, parts = linear_module_shapes(config), model_config(config)
         experts = any("experts" in key for key in parts) or any(
             ".experts." in name for name in linear
         )
         targets = lora.target_modules
         if isinstance(targets, tuple):
-            yield from self._other_family(targets)
+            yield from self._findings_on_other_family(targets)
             usual = LINEAR_NAMES | FULLY_TRAINED_NAMES
-            yield from self._names(
+            yield from self._findings_on_names(
                 targets, TARGETS, linear, LINEAR_NAMES, usual if experts else frozenset()
             )
         elif (
@@ -121,9 +129,9 @@ class LoraTargetFitsNothing(ConfigRule):
             and linear
             and "vision_config" not in parts
         ):
-            yield from self._pattern(targets, linear)
+            yield from self._findings_on_pattern(targets, linear)
         held = {name.rpartition(".")[0]: shape for name, shape in tensor_shapes(config).items()}
-        yield from self._names(
+        yield from self._findings_on_names(
             lora.modules_to_save,
             SAVED,
             held,
@@ -131,7 +139,7 @@ class LoraTargetFitsNothing(ConfigRule):
             FULLY_TRAINED_NAMES,
         )
 
-    def _names(
+    def _findings_on_names(
         self,
         names: tuple[str, ...],
         field: str,
@@ -139,14 +147,16 @@ class LoraTargetFitsNothing(ConfigRule):
         known: frozenset[str],
         trusted: frozenset[str],
     ) -> Iterator[Finding]:
-        """Names of a list that fit nothing; `trusted` may be there without standing in the checkpoint."""
+        """Findings on names of a list that fit nothing; `trusted` may be there without standing in
+        the checkpoint.
+        """
         counts = {
             name: len(modules_matching_name(name, there))
             for name in names
             if not PATTERN_SIGN.search(name)
         }
         unmatched = [name for name, count in counts.items() if not count and name not in trusted]
-        lost = _likely_name_of_each(unmatched, _likely_names(field, there, known))
+        lost = _likely_name_of_each(unmatched, _candidate_names(field, there, known))
         if not there:
             # Without the weights, a name that resembles no known one may be right.
             lost = {name: likely for name, likely in lost.items() if likely}
@@ -163,14 +173,14 @@ class LoraTargetFitsNothing(ConfigRule):
                 total=len(names),
             )
 
-    def _other_family(self, targets: tuple[str, ...]) -> Iterator[Finding]:
-        """Names of layers that published models of this name do not have."""
+    def _findings_on_other_family(self, targets: tuple[str, ...]) -> Iterator[Finding]:
+        """Findings on names of layers that published models of this name do not have."""
         model = self.subject.spec.model or ""
-        strange = targets_of_other_families(model, targets)
+        strange = targets_of_other_families_only(model, targets)
         # The weights, where they are here, say more than a name.
-        if not strange or linear_modules(self.subject):
+        if not strange or linear_module_shapes(self.subject):
             return
-        layers = sorted(layers_of_family(model) or ())
+        layers = sorted(layer_names_of_family(model) or ())
         fits_none = len(strange) == len(targets)
         effect = ": peft stops, for no target is left" if fits_none else ""
         yield self.finding(
@@ -181,7 +191,10 @@ class LoraTargetFitsNothing(ConfigRule):
             cases=[setting_case(self.subject, ", ".join(targets), TARGETS)],
         )
 
-    def _pattern(self, pattern: str, linear: Mapping[str, tuple[int, ...]]) -> Iterator[Finding]:
+    def _findings_on_pattern(
+        self, pattern: str, linear: Mapping[str, tuple[int, ...]]
+    ) -> Iterator[Finding]:
+        """Findings on a pattern of target_modules that is not valid, or fits no module."""
         shown = [setting_case(self.subject, pattern, TARGETS)]
         try:
             re.compile(pattern)
@@ -201,7 +214,7 @@ class LoraTargetFitsNothing(ConfigRule):
             )
 
 
-def _likely_names(
+def _candidate_names(
     field: str, there: Mapping[str, tuple[int, ...]], known: frozenset[str]
 ) -> frozenset[str]:
     """The names that a misspelt one may have meant: the last parts of the modules that are there, or known ones.
@@ -221,7 +234,9 @@ def _likely_name_of_each(unmatched: list[str], candidates: frozenset[str]) -> di
 
 
 def _evidence_of_counts(counts: Mapping[str, int]) -> list[str]:
-    """How many modules each name fits; without weights, what was judged by instead."""
+    """Evidence: how many modules each name fits; without weights, what was judged by in their
+    place.
+    """
     fitting = [f"{name}: {count:,} modules" for name, count in counts.items() if count]
     return fitting or ["the model's weights are not here: judged by the names of published models"]
 

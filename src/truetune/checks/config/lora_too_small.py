@@ -67,20 +67,22 @@ class LoraTooSmall(ConfigRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the settings have no LoRA."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
         return NO_LORA if self.subject.spec.training.lora is None else None
 
     def figure(self) -> str:
+        """The rank and the targets of LoRA."""
         rank = format_setting(self.subject, "training.lora.r")
-        return f"rank and targets of LoRA: {rank}, {', '.join(_targets(self)) or 'by default'}"
+        return f"rank and targets of LoRA: {rank}, {', '.join(_target_names(self)) or 'by default'}"
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         if training.lora is None or training.method in LEARNS_FROM_REWARDS:
             return
-        targets = _targets(self)
+        targets = _target_names(self)
         is_one_projection = len(targets) == 1 and targets[0] in ATTENTION_PROJECTIONS
         if training.lora.r == 1 and is_one_projection:
             yield self.finding(
@@ -94,7 +96,7 @@ class LoraTooSmall(ConfigRule):
             )
 
 
-def _targets(rule: LoraTooSmall) -> tuple[str, ...]:
+def _target_names(rule: LoraTooSmall) -> tuple[str, ...]:
     """The names of the modules that get an adapter; none where a pattern or the default says it."""
     lora = rule.subject.spec.training.lora
     targets = None if lora is None else lora.target_modules

@@ -51,7 +51,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_LORA
 from truetune.checks.config.evidence.model_folder import is_head_tied, local_model_folder
-from truetune.checks.config.evidence.setting_places import setting_case, table_entries
+from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import chat_markers_base_never_trained
@@ -85,16 +85,19 @@ class NewTokensLeftUntrained(ConfigRule):
     by_trainer = (SeverityByFact("prepares_model", {True: MOOT}),)
 
     def unmet(self) -> Unmet | None:
+        """Unmet without LoRA; else as other rules, unless the base never trained marks of the
+        template.
+        """
         if self.subject.spec.training.lora is None:
             return NO_LORA
         return None if _marks_base_never_trained(self.subject) else super().unmet()
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._of_added_tokens()
-        yield from self._of_marks()
+        yield from self._findings_on_added_tokens()
+        yield from self._findings_on_template_marks()
 
-    def _of_marks(self) -> Iterator[Finding]:
-        """Marks of the template that the base has in its vocabulary and never trained."""
+    def _findings_on_template_marks(self) -> Iterator[Finding]:
+        """Findings on marks of the template that the base has in its vocabulary and never trained."""
         config, lora = self.subject, self.subject.spec.training.lora
         marks = _marks_base_never_trained(config)
         if lora is None or lora.trainable_token_indices or not marks:
@@ -113,12 +116,12 @@ class NewTokensLeftUntrained(ConfigRule):
             severity="warning",
             cases=[
                 setting_case(config, config.spec.model, "model"),
-                setting_case(config, _template_of_stack(config), *TEMPLATE_KEYS),
+                setting_case(config, _stack_template_name(config), *TEMPLATE_KEYS),
             ],
         )
 
-    def _of_added_tokens(self) -> Iterator[Finding]:
-        """Tokens that the settings add."""
+    def _findings_on_added_tokens(self) -> Iterator[Finding]:
+        """Findings on tokens that the settings add."""
         config, training = self.subject, self.subject.spec.training
         lora = training.lora
         if lora is None or lora.trainable_token_indices or not training.added_tokens:
@@ -132,7 +135,7 @@ class NewTokensLeftUntrained(ConfigRule):
             for token in training.added_tokens
             if vocabulary is None or token not in vocabulary
         ]
-        missing = _untrained_ends(config, lora)
+        missing = _untrained_embedding_and_head(config, lora)
         if new and missing:
             yield self._finding(new, missing, is_known=vocabulary is not None, lora=lora)
 
@@ -168,7 +171,7 @@ def _marks_base_never_trained(config: Config) -> tuple[str, ...]:
     if config.stack == "llama-factory" and not config.raw.get("do_train"):
         return ()
     marks = chat_markers_base_never_trained(config.spec.model or "")
-    template = _template_of_stack(config)
+    template = _stack_template_name(config)
     if not marks or template is None or local_model_folder(config) is not None:
         return ()
     writes = next(
@@ -177,14 +180,14 @@ def _marks_base_never_trained(config: Config) -> tuple[str, ...]:
     return marks if set(marks) <= set(writes) else ()
 
 
-def _template_of_stack(config: Config) -> str | None:
+def _stack_template_name(config: Config) -> str | None:
     """The stack's own chat template by its name; None where the run takes that of the tokenizer."""
     named = [config.raw.get(key) for key in TEMPLATE_KEYS]
-    named += [item.get("chat_template") for _, item in table_entries(config, "datasets")]
+    named += [item.get("chat_template") for _, item in numbered_tables_of_list(config, "datasets")]
     return next((name.lower().replace("-", "") for name in named if isinstance(name, str)), None)
 
 
-def _untrained_ends(config: Config, lora: Lora) -> list[str]:
+def _untrained_embedding_and_head(config: Config, lora: Lora) -> list[str]:
     """The embedding and the head, where they are not trained; tied ones are trained by either."""
     names = {
         name.rpartition(".")[2]

@@ -57,7 +57,7 @@ class OutputDirIsTheModel(ConfigRule):
         if not training.output_dir:
             return
         for field, name in (("model", config.spec.model), ("training.adapter", training.adapter)):
-            if name and self._folders(name) & self._folders(training.output_dir):
+            if name and self._existing_folders(name) & self._existing_folders(training.output_dir):
                 yield self.finding(
                     f"the output folder {training.output_dir} is that of the"
                     f" {field.rpartition('.')[2]} itself",
@@ -68,7 +68,7 @@ class OutputDirIsTheModel(ConfigRule):
                     ],
                 )
 
-    def _folders(self, name: str) -> set[Path]:
+    def _existing_folders(self, name: str) -> set[Path]:
         """The existing folders that a name means from here, and from the settings' folder."""
         found = {
             (base / Path(name).expanduser()).resolve()

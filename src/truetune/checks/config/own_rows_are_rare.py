@@ -93,8 +93,8 @@ LIMITS = frozenset(("shards", "shards_idx", "split", "samples", "num_samples", "
 WHOLE_SPLITS = ("train", "train_sft", None)
 
 
-class _Entry(NamedTuple):
-    """One data set of the settings."""
+class _SizedDataSet(NamedTuple):
+    """One data set of the settings with its number of rows."""
 
     name: str
     rows: int
@@ -107,6 +107,7 @@ class OwnRowsAreRare(ConfigRule):
     stacks = ("axolotl",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet unless own files stand beside published sets of a known size."""
         if (lacking := super().unmet()) is not None:
             return lacking
         own, large = _own_sets(self.subject), _published_sets(self.subject)
@@ -117,6 +118,7 @@ class OwnRowsAreRare(ConfigRule):
         )
 
     def figure(self) -> str:
+        """The number of own rows, beside that of published ones."""
         own, large = _own_sets(self.subject), _published_sets(self.subject)
         return (
             f"own rows {sum(one.rows for one in own):,}, beside published ones"
@@ -144,30 +146,30 @@ class OwnRowsAreRare(ConfigRule):
         )
 
 
-def _entries(config: Config) -> list[Mapping[str, Any]]:
+def _listed_data_sets(config: Config) -> list[Mapping[str, Any]]:
     """The data sets that the settings list."""
     listed = config.raw.get("datasets")
     return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
 
 
-def _published_sets(config: Config) -> list[_Entry]:
+def _published_sets(config: Config) -> list[_SizedDataSet]:
     """The sets of the hub that are trained whole; none where one is not of a known size."""
     found = []
-    for entry in _entries(config):
+    for entry in _listed_data_sets(config):
         path = str(entry.get("path"))
         if _local_file(config, path) is not None:
             continue
         rows = PUBLISHED_ROWS.get(path.lower())
-        if rows is None or _is_part(entry):
+        if rows is None or _takes_part_of_set(entry):
             return []
-        found.append(_Entry(path, rows))
+        found.append(_SizedDataSet(path, rows))
     return found
 
 
-def _own_sets(config: Config) -> list[_Entry]:
+def _own_sets(config: Config) -> list[_SizedDataSet]:
     """The local files of rows, each with its lines; none where one can't be counted, or is listed twice."""
-    found: list[_Entry] = []
-    for entry in _entries(config):
+    found: list[_SizedDataSet] = []
+    for entry in _listed_data_sets(config):
         path = str(entry.get("path"))
         file = _local_file(config, path)
         if file is None:
@@ -175,11 +177,11 @@ def _own_sets(config: Config) -> list[_Entry]:
         rows = _count_lines(file)
         if rows is None or path in {one.name for one in found}:
             return []
-        found.append(_Entry(path, rows))
+        found.append(_SizedDataSet(path, rows))
     return found
 
 
-def _is_part(entry: Mapping[str, Any]) -> bool:
+def _takes_part_of_set(entry: Mapping[str, Any]) -> bool:
     """Does an entry choose a part of its set?"""
     if entry.get("split") not in WHOLE_SPLITS:
         return True

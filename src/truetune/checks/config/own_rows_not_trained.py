@@ -94,7 +94,7 @@ MAX_SETTINGS = 50
 """Files of settings in a folder that are searched for the name of a file of rows"""
 
 
-def trained_names(config: Config) -> list[str]:
+def trained_data_sets(config: Config) -> list[str]:
     """The data sets that the run trains, as the configuration calls them."""
     if config.stack == "llama-factory":
         return split_names(config.raw.get("dataset")) if config.raw.get("do_train", True) else []
@@ -107,7 +107,7 @@ def trained_names(config: Config) -> list[str]:
     return [path for path in paths if isinstance(path, str)]
 
 
-def is_demo(config: Config, name: str) -> bool:
+def is_demo_data_set(config: Config, name: str) -> bool:
     """Does a name belong to the examples of the framework?"""
     if config.stack == "llama-factory":
         return LLAMA_FACTORY_DEMO.fullmatch(name) is not None
@@ -116,8 +116,8 @@ def is_demo(config: Config, name: str) -> bool:
 
 def trains_demo_data_alone(config: Config) -> bool:
     """Are all data sets of the run those of the framework's examples?"""
-    names = trained_names(config) if config.stack in OwnRowsNotTrained.stacks else []
-    return bool(names) and all(is_demo(config, name) for name in names)
+    names = trained_data_sets(config) if config.stack in OwnRowsNotTrained.stacks else []
+    return bool(names) and all(is_demo_data_set(config, name) for name in names)
 
 
 class OwnRowsNotTrained(ConfigRule):
@@ -127,6 +127,7 @@ class OwnRowsNotTrained(ConfigRule):
     stacks = ("llama-factory", "axolotl")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the run trains anything but demo data."""
         if (lacking := super().unmet()) is not None:
             return lacking
         if trains_demo_data_alone(self.subject):
@@ -134,11 +135,12 @@ class OwnRowsNotTrained(ConfigRule):
         return Unmet("it is about runs on the demo data of a framework alone")
 
     def figure(self) -> str:
-        return f"beside {', '.join(trained_names(self.subject))} lies no file of rows that nothing names"
+        """That no unused file of rows lies beside what is trained."""
+        return f"beside {', '.join(trained_data_sets(self.subject))} lies no file of rows that nothing names"
 
     def findings(self) -> Iterator[Finding]:
-        names = trained_names(self.subject)
-        unused = self._unused_files() if trains_demo_data_alone(self.subject) else []
+        names = trained_data_sets(self.subject)
+        unused = self._unused_row_files() if trains_demo_data_alone(self.subject) else []
         if not unused:
             return
         key = "dataset" if self.subject.stack == "llama-factory" else "datasets"
@@ -158,7 +160,7 @@ class OwnRowsNotTrained(ConfigRule):
         name, path = unused[0]
         if self.subject.stack == "axolotl":
             return f"name the file under datasets: path: {path.name}, with the type of its rows"
-        if name in self._info():
+        if name in self._described_data_sets():
             return f"dataset: {name}"
         return f"describe {path.name} in {DATASET_INFO} (file_name, columns), and name it: dataset: {path.stem}"
 
@@ -169,7 +171,7 @@ class OwnRowsNotTrained(ConfigRule):
         folders = [beside / str(named), Path(str(named)), beside.parent / str(named)]
         return next((one for one in folders if one.is_dir()), folders[0])
 
-    def _info(self) -> Mapping[str, Any]:
+    def _described_data_sets(self) -> Mapping[str, Any]:
         """The data sets that dataset_info.json describes."""
         file = self._data_folder() / DATASET_INFO
         if self.subject.stack != "llama-factory" or not file.is_file():
@@ -180,27 +182,27 @@ class OwnRowsNotTrained(ConfigRule):
             return {}
         return value if isinstance(value, Mapping) else {}
 
-    def _unused_files(self) -> list[tuple[str, Path]]:
+    def _unused_row_files(self) -> list[tuple[str, Path]]:
         """Files of rows that no settings name: as dataset_info.json calls them, else by the name of the file."""
         described = {
             str(about.get("file_name")): name
-            for name, about in self._info().items()
+            for name, about in self._described_data_sets().items()
             if isinstance(about, Mapping)
         }
-        others = self._other_settings()
+        others = self._texts_of_settings_and_jobs()
         found = []
-        for path in self._files_of_rows():
+        for path in self._row_files_nearby():
             name = described.get(path.name, path.name)
             is_named = any(re.search(rf"\b{re.escape(one)}\b", others) for one in (name, path.stem))
             if (
                 not is_named
                 and not HELD_OUT.search(path.stem)
-                and not is_demo(self.subject, path.stem)
+                and not is_demo_data_set(self.subject, path.stem)
             ):
                 found.append((name, path))
         return found
 
-    def _files_of_rows(self) -> list[Path]:
+    def _row_files_nearby(self) -> list[Path]:
         """The files of training rows beside the configuration and in the folder of data."""
         folders = [Path(self.subject.path).parent]
         folders += [
@@ -209,7 +211,7 @@ class OwnRowsNotTrained(ConfigRule):
         unique = {folder.resolve(): folder for folder in folders}
         return [Path(file) for folder in unique.values() for file in list_training_files(folder)]
 
-    def _other_settings(self) -> str:
+    def _texts_of_settings_and_jobs(self) -> str:
         """The texts of settings and jobs beside the configuration, this one included."""
         folder = Path(self.subject.path).parent
         files = [file for pattern in OTHER_SETTINGS for file in sorted(folder.glob(pattern))]

@@ -63,17 +63,19 @@ class PadMasksEosInPretraining(ConfigRule):
     stacks = ("llama-factory",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet for other stages, or without the tokenizer."""
         if (lacking := super().unmet()) is not None:
             return lacking
         if self.subject.raw.get("stage") != "pt":
             return Unmet("it is about LLaMA-Factory's stage pt")
-        return NO_TOKENIZER if self._tokens()[0] is None else None
+        return NO_TOKENIZER if self._eos_and_pad()[0] is None else None
 
     def figure(self) -> str:
-        eos, pad = self._tokens()
+        """The EOS and the pad token."""
+        eos, pad = self._eos_and_pad()
         return f"the EOS is {eos}, the pad token {pad}"
 
-    def _tokens(self) -> tuple[str | None, str | None]:
+    def _eos_and_pad(self) -> tuple[str | None, str | None]:
         """EOS and pad of the tokenizer; None where they, or it, are not here."""
         where = local_model_folder(self.subject)
         try:
@@ -90,7 +92,7 @@ class PadMasksEosInPretraining(ConfigRule):
         if config.stack != "llama-factory" or config.raw.get("stage") != "pt" or where is None:
             return
         path = where / "tokenizer_config.json"
-        eos, pad = self._tokens()
+        eos, pad = self._eos_and_pad()
         if eos is None or pad not in (None, eos):
             return
         yield self.finding(

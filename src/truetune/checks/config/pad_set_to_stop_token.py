@@ -42,7 +42,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.template_marks import answer_terminator
+from truetune.checks.config.evidence.template_marks import answer_end_and_eos
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -70,16 +70,18 @@ class PadSetToStopToken(ConfigRule):
     )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the settings set no pad token, or the end of answers is not known."""
         given = self.subject.spec.training.special_tokens
         if "pad_token" not in given:
             return Unmet("it is about a pad token in the settings, and none is set there")
-        known = "eos_token" in given or answer_terminator(self.subject)[0] is not None
+        known = "eos_token" in given or answer_end_and_eos(self.subject)[0] is not None
         return None if known else NO_TOKENIZER
 
     def figure(self) -> str:
+        """The pad token that is set, and the tokens that end answers."""
         given, (end, eos) = (
             self.subject.spec.training.special_tokens,
-            answer_terminator(self.subject),
+            answer_end_and_eos(self.subject),
         )
         ends = dict.fromkeys(
             token for token in (given.get("eos_token", eos), end) if token is not None
@@ -92,7 +94,7 @@ class PadSetToStopToken(ConfigRule):
         pad = given.get("pad_token")
         if pad is None:
             return
-        end, eos = answer_terminator(config)
+        end, eos = answer_end_and_eos(config)
         if pad in (given.get("eos_token", eos), end):
             yield self.finding(
                 f"the pad token is set to {pad}, which ends an answer",

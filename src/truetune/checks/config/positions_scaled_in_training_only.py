@@ -108,26 +108,28 @@ class PositionsScaledInTrainingOnly(ConfigRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the settings change no positions, or no file uses the adapter."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
         if not overrides_of_config(self.subject):
             return NO_OVERRIDE
-        return None if self._uses() else NO_USES
+        return None if self._uses_of_adapter() else NO_USES
 
     def figure(self) -> str:
+        """What the training changes, and which uses do the same."""
         trained = ", ".join(f"{one.key} {one.kind}" for one in overrides_of_config(self.subject))
-        return f"trained with {trained}; so do {', '.join(use.text for use in self._uses())}"
+        return f"trained with {trained}; so do {', '.join(use.text for use in self._uses_of_adapter())}"
 
     def findings(self) -> Iterator[Finding]:
         for override in overrides_of_config(self.subject):
-            for use in self._uses():
-                finding = self._finding(override, use)
+            for use in self._uses_of_adapter():
+                finding = self._finding_on_use(override, use)
                 if finding is not None:
                     yield finding
                     break  # one place names the cause; the next check shows the others
 
-    def _uses(self) -> list[WeightUse]:
+    def _uses_of_adapter(self) -> list[WeightUse]:
         """The other files that put the trained adapter on its base."""
         config = self.subject
         output = config.raw.get("output_dir")
@@ -142,22 +144,27 @@ class PositionsScaledInTrainingOnly(ConfigRule):
             and any(is_same_or_below(name, output) for name in use.folders)
         ]
 
-    def _finding(self, override: Override, use: WeightUse) -> Finding | None:
+    def _finding_on_use(self, override: Override, use: WeightUse) -> Finding | None:
+        """The finding on a use that computes otherwise than the training; None where it computes as
+        the training did.
+        """
         merged = _merged_config(use)
         stored = (
             override_value_in_config(merged.values, override.key) if merged is not None else None
         )
         is_other = stored is not None and does_config_differ(override, stored)
-        if not is_other and (stored is not None or self._is_met(override, use, merged)):
+        if not is_other and (
+            stored is not None or self._computes_as_trained(override, use, merged)
+        ):
             return None
         lines = scaling_lines_for_config(
-            override, self._max_length(), self._known_positions(merged)
+            override, self._trained_length(), self._known_positions(merged)
         )
         has = "none" if stored is None else str(stored)
         holds = f" ({merged.file.as_posix()} has {has})" if merged is not None else ""
         return self.finding(
             f"the adapter was trained with {override.key}: {override.kind}, and {PurePath(use.file).name}"
-            f" {VERBS[use.verb]} {'with another' if is_other else 'without'}{holds}. {_effect(override)}",
+            f" {VERBS[use.verb]} {'with another' if is_other else 'without'}{holds}. {_effect_in_words(override)}",
             f"write {lines} into {_config_to_edit(use)}; then ask the same prompt before and after",
             severity="warning" if override.kind in ONLY_FAR_POSITIONS else "error",
             cases=[
@@ -167,12 +174,14 @@ class PositionsScaledInTrainingOnly(ConfigRule):
             ],
         )
 
-    def _is_met(self, override: Override, use: WeightUse, merged: _MergedConfig | None) -> bool:
+    def _computes_as_trained(
+        self, override: Override, use: WeightUse, merged: _MergedConfig | None
+    ) -> bool:
         """Does the use compute as the training did: by its own setting, a server's, or the base as it is?"""
         is_set = override.key in (use.overrides or ()) or self._is_set_by_server(override, use)
-        return is_set or self._is_no_change(override, merged)
+        return is_set or self._has_no_effect(override, merged)
 
-    def _max_length(self) -> int | None:
+    def _trained_length(self) -> int | None:
         """The length of rows in the training, where it is a number."""
         limit = self.subject.spec.max_length
         return limit if type(limit) is int else None
@@ -187,6 +196,7 @@ class PositionsScaledInTrainingOnly(ConfigRule):
         )
 
     def _case_of_override(self, override: Override) -> Case:
+        """The case of the setting that changes positions or attention, at its line."""
         if override.line:
             return Case(
                 f"{override.key}: {override.kind}", file=self.subject.path, line=override.line
@@ -199,17 +209,18 @@ class PositionsScaledInTrainingOnly(ConfigRule):
             max_positions_of_config(merged.values) if merged is not None else None
         )
 
-    def _is_no_change(self, override: Override, merged: _MergedConfig | None) -> bool:
+    def _has_no_effect(self, override: Override, merged: _MergedConfig | None) -> bool:
         """Does the base compute so already, or does LLaMA-Factory leave the scaling out for rows that fit?"""
         base = model_config(self.subject)
         if base and str(override_value_in_config(base, override.key)) == str(override.value):
             return True
-        limit, known = self._max_length(), self._known_positions(merged)
+        limit, known = self._trained_length(), self._known_positions(merged)
         is_short = limit is not None and known is not None and limit <= known
         return self.subject.stack == "llama-factory" and override.key == POSITIONS and is_short
 
 
-def _effect(override: Override) -> str:
+def _effect_in_words(override: Override) -> str:
+    """What the difference does to answers, as a sentence."""
     if override.key != POSITIONS:
         return "The model attends otherwise than in training"
     if override.kind in ONLY_FAR_POSITIONS:
@@ -231,5 +242,6 @@ def _config_to_edit(use: WeightUse) -> str:
 
 
 def _case_of_merged(override: Override, merged: _MergedConfig | None, has: str) -> Iterator[Case]:
+    """The case of the merged model's config.json; nothing without one."""
     if merged is not None:
         yield Case(f"{override.key}: {has}", file=str(merged.file))

@@ -65,9 +65,11 @@ class PretokenizedRowsBypassMasking(ConfigRule):
     about = ("training.completion_only_loss", "training.assistant_only_loss")
 
     def figure(self) -> str:
+        """The settings that were compared, and the columns of the rows."""
         return f"{self.compared()}; columns: {', '.join(sorted(training_columns(self.subject)))}"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the columns of the rows are not known."""
         training = self.subject.spec.training
         asked = training.skip_prepare_dataset and any(
             getattr(training, option) for option in MASK_COLUMNS
@@ -90,7 +92,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
         shown = Case(f"columns: {name_list(sorted(there))}")
         for option, mask in MASK_COLUMNS.items():
             if getattr(training, option) and not there & {"labels", mask}:
-                yield from self._of_option(option, mask, there, shown)
+                yield from self._findings_on_option(option, mask, there, shown)
         has_unread_mask = {"input_ids", "completion_mask"} <= there and "labels" not in there
         if has_unread_mask and not training.completion_only_loss:
             yield self.finding(
@@ -105,10 +107,10 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                 ],
             )
 
-    def _of_option(
+    def _findings_on_option(
         self, option: str, mask: str, there: frozenset[str], shown: Case
     ) -> Iterator[Finding]:
-        """An option that masks, over rows without labels and without its own column."""
+        """Findings on an option that masks, over rows without labels and without its own column."""
         config, training = self.subject, self.subject.spec.training
         field = f"training.{option}"
         if "input_ids" in there:

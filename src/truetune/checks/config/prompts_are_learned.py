@@ -44,13 +44,13 @@ from collections.abc import Iterator, Mapping
 
 from truetune.checks.config.evidence.prompt_shares import (
     PromptShare,
-    files_beside,
-    prompt_share,
+    measure_prompt_characters,
+    only_rows_file_beside,
 )
-from truetune.checks.config.evidence.script_token_rows import whole_prompts_in_labels
-from truetune.checks.config.evidence.setting_places import setting_case, table_entries
-from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
-from truetune.checks.config.evidence.training_file_columns import file_columns, training_columns
+from truetune.checks.config.evidence.script_token_rows import find_wholly_learned_prompts
+from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
+from truetune.checks.config.evidence.tokenizer_at_hand import has_local_tokenizer
+from truetune.checks.config.evidence.training_file_columns import columns_of_file, training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.data.answering_roles import ANSWERING_ROLES
@@ -76,25 +76,27 @@ class PromptsAreLearned(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         if self.subject.spec.training.method != "sft":
             return
-        cases = [*self._switches(), *self._roles()]
+        cases = [*self._whole_row_switches(), *self._roles_of_prompts()]
         if not cases:
-            yield from self._labels_of_script()
+            yield from self._findings_on_script_labels()
             return
-        learned = prompt_share(self.subject)
+        learned = measure_prompt_characters(self.subject)
         yield self.finding(
-            f"prompts are learned as well as answers{_how_much(learned)}",
+            f"prompts are learned as well as answers{_prompt_share_in_words(learned)}",
             "switch it off, unless that is what you want",
             severity="info" if learned is not None and learned.share < SMALL_SHARE else None,
-            evidence=[] if learned is None else [_count_in_words(learned)],
+            evidence=[] if learned is None else [_counted_rows_in_words(learned)],
             cases=cases,
         )
 
-    def _labels_of_script(self) -> Iterator[Finding]:
-        """The labels that a script makes of chats itself; with its tokenizer at hand rules on token ids judge them."""
+    def _findings_on_script_labels(self) -> Iterator[Finding]:
+        """Findings on the labels that a script makes of chats itself; with its tokenizer at hand,
+        rules on token ids judge them.
+        """
         config = self.subject
-        if not is_script_format(config.path) or has_tokenizer(config):
+        if not is_script_format(config.path) or has_local_tokenizer(config):
             return
-        learned = whole_prompts_in_labels(config.path)
+        learned = find_wholly_learned_prompts(config.path)
         if learned is None:
             return
         yield self.finding(
@@ -106,10 +108,10 @@ class PromptsAreLearned(ConfigRule):
             cases=[Case("the first of these rows", file=learned.file, line=learned.line)],
         )
 
-    def _switches(self) -> Iterator[Case]:
+    def _whole_row_switches(self) -> Iterator[Case]:
         """The settings that put the whole row into the loss, for rows that have prompts."""
         config, training = self.subject, self.subject.spec.training
-        sets = [item for _, item in table_entries(config, "datasets")]
+        sets = [item for _, item in numbered_tables_of_list(config, "datasets")]
         plain = bool(sets) and all(
             str(item.get("type") or "completion").startswith("completion") for item in sets
         )
@@ -120,9 +122,9 @@ class PromptsAreLearned(ConfigRule):
         if training.completion_only_loss is False and _has_prompts_and_completions(config):
             yield setting_case(config, False, "training.completion_only_loss")
 
-    def _roles(self) -> Iterator[Case]:
+    def _roles_of_prompts(self) -> Iterator[Case]:
         """The data sets whose `roles_to_train` names roles of the prompt beside that of the answers."""
-        for index, item in table_entries(self.subject, "datasets"):
+        for index, item in numbered_tables_of_list(self.subject, "datasets"):
             roles = item.get("roles_to_train")
             names = [str(role) for role in roles] if isinstance(roles, list) else []
             # Without a role of answers `answers-not-trained` speaks.
@@ -135,7 +137,9 @@ def _has_prompts_and_completions(config: Config) -> bool:
     """Have the rows both columns? Rows of one text have no completion, and the switch says nothing of them."""
     columns = training_columns(config)
     if not columns:
-        columns = next(filter(None, map(file_columns, files_beside(config))), frozenset())
+        columns = next(
+            filter(None, map(columns_of_file, only_rows_file_beside(config))), frozenset()
+        )
     return {"prompt", "completion"} <= columns
 
 
@@ -148,12 +152,12 @@ def _recipe_trains_on_input(config: Config) -> bool:
     return dataset.get("train_on_input") is True and not is_text
 
 
-def _how_much(learned: PromptShare | None) -> str:
+def _prompt_share_in_words(learned: PromptShare | None) -> str:
     """The share of the prompts, as the end of a sentence."""
     return "" if learned is None else f": about {learned.share:.0%} of what is learned"
 
 
-def _count_in_words(learned: PromptShare) -> str:
+def _counted_rows_in_words(learned: PromptShare) -> str:
     """What was counted."""
     prompts, answers = learned.prompts / learned.rows, learned.answers / learned.rows
     return f"in {learned.rows:,} rows prompts have {prompts:,.0f} characters and answers {answers:,.0f} on average"

@@ -57,8 +57,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.config.evidence.model_folder import sampled_weights, stored_dtype
-from truetune.checks.config.evidence.optimizer_kind import has_special_optimizer
+from truetune.checks.config.evidence.model_folder import sample_linear_weights, stored_dtype
+from truetune.checks.config.evidence.optimizer_kind import overrides_optim_setting
 from truetune.checks.config.evidence.setting_places import (
     is_of_program,
     is_value_unknown,
@@ -101,6 +101,7 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
     reads = ("training.dtype", "training.optim")
 
     def figure(self) -> str:
+        """The settings that were compared, and whether all weights are trained in bfloat16."""
         pure = _is_pure_bfloat16(self.subject)
         how = (
             "all weights are trained in bfloat16"
@@ -114,10 +115,10 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
         rate = config.spec.training.learning_rate
         if not rate or not _is_pure_bfloat16(config) or not _has_plain_optimizer(config):
             return
-        weights = sampled_weights(config)
-        lost = float((_half_step(weights) > rate).mean()) if weights is not None else None
-        few = _half_step_of(TYPICAL_WEIGHT) < rate if lost is None else lost < 0.5
-        is_sure = _is_sure(config, rate, lost)
+        weights = sample_linear_weights(config)
+        lost = float((_half_bfloat16_steps(weights) > rate).mean()) if weights is not None else None
+        few = _half_bfloat16_step(TYPICAL_WEIGHT) < rate if lost is None else lost < 0.5
+        is_sure = _is_loss_of_updates_sure(config, rate, lost)
         # Axolotl has no setting like pure_bf16: there only what is sure is said.
         if few or (config.stack == "axolotl" and not is_sure):
             return
@@ -135,8 +136,8 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
             " stochastically",
             severity="warning" if is_sure else "info",
             evidence=[
-                f"half the distance of bfloat16 numbers is {_half_step_of(TYPICAL_WEIGHT):.1e} at"
-                f" {TYPICAL_WEIGHT}, {_half_step_of(1.0):.1e} at 1"
+                f"half the distance of bfloat16 numbers is {_half_bfloat16_step(TYPICAL_WEIGHT):.1e} at"
+                f" {TYPICAL_WEIGHT}, {_half_bfloat16_step(1.0):.1e} at 1"
             ],
             cases=[
                 setting_case(config, f"{rate:g}", "training.learning_rate"),
@@ -148,12 +149,12 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
 def _has_plain_optimizer(config: Config) -> bool:
     """Does the optimizer write its step into the weights as it is, without a copy of them or a rounding of its own?"""
     name = str(config.spec.training.optim or PLAIN_OPTIMIZERS[0])
-    return name in PLAIN_OPTIMIZERS and not has_special_optimizer(config)
+    return name in PLAIN_OPTIMIZERS and not overrides_optim_setting(config)
 
 
-def _is_sure(config: Config, rate: float, lost: float | None) -> bool:
+def _is_loss_of_updates_sure(config: Config, rate: float, lost: float | None) -> bool:
     """Is nearly every step lost, or are the weights known, or is it said that there is no other copy?"""
-    if rate * FAR_FACTOR < _half_step_of(TYPICAL_WEIGHT):
+    if rate * FAR_FACTOR < _half_bfloat16_step(TYPICAL_WEIGHT):
         return True
     return not is_of_program(config) and (lost is not None or bool(config.raw.get("pure_bf16")))
 
@@ -192,12 +193,12 @@ def _cases_of_dtype(config: Config) -> list[Case]:
     return [setting_case(config, config.raw.get(key, config.spec.training.dtype), name)]
 
 
-def _half_step(values: NDArray[np.float32]) -> NDArray[np.float64]:
+def _half_bfloat16_steps(values: NDArray[np.float32]) -> NDArray[np.float64]:
     """Half the distance to the next bfloat16 number: 8 bits, so 2^-8 of the power of two below."""
     below: NDArray[np.float64] = np.floor(np.log2(np.maximum(np.abs(values), 1e-30)))
     return np.exp2(below - 8)
 
 
-def _half_step_of(value: float) -> float:
+def _half_bfloat16_step(value: float) -> float:
     """Half the distance to the next bfloat16 number of one value."""
-    return float(_half_step(np.asarray([value], np.float32))[0])
+    return float(_half_bfloat16_steps(np.asarray([value], np.float32))[0])

@@ -57,12 +57,15 @@ class ResumeFromMissingCheckpoint(ConfigRule):
     about = ("training.resume_from_checkpoint",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the folder to resume from is not on this machine."""
         name = self.subject.spec.training.resume_from_checkpoint
-        if isinstance(name, str) and not any(base.is_dir() for base in self._places(name)):
+        if isinstance(name, str) and not any(
+            base.is_dir() for base in self._possible_folders(name)
+        ):
             return Unmet(f"{name} is not on this machine", "check where the run starts")
         return super().unmet()
 
-    def _places(self, name: str) -> list[Path]:
+    def _possible_folders(self, name: str) -> list[Path]:
         """Where a folder may be that the settings name."""
         return [base / Path(name).expanduser() for base in (Path(), Path(self.subject.path).parent)]
 
@@ -72,7 +75,7 @@ class ResumeFromMissingCheckpoint(ConfigRule):
         if not isinstance(name, str) or "://" in name:
             return
         wanted = Path(name).expanduser()
-        places = self._places(name)
+        places = self._possible_folders(name)
         found = next((place for place in places if place.is_dir()), None)
         if found is None and not any(
             place.parent.is_dir() and len(wanted.parts) > 1 for place in places

@@ -53,7 +53,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
-from truetune.checks.config.evidence.setting_places import setting_case, table_entries
+from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
 from truetune.checks.config.evidence.step_counts import count_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -86,24 +86,30 @@ class RowsLeftOutByLimit(ConfigRule):
     stacks = ("llama-factory", "axolotl")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no limit is set, or the rows of its files are not here."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        if not _limits(self.subject):
+        if not _row_limits(self.subject):
             return NO_LIMIT
-        return None if self._counts() or self._tiny_limit() else NO_ROWS
+        return None if self._rows_of_limited_files() or self._trial_limit() else NO_ROWS
 
     def figure(self) -> Measurement:
-        limits = sorted({limit.text for limit in _limits(self.subject)})
+        """How many rows lie beyond the limits."""
+        limits = sorted({limit.text for limit in _row_limits(self.subject)})
         what = f"rows beyond {', '.join(limits)}"
-        return count_measurement(what, 0, sum(self._counts().values()))
+        return count_measurement(what, 0, sum(self._rows_of_limited_files().values()))
 
-    def _counts(self) -> dict[_RowLimit, int]:
+    def _rows_of_limited_files(self) -> dict[_RowLimit, int]:
         """The rows of each training file that is here and has a limit."""
-        counts = {limit: count_rows(limit.data) for limit in _limits(self.subject)}
+        counts = {limit: count_rows(limit.data) for limit in _row_limits(self.subject)}
         return {limit: count for limit, count in counts.items() if count is not None}
 
     def findings(self) -> Iterator[Finding]:
-        over = {limit: count for limit, count in self._counts().items() if count > limit.most}
+        over = {
+            limit: count
+            for limit, count in self._rows_of_limited_files().items()
+            if count > limit.most
+        }
         if over:
             lost = sum(count - limit.most for limit, count in over.items())
             total = sum(over.values())
@@ -116,25 +122,25 @@ class RowsLeftOutByLimit(ConfigRule):
                 ],
                 cases=[setting_case(self.subject, first.value, first.key)],
             )
-        elif (tiny := self._tiny_limit()) is not None:
+        elif (tiny := self._trial_limit()) is not None:
             yield self.finding(
                 f"{tiny.text} trains {tiny.most:,} rows of each data set at most",
                 f"leave {tiny.key.rpartition('.')[2]} out: it is for trying things",
                 cases=[setting_case(self.subject, tiny.value, tiny.key)],
             )
 
-    def _tiny_limit(self) -> _RowLimit | None:
+    def _trial_limit(self) -> _RowLimit | None:
         """A limit that only a trial has, where rows of a training are not here to be counted; None where they are."""
         trains = self.subject.stack != "llama-factory" or self.subject.raw.get("do_train") is True
-        if not trains or len(self._counts()) == len(_limits(self.subject)) > 0:
+        if not trains or len(self._rows_of_limited_files()) == len(_row_limits(self.subject)) > 0:
             return None
-        return next((one for one in _limits(self.subject) if one.most <= TRIAL_ROWS), None)
+        return next((one for one in _row_limits(self.subject) if one.most <= TRIAL_ROWS), None)
 
 
-def _limits(config: Config) -> list[_RowLimit]:
+def _row_limits(config: Config) -> list[_RowLimit]:
     """The limits on the rows of the training's data sets."""
     if config.stack == "axolotl":
-        return list(_slices(config))
+        return list(_axolotl_slices(config))
     most = config.raw.get("max_samples")
     if config.stack != "llama-factory" or not isinstance(most, int) or most < 1:
         return []
@@ -143,9 +149,9 @@ def _limits(config: Config) -> list[_RowLimit]:
     return [_RowLimit(str(name), most, "max_samples", most, text) for name in named]
 
 
-def _slices(config: Config) -> Iterator[_RowLimit]:
+def _axolotl_slices(config: Config) -> Iterator[_RowLimit]:
     """The slices that Axolotl takes of its data sets."""
-    for index, item in table_entries(config, "datasets"):
+    for index, item in numbered_tables_of_list(config, "datasets"):
         path, split = item.get("path"), item.get("split")
         found = SLICE.fullmatch(split) if isinstance(split, str) else None
         if found is None or not isinstance(path, str):

@@ -55,10 +55,10 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from truetune.checks.config.evidence.run_rows import count_characters, rows_of_run
-from truetune.checks.config.evidence.script_token_rows import token_row_lengths
+from truetune.checks.config.evidence.run_rows import count_characters, first_rows_of_run
+from truetune.checks.config.evidence.script_token_rows import lengths_of_script_rows
 from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
-from truetune.checks.config.rows_padded_to_the_limit import padding_to_a_length
+from truetune.checks.config.rows_padded_to_the_limit import find_padding_to_a_length
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.padding_share import (
@@ -108,6 +108,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
     stacks = STACKS
 
     def unmet(self) -> Unmet | None:
+        """Unmet where rows are joined, batches hold one row, or the lengths are not known."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -115,28 +116,32 @@ class RowsOfUnevenLengthPadded(ConfigRule):
             return Unmet(
                 "it is about batches of rows of any length: here they are packed, grouped, or of one length"
             )
-        if _batch(self.subject) < 2:
+        if _rows_per_forward_pass(self.subject) < 2:
             return Unmet("it is about batches of several rows")
-        if self._padded is None:
+        if self._padded_batches is None:
             return Unmet("the rows are not here, or are few", "name the files of the rows")
         return None
 
     @cached_property
-    def _padded(self) -> PaddedBatches | None:
+    def _padded_batches(self) -> PaddedBatches | None:
+        """How many tokens of the batches are padding; None where rows are joined, single, or of
+        unknown length.
+        """
         config = self.subject
-        batch = _batch(config)
+        batch = _rows_per_forward_pass(config)
         if config.spec.training.method != "sft" or batch < 2 or _joins_rows(config):
             return None
         lengths = _row_lengths(config)
         return estimate_padded_batches(lengths, batch, config.limit) if lengths else None
 
     def figure(self) -> str:
-        padded = self._padded
+        """The share of padding in the batches."""
+        padded = self._padded_batches
         assert padded is not None, "else the rule is not judged"
         return describe_padding(padded)
 
     def findings(self) -> Iterator[Finding]:
-        padded = self._padded
+        padded = self._padded_batches
         if padded is None or not padded.is_waste:
             return
         config = self.subject
@@ -148,11 +153,11 @@ class RowsOfUnevenLengthPadded(ConfigRule):
                 f"the lengths of {padded.rows:,} rows, estimated with {CHARACTERS_PER_TOKEN} characters a token; each"
                 " batch is padded to its longest row"
             ],
-            cases=[setting_case(config, _batch(config), BATCH)],
+            cases=[setting_case(config, _rows_per_forward_pass(config), BATCH)],
         )
 
 
-def _batch(config: Config) -> int:
+def _rows_per_forward_pass(config: Config) -> int:
     """Rows of a forward pass; 1 where only the program knows them."""
     size = config.spec.training.per_device_train_batch_size
     if size is None:
@@ -163,7 +168,7 @@ def _batch(config: Config) -> int:
 def _joins_rows(config: Config) -> bool:
     """Are rows packed, batches made of rows of one length, or all rows padded to one length?"""
     training, raw = config.spec.training, config.raw
-    if training.packing or training.padding_free or padding_to_a_length(config) is not None:
+    if training.packing or training.padding_free or find_padding_to_a_length(config) is not None:
         return True
     is_grouped = raw.get("train_sampling_strategy") == "group_by_length"
     return is_grouped or any(map(raw.get, NO_RANDOM_BATCHES)) or _program_joins_rows(config)
@@ -180,12 +185,12 @@ def _program_joins_rows(config: Config) -> bool:
 def _row_lengths(config: Config) -> list[int] | None:
     """About how many tokens each row has; None where the rows are not here, or are not the ones that are trained."""
     if is_script_format(config.path):
-        lengths = token_row_lengths(config.path, CHARACTERS_PER_TOKEN)
+        lengths = lengths_of_script_rows(config.path, CHARACTERS_PER_TOKEN)
         if lengths is not None:
             return list(lengths)
         if CHOOSES_BY_LENGTH.search(config.text):
             return None
-    sizes = [count_characters(row) for _, _, row in rows_of_run(config)]
+    sizes = [count_characters(row) for _, _, row in first_rows_of_run(config)]
     known = [size for size in sizes if size]
     if len(known) < MIN_READ_SHARE * len(sizes):
         return None
@@ -193,18 +198,18 @@ def _row_lengths(config: Config) -> list[int] | None:
 
 
 def _remedy(config: Config) -> str:
-    """What joins rows or groups them, in the words of the stack."""
+    """The remedy: what joins rows or groups them, in the words of the stack."""
     is_before = config.pins.age("transformers", "4.99", "5.0.0") == "older"
     if config.stack == "llama-factory":
         return (
             "set neat_packing: true (rows are joined up to cutoff_len, each sees itself alone)"
-            + _grouped(
+            + _grouping_setting(
                 "group_by_length: true", "train_sampling_strategy: group_by_length", is_before
             )
         )
     if config.stack == "axolotl":
         return "set group_by_length: true; or sample_packing: true and flash_attention: true with micro_batch_size: 1"
-    grouped = _grouped(
+    grouped = _grouping_setting(
         "group_by_length=True", 'train_sampling_strategy="group_by_length"', is_before
     )
     if config.stack == "trl":
@@ -215,6 +220,6 @@ def _remedy(config: Config) -> str:
     )
 
 
-def _grouped(before: str, after: str, is_before: bool) -> str:
+def _grouping_setting(before: str, after: str, is_before: bool) -> str:
     """The setting of the Trainer that puts rows of one length into a batch."""
     return f", or {before}" if is_before else f", or {after} ({before} before transformers 5)"

@@ -90,21 +90,28 @@ class RowsPaddedToTheLimit(ConfigRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no setting pads to a fixed length, or the rows are not here."""
         lacking = super().unmet()
-        if lacking is not None or padding_to_a_length(self.subject) is None:
+        if lacking is not None or find_padding_to_a_length(self.subject) is None:
             return lacking or Unmet(
                 "it is about settings that pad rows to a fixed length: none does"
             )
-        if self._lengths is None:
+        if self._padded_row_lengths is None:
             return Unmet("the rows are not here", "name the files of the rows")
         return None
 
     @cached_property
-    def _lengths(self) -> _Lengths | None:
-        return _row_lengths(self.subject) if padding_to_a_length(self.subject) is not None else None
+    def _padded_row_lengths(self) -> _Lengths | None:
+        """The lengths of the training rows, where the settings pad each to a length; else None."""
+        return (
+            _row_lengths(self.subject)
+            if find_padding_to_a_length(self.subject) is not None
+            else None
+        )
 
     def figure(self) -> str:
-        padding, lengths = padding_to_a_length(self.subject), self._lengths
+        """The length that rows are padded to, beside that of the longest."""
+        padding, lengths = find_padding_to_a_length(self.subject), self._padded_row_lengths
         assert padding is not None, "else the rule is not judged"
         assert lengths is not None, "else the rule is not judged"
         return (
@@ -113,7 +120,7 @@ class RowsPaddedToTheLimit(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        padding, lengths = padding_to_a_length(config), self._lengths
+        padding, lengths = find_padding_to_a_length(config), self._padded_row_lengths
         if padding is None or lengths is None or padding.length < MIN_TIMES * lengths.longest:
             return
         pads = 1 - lengths.median / padding.length
@@ -130,7 +137,7 @@ class RowsPaddedToTheLimit(ConfigRule):
         )
 
 
-def padding_to_a_length(config: Config) -> _Padding | None:
+def find_padding_to_a_length(config: Config) -> _Padding | None:
     """The setting that pads each row, and to which length; None where none does, or rows are joined."""
     raw = config.raw
     # Compiled models are padded to one length so that they are compiled once.

@@ -57,13 +57,13 @@ from typing import Any, NamedTuple
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.run_rows import (
     CHATS,
-    columns_of_recipe,
     count_characters,
-    rows_of_run,
+    first_rows_of_run,
+    text_columns_of_recipe,
 )
-from truetune.checks.config.evidence.script_token_rows import RowsAtLimit, rows_at_limit
+from truetune.checks.config.evidence.script_token_rows import RowsAtLimit, find_rows_cut_by_script
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
+from truetune.checks.config.evidence.tokenizer_at_hand import has_local_tokenizer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.lost_row_ends import ENDS_ARE_LOST
@@ -122,33 +122,37 @@ class RowsSurelyCut(ConfigRule):
     )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the tokenizer is here, no limit cuts single rows, or the rows are not here."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        if has_tokenizer(self.subject):
+        if has_local_tokenizer(self.subject):
             return Unmet("the tokenizer is here, and the rows are counted with it")
         if self._rows_cut_by_script() is not None:
             return None
         if self.subject.limit is None or self.subject.spec.training.packing:
             return Unmet("it is about a limit in tokens that cuts single rows")
-        return None if self._long_rows().rows else NO_ROWS
+        return None if self._measure_long_rows().rows else NO_ROWS
 
     def figure(self) -> Measurement | str:
+        """How many rows are too long for certain."""
         cut = self._rows_cut_by_script()
         if cut is not None:
             return count_measurement("rows that the script cuts for certain", cut.cut, cut.rows)
-        found = self._long_rows()
+        found = self._measure_long_rows()
         return count_measurement("rows that are too long for certain", found.too_long, found.rows)
 
     def findings(self) -> Iterator[Finding]:
         cut = self._rows_cut_by_script()
         if cut is None:
-            yield from self._report_settings()
+            yield from self._findings_on_settings()
         elif cut.cut >= MIN_SHARE * cut.rows:
-            yield self._report_script(cut)
+            yield self._finding_on_script_cut(cut)
 
-    def _report_settings(self) -> Iterator[Finding]:
-        """The rows that pass the limit of the settings, by what their trainer does with them."""
-        config, found = self.subject, self._long_rows()
+    def _findings_on_settings(self) -> Iterator[Finding]:
+        """Findings on the rows that pass the limit of the settings, by what their trainer does with
+        them.
+        """
+        config, found = self.subject, self._measure_long_rows()
         # truetune's own trainer cuts each row before it packs.
         joins_rows = config.spec.training.packing and config.stack != "truetune"
         if config.limit is None or joins_rows:
@@ -157,14 +161,14 @@ class RowsSurelyCut(ConfigRule):
             return
         is_dropped = config.stack == "axolotl"
         if config.stack == "llama-factory":
-            yield self._report_shared_limit(found)
+            yield self._finding_on_shared_limit(found)
         elif not is_dropped and is_nearly_all(found.unanswered, found.rows):
-            yield self._report_lost_answers(found)
+            yield self._finding_on_lost_answers(found)
         else:
-            yield self._report_long_rows(found, found.first, "dropped" if is_dropped else "cut")
+            yield self._finding_on_long_rows(found, found.first, "dropped" if is_dropped else "cut")
 
-    def _report_long_rows(self, found: _LongRows, first: Case, fate: str) -> Finding:
-        """That rows are dropped, or lose their ends."""
+    def _finding_on_long_rows(self, found: _LongRows, first: Case, fate: str) -> Finding:
+        """The finding that rows are dropped, or lose their ends."""
         config = self.subject
         assert config.limit is not None
         is_of_pairs = config.spec.training.method in PAIR_METHODS
@@ -179,8 +183,10 @@ class RowsSurelyCut(ConfigRule):
             total=found.rows,
         )
 
-    def _report_shared_limit(self, found: _LongRows) -> Finding:
-        """What is lost where the limit is shared out between prompt and answer: no answer is lost whole."""
+    def _finding_on_shared_limit(self, found: _LongRows) -> Finding:
+        """The finding on a limit that is shared out between prompt and answer: no answer is lost
+        whole.
+        """
         config = self.subject
         assert config.limit is not None
         are_ends_lost = found.ends_cut >= MIN_SHARE * found.rows
@@ -200,8 +206,8 @@ class RowsSurelyCut(ConfigRule):
             total=found.rows,
         )
 
-    def _report_lost_answers(self, found: _LongRows) -> Finding:
-        """That nearly no row keeps a token of its answer."""
+    def _finding_on_lost_answers(self, found: _LongRows) -> Finding:
+        """The finding that nearly no row keeps a token of its answer."""
         config = self.subject
         assert config.limit is not None
         assert found.first is not None
@@ -220,10 +226,10 @@ class RowsSurelyCut(ConfigRule):
         path = self.subject.path
         if not is_script_format(path):
             return None
-        return rows_at_limit(path, MOST_CHARACTERS_PER_TOKEN)
+        return find_rows_cut_by_script(path, MOST_CHARACTERS_PER_TOKEN)
 
-    def _report_script(self, cut: RowsAtLimit) -> Finding:
-        """The script's own cut."""
+    def _finding_on_script_cut(self, cut: RowsAtLimit) -> Finding:
+        """The finding on the script's own cut."""
         lost = (
             f", and in {cut.without_label:,} of them no token of the answer is left"
             if cut.without_label
@@ -251,13 +257,13 @@ class RowsSurelyCut(ConfigRule):
             cases=[first],
         )
 
-    def _long_rows(self) -> _LongRows:
+    def _measure_long_rows(self) -> _LongRows:
         """The rows that surely pass the limit, of those that are read."""
         most = (self.subject.limit or 0) * MOST_CHARACTERS_PER_TOKEN
         rows = too_long = unanswered = ends_cut = 0
         first: Case | None = None
-        columns = columns_of_recipe(self.subject)
-        for path, line, row in rows_of_run(self.subject):
+        columns = text_columns_of_recipe(self.subject)
+        for path, line, row in first_rows_of_run(self.subject):
             characters = count_characters(row, columns)
             rows += bool(characters)
             if characters <= most:
@@ -287,7 +293,7 @@ def _describe_higher_limit(config: Config) -> str:
 
 
 def _evidence_of_cut(config: Config, fate: str, *, is_of_pairs: bool) -> Iterator[str]:
-    """How it is known, and what is lost with the end of a row."""
+    """Evidence: how the cut is known, and what is lost with the end of a row."""
     yield f"told by the characters: {_describe_missing_tokenizer(config)}"
     if fate == "cut" and not is_of_pairs:
         yield ENDS_ARE_LOST
@@ -296,7 +302,7 @@ def _evidence_of_cut(config: Config, fate: str, *, is_of_pairs: bool) -> Iterato
 def _describe_missing_tokenizer(config: Config) -> str:
     """Why the rows are told by their characters: which tokenizer is not here, or that none makes a difference."""
     name = config.spec.tokenizer
-    if has_tokenizer(config):
+    if has_local_tokenizer(config):
         return "no tokenizer packs text into more of them a token, that of this run neither"
     return (
         f"the tokenizer {name} is not on this machine" if name else "the settings name no tokenizer"
@@ -327,11 +333,11 @@ def _count_characters_of_only_answer(row: Mapping[str, Any]) -> int:
 
 def _count_characters_of_only_turn(chat: list[Any]) -> int:
     """The characters of the one answer of a chat; 0 where it has several, or none."""
-    answers = [turn for turn in chat if isinstance(turn, Mapping) and _is_answer(turn)]
+    answers = [turn for turn in chat if isinstance(turn, Mapping) and _is_answer_turn(turn)]
     return count_characters({"messages": answers}) if len(answers) == 1 else 0
 
 
-def _is_answer(turn: Mapping[str, Any]) -> bool:
+def _is_answer_turn(turn: Mapping[str, Any]) -> bool:
     """Is it a turn of the model?"""
     return is_answering_role(turn.get("role") or turn.get("from"))
 
@@ -339,5 +345,5 @@ def _is_answer(turn: Mapping[str, Any]) -> bool:
 def _turns_before_answer(chat: list[Any]) -> list[Mapping[str, Any]]:
     """The turns before the first answer; none where no turn is an answer."""
     turns = [turn for turn in chat if isinstance(turn, Mapping)]
-    first = next((place for place, turn in enumerate(turns) if _is_answer(turn)), 0)
+    first = next((place for place, turn in enumerate(turns) if _is_answer_turn(turn)), 0)
     return turns[:first]

@@ -67,8 +67,8 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.prompt_shares import prompt_share
-from truetune.checks.config.evidence.supervised_counts import count_supervised
+from truetune.checks.config.evidence.prompt_shares import measure_prompt_characters
+from truetune.checks.config.evidence.supervised_counts import count_prompt_and_answer_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.loss_bases import (
@@ -96,7 +96,7 @@ NO_OTHER_RUN = Unmet(
 )
 
 
-class Difference(NamedTuple):
+class LossDifference(NamedTuple):
     """A switch that differs between two runs."""
 
     own: LossSetting
@@ -109,51 +109,53 @@ class RunLossesNotComparable(ConfigRule):
     methods = ("sft", "pretrain")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no comparable run lies beside it."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
-        return None if runs_beside(self.subject) else NO_OTHER_RUN
+        return None if comparable_runs_beside(self.subject) else NO_OTHER_RUN
 
     def figure(self) -> str:
-        others = ", ".join(PurePath(one.file).name for one in runs_beside(self.subject))
+        """The runs whose losses are means over the same tokens and rows."""
+        others = ", ".join(PurePath(one.file).name for one in comparable_runs_beside(self.subject))
         return f"the loss is a mean over the same tokens and rows as in {others}"
 
     def findings(self) -> Iterator[Finding]:
         own = _own_stage(self.subject)
         if own is None or own.loss is None:
             return
-        for other in runs_beside(self.subject):
+        for other in comparable_runs_beside(self.subject):
             # Each pair once, from the file whose name comes last.
-            if other.loss is None or _place(own) < _place(other):
+            if other.loss is None or _file_and_output(own) < _file_and_output(other):
                 continue
-            differences = list(_differences(own.loss, other.loss))
+            differences = list(_loss_differences(own.loss, other.loss))
             has_one_vocabulary = vocabulary_group(own.model) == vocabulary_group(other.model)
             is_strong = any(one.own.key not in PACKING_SWITCHES for one in differences)
             differs = bool(differences) or not has_one_vocabulary
-            if differs and (is_strong or _has_figures(own, other)):
-                is_certain = has_one_vocabulary and _are_read_together(own.loss, other.loss)
+            if differs and (is_strong or _has_logged_losses(own, other)):
+                is_certain = has_one_vocabulary and _both_evaluate(own.loss, other.loss)
                 yield self.finding(
                     _message(own, other, differences),
                     _remedy(differences),
                     severity="warning" if is_certain and is_strong else "info",
-                    evidence=_shares(self.subject, differences),
+                    evidence=_supervised_share_evidence(self.subject, differences),
                     cases=_cases(own, other, differences),
                 )
 
 
-def runs_beside(config: Config) -> list[TrainingStage]:
+def comparable_runs_beside(config: Config) -> list[TrainingStage]:
     """The other runs of the same method on the same rows, of which none starts from another."""
     own = _own_stage(config)
     if own is None or own.loss is None or not own.loss.rows:
         return []
     runs = [one for one in config.stages if _trains_on_same_rows(own, one) and _are_peers(own, one)]
     files = {one.file for one in (own, *config.stages)}
-    was_run = any(_has_figures(own, one) for one in runs)
+    was_run = any(_has_logged_losses(own, one) for one in runs)
     is_collection = len(files) > MAX_UNRUN and not was_run
     return runs if len(runs) < MAX_RUNS and not is_collection else []
 
 
-def _has_figures(own: TrainingStage, other: TrainingStage) -> bool:
+def _has_logged_losses(own: TrainingStage, other: TrainingStage) -> bool:
     """Was one of two runs made, so that there are losses to compare?"""
     return has_run(own.file) or has_run(other.file)
 
@@ -170,7 +172,7 @@ def _own_stage(config: Config) -> TrainingStage | None:
     own = stage_of_config(config)
     if own is None:
         return None
-    same = (one for one in config.stages if _place(one) == _place(own))
+    same = (one for one in config.stages if _file_and_output(one) == _file_and_output(own))
     return next(same, own)
 
 
@@ -188,21 +190,22 @@ def _starts_from(one: TrainingStage, other: TrainingStage) -> bool:
     return any(is_same_or_below(name, other.output) for name in (one.model, *one.adapters))
 
 
-def _place(stage: TrainingStage) -> tuple[str, str]:
+def _file_and_output(stage: TrainingStage) -> tuple[str, str]:
+    """The file and the output folder of a stage, by which two stages are told apart."""
     return stage.file, stage.output
 
 
-def _are_read_together(own: LossBasis, other: LossBasis) -> bool:
+def _both_evaluate(own: LossBasis, other: LossBasis) -> bool:
     """Do both runs evaluate, so that their evaluation losses stand side by side?"""
     return own.is_evaluated and other.is_evaluated
 
 
-def _differences(own: LossBasis, other: LossBasis) -> Iterator[Difference]:
+def _loss_differences(own: LossBasis, other: LossBasis) -> Iterator[LossDifference]:
     """The switches that differ, and come to another loss."""
     is_same_part = bool(own.learned) and own.learned == other.learned
     without_effect = {
         *(LEARNED_BY if is_same_part else ()),
-        *(() if _are_read_together(own, other) else ROW_SWITCHES),
+        *(() if _both_evaluate(own, other) else ROW_SWITCHES),
     }
     others = {setting.key: setting for setting in other.settings}
     for setting in own.settings:
@@ -211,12 +214,12 @@ def _differences(own: LossBasis, other: LossBasis) -> Iterator[Difference]:
             continue
         # A switch on the evaluation that follows one on the training is in no file: the finding names the one set.
         if setting.line or there.line:
-            yield Difference(setting, there)
+            yield LossDifference(setting, there)
 
 
-def _message(own: TrainingStage, other: TrainingStage, differences: list[Difference]) -> str:
-    """What differs, and what that makes of the two losses."""
-    names = f"{_name(other)} and {_name(own)}"
+def _message(own: TrainingStage, other: TrainingStage, differences: list[LossDifference]) -> str:
+    """The finding's message: what differs, and what that makes of the two losses."""
+    names = f"{_file_name(other)} and {_file_name(own)}"
     if not differences:
         return (
             f"{names} train models with different vocabularies ({other.model}, {own.model}) on the same rows: a loss"
@@ -226,12 +229,12 @@ def _message(own: TrainingStage, other: TrainingStage, differences: list[Differe
         f"{one.own.key}: {one.other.value} and {one.own.value}" for one in differences
     )
     return (
-        f"{names} train on the same rows, and their losses are {_kind(differences)}, so the two can't be compared:"
-        f" {values}"
+        f"{names} train on the same rows, and their losses are {_difference_in_words(differences)},"
+        f" so the two can't be compared: {values}"
     )
 
 
-def _kind(differences: list[Difference]) -> str:
+def _difference_in_words(differences: list[LossDifference]) -> str:
     """How two losses differ."""
     keys = {one.own.key for one in differences}
     if keys & TOKEN_SWITCHES.keys():
@@ -243,7 +246,7 @@ def _kind(differences: list[Difference]) -> str:
     return "weighed in two ways (a pack counts its tokens alike, a batch of single rows its rows)"
 
 
-def _remedy(differences: list[Difference]) -> str:
+def _remedy(differences: list[LossDifference]) -> str:
     """How to compare two such runs."""
     if not differences:
         return (
@@ -257,18 +260,20 @@ def _remedy(differences: list[Difference]) -> str:
     )
 
 
-def _shares(config: Config, differences: list[Difference]) -> Iterator[str]:
-    """What the switches on the supervised tokens come to, where the rows are on this machine."""
+def _supervised_share_evidence(config: Config, differences: list[LossDifference]) -> Iterator[str]:
+    """Evidence: what the switches on the supervised tokens come to, where the rows are on this
+    machine.
+    """
     if not any(one.own.key in TOKEN_SWITCHES for one in differences):
         return
-    counts = count_supervised(config)
+    counts = count_prompt_and_answer_tokens(config)
     if counts is not None:
         yield (
             f"tokens of the texts in the first {counts.rows:,} rows: {counts.prompts + counts.answers:,} in all,"
             f" {counts.answers:,} of them in answers"
         )
         return
-    share = prompt_share(config)
+    share = measure_prompt_characters(config)
     if share is not None:
         yield (
             f"of the texts in the first {share.rows:,} rows, {share.share:.0%} of the characters stand in prompts and"
@@ -277,9 +282,9 @@ def _shares(config: Config, differences: list[Difference]) -> Iterator[str]:
 
 
 def _cases(
-    own: TrainingStage, other: TrainingStage, differences: list[Difference]
+    own: TrainingStage, other: TrainingStage, differences: list[LossDifference]
 ) -> Iterator[Case]:
-    """Each differing setting in both files."""
+    """Cases: each differing setting in both files."""
     if not differences:
         yield Case(f"model: {other.model}", file=other.file)
         yield Case(f"model: {own.model}", file=own.file)
@@ -292,5 +297,6 @@ def _cases(
                 yield Case(f"{text} by default", file=stage.file)
 
 
-def _name(stage: TrainingStage) -> str:
+def _file_name(stage: TrainingStage) -> str:
+    """The name of the file that a stage is read from."""
     return PurePath(stage.file).name

@@ -52,7 +52,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.step_counts import training_bytes, training_rows
+from truetune.checks.config.evidence.step_counts import count_training_rows, training_bytes
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -74,15 +74,16 @@ class SamplePackingTrainsNoStep(ConfigRule):
     reads = ("training.per_device_train_batch_size", "max_length", "training.attn_implementation")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the number of rows is not known."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        return NO_ROWS if training_rows(self.subject) is None else None
+        return NO_ROWS if count_training_rows(self.subject) is None else None
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         if not _packs_real_batches(config):
             return
-        data, size = training_rows(config), training.per_device_train_batch_size
+        data, size = count_training_rows(config), training.per_device_train_batch_size
         length = config.spec.max_length
         # A batch of one packed row is always filled.
         if data is None or size is None or size < 2 or not length:

@@ -74,20 +74,22 @@ class ScheduleReplacesTheRate(ConfigRule):
     about = ("training.learning_rate",)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the run has no DeepSpeed settings."""
         if not self.subject.raw.get("deepspeed"):
             return Unmet("it is about runs with DeepSpeed settings")
         return super().unmet()
 
     def figure(self) -> str:
+        """The settings' learning rate, and the one of DeepSpeed's schedule."""
         rate = self.subject.spec.training.learning_rate
-        found = self._named()
+        found = self._deepspeed_schedule()
         scheduled = f"{found.rate.schedule} up to {found.rate.peak:g}" if found else "sets none"
         return f"learning_rate {rate}, the schedule of the DeepSpeed settings {scheduled}"
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         rate = config.spec.training.learning_rate
-        found = self._named()
+        found = self._deepspeed_schedule()
         if found is None or not rate or not found.rate.differs_from(rate):
             return
         is_table = isinstance(config.raw.get("deepspeed"), Mapping)
@@ -96,7 +98,7 @@ class ScheduleReplacesTheRate(ConfigRule):
             written if found.rate.is_written else f"{written} by default"
         )
         yield self.finding(
-            _describe(found.rate, rate),
+            _describe_rate_in_force(found.rate, rate),
             _advise(found, rate),
             cases=[
                 setting_case(config, f"{rate:g}", "training.learning_rate"),
@@ -106,7 +108,7 @@ class ScheduleReplacesTheRate(ConfigRule):
             ],
         )
 
-    def _named(self) -> _NamedSchedule | None:
+    def _deepspeed_schedule(self) -> _NamedSchedule | None:
         """The schedule of the DeepSpeed settings; None where they are not here, or set no rate."""
         config = self.subject
         value = config.raw.get("deepspeed")
@@ -127,8 +129,8 @@ class ScheduleReplacesTheRate(ConfigRule):
         return _NamedSchedule(rate, str(path), spot.line if spot is not None else 1)
 
 
-def _describe(scheduled: ScheduleRate, rate: float) -> str:
-    """What becomes of the settings' rate."""
+def _describe_rate_in_force(scheduled: ScheduleRate, rate: float) -> str:
+    """What becomes of the settings' learning rate under the schedule, in words."""
     if scheduled.is_written and scheduled.key == FILLED_BY_TRAINER:
         return (
             f"the run stops at its start: the Trainer compares {scheduled.key} {scheduled.peak:g} of the schedule"
@@ -138,7 +140,7 @@ def _describe(scheduled: ScheduleRate, rate: float) -> str:
 
 
 def _advise(found: _NamedSchedule, rate: float) -> str:
-    """How the settings' rate becomes the one in force."""
+    """Advice how the settings' rate becomes the one in force."""
     name = Path(found.file).name
     if found.rate.key != FILLED_BY_TRAINER:
         return found.rate.advise(rate, name)

@@ -75,12 +75,12 @@ from truetune.checks.config.evidence.template_marks import (
     LLAMA3,
     MARKERS,
     SAVED_TEMPLATES,
-    first_mark,
-    mark_of_chat_model,
-    mark_of_model,
-    mark_of_template,
-    template_of_strategy,
-    template_opening,
+    first_mark_without_role,
+    opening_of_own_template,
+    own_template_of_strategy,
+    question_mark_of_chat_model,
+    question_mark_of_model,
+    question_mark_of_template,
     tokenizer_has_token,
 )
 from truetune.checks.findings import Case, Finding
@@ -112,70 +112,80 @@ class ServedTemplateDiffers(ConfigRule):
     stacks = ("axolotl", "llama-factory", "ms-swift", "trl")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the trained template or the one to compare it with is not known."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        if self._marker() is None:
+        if self._trained_question_marker() is None:
             return Unmet("it is about a template that is named in the settings, and known")
-        if template_opening(self.subject) is None and self._mark_of_name() is None:
+        if opening_of_own_template(self.subject) is None and self._mark_of_named_model() is None:
             return NO_TOKENIZER
         return None
 
     def figure(self) -> str:
-        by_tokenizer = template_opening(self.subject) is not None
+        """What both templates write before a question."""
+        by_tokenizer = opening_of_own_template(self.subject) is not None
         owner = "the tokenizer's template" if by_tokenizer else "the template of the model's family"
-        return f"a question begins with {self._marker()}, in {owner} too"
+        return f"a question begins with {self._trained_question_marker()}, in {owner} too"
 
-    def _mark_of_name(self) -> str | None:
+    def _mark_of_named_model(self) -> str | None:
         """The mark of the chat model that the settings name; None where its name does not say one.
 
         None as well where the tokenizer is that of another model.
         """
         spec = self.subject.spec
         is_own = spec.tokenizer in (None, spec.model)
-        return mark_of_chat_model(spec.model) if spec.model and is_own else None
+        return question_mark_of_chat_model(spec.model) if spec.model and is_own else None
 
-    def _marker(self) -> str | None:
+    def _trained_question_marker(self) -> str | None:
         """What the named template writes before a question; None where it is unknown, or no question is trained."""
         if self.subject.spec.training.method == "pretrain":
             return None
-        strategy = template_of_strategy(self.subject)
+        strategy = own_template_of_strategy(self.subject)
         if strategy is not None:
             return strategy.marker
         name = str(self.subject.raw.get(TEMPLATE_KEYS.get(self.subject.stack, "")))
         if self.subject.stack == "trl":
             # The name of a model; the text of a Jinja file says nothing of a family.
-            return None if name.endswith((".jinja", ".jinja2", ".json")) else mark_of_model(name)
+            return (
+                None
+                if name.endswith((".jinja", ".jinja2", ".json"))
+                else question_mark_of_model(name)
+            )
         return MARKERS.get(name)
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         key = TEMPLATE_KEYS.get(config.stack)
         name = str(config.raw.get(key or ""))
-        strategy = template_of_strategy(config)
+        strategy = own_template_of_strategy(config)
         if strategy is not None:
             key, name = "type", strategy.name
-        marker = self._marker()
+        marker = self._trained_question_marker()
         if key is None or marker is None:
             return
-        own = template_opening(config)
-        yield from self._of_servers(key, name, marker)
+        own = opening_of_own_template(config)
+        yield from self._findings_on_servers(key, name, marker)
         if own is None:
-            yield from self._of_name(key, name, marker)
+            yield from self._findings_on_model_name(key, name, marker)
         # The tokenizer that the command names may be that of another run, where several are checked.
         if (
             own is None
             or self._is_served_as_trained(marker)
             or marker in own
-            or mark_of_model(config.spec.model or "") == first_mark(marker)
+            or question_mark_of_model(config.spec.model or "") == first_mark_without_role(marker)
         ):
             return
-        yield from self._of_tokenizer(key, name, marker, own)
+        yield from self._findings_on_tokenizer_template(key, name, marker, own)
 
-    def _of_tokenizer(self, key: str, name: str, marker: str, own: str) -> Iterator[Finding]:
-        """A template whose marker the tokenizer's own template does not write; `own` is what that writes."""
+    def _findings_on_tokenizer_template(
+        self, key: str, name: str, marker: str, own: str
+    ) -> Iterator[Finding]:
+        """Findings on a template whose marker the tokenizer's own template does not write; `own` is
+        what that writes.
+        """
         config = self.subject
-        unknown = self._unknown_tokens(marker)
-        lost = self._is_template_lost(name)
+        unknown = self._tokens_of_mark_not_in_vocabulary(marker)
+        lost = self._is_trained_template_lost(name)
         evidence = [
             f"the tokenizer's template begins a question with {own[-60:]!r}",
             f"the tokenizer is saved with {'its own template' if lost else 'the named one'}",
@@ -189,64 +199,70 @@ class ServedTemplateDiffers(ConfigRule):
             severity="warning" if lost or unknown else "info",
             evidence=evidence,
             cases=[
-                self._place_of_template(key, name),
+                self._case_of_template(key, name),
                 Case("the tokenizer's template", file=str(config.spec.tokenizer)),
                 *self._cases_of_servers(),
             ],
         )
 
-    def _is_template_lost(self, name: str) -> bool:
+    def _is_trained_template_lost(self, name: str) -> bool:
         """Is the tokenizer saved with another template than the one that is trained?"""
-        if template_of_strategy(self.subject) is not None:
+        if own_template_of_strategy(self.subject) is not None:
             return True
         return self.subject.stack in SAVES_TOKENIZERS_TEMPLATE and name not in SAVED_TEMPLATES
 
     def _is_served_as_trained(self, marker: str) -> bool:
         """Does a file beside the settings serve what a strategy trains by the template of that strategy?"""
-        if template_of_strategy(self.subject) is None:
+        if own_template_of_strategy(self.subject) is None:
             return False
         return any(
-            mark_of_template(use.template) == first_mark(marker)
+            question_mark_of_template(use.template) == first_mark_without_role(marker)
             for use in _servers_of_run(self.subject)
             if use.template
         )
 
-    def _place_of_template(self, key: str, name: str) -> Case:
+    def _case_of_template(self, key: str, name: str) -> Case:
         """Where the template is named: for a strategy the list of the data sets."""
-        place = "datasets" if template_of_strategy(self.subject) is not None else key
+        place = "datasets" if own_template_of_strategy(self.subject) is not None else key
         return setting_case(self.subject, name, place)
 
-    def _of_name(self, key: str, name: str, marker: str) -> Iterator[Finding]:
-        """A template of another family than the chat model's, by the model's name."""
-        config, mark = self.subject, self._mark_of_name()
-        if mark is None or mark == first_mark(marker) or self._is_served_as_trained(marker):
+    def _findings_on_model_name(self, key: str, name: str, marker: str) -> Iterator[Finding]:
+        """Findings on a template of another family than the chat model's, by the model's name."""
+        config, mark = self.subject, self._mark_of_named_model()
+        if (
+            mark is None
+            or mark == first_mark_without_role(marker)
+            or self._is_served_as_trained(marker)
+        ):
             return
         training = config.spec.training
         added = {*training.added_tokens, *training.special_tokens.values()}
         tokens = [token for token in CONTROL_TOKEN.findall(marker) if token not in added]
         # What is saved with the weights, and written in tokens that the settings add, may be what is wanted.
-        if not self._is_template_lost(name) and (not tokens or name in SAVED_TEMPLATES):
+        if not self._is_trained_template_lost(name) and (not tokens or name in SAVED_TEMPLATES):
             return
         remedy = "name the template of the model's own family: every server that reads the tokenizer asks by that"
         if config.stack == "trl":
             remedy = f"leave {key} out: the model answers in its own format already"
         yield self.finding(
-            f"{key} {name} writes {first_mark(marker)} before a question, and {config.spec.model} is of a family"
-            f" that writes {mark}" + self._effect_of_strategy(),
+            f"{key} {name} writes {first_mark_without_role(marker)} before a question, and {config.spec.model}"
+            f" is of a family that writes {mark}" + self._effect_of_strategy(),
             self._remedy_of_strategy() or remedy,
             evidence=[
                 "told by the model's name: no chat template of its tokenizer is on this machine"
             ],
             cases=[
-                self._place_of_template(key, name),
+                self._case_of_template(key, name),
                 setting_case(config, config.spec.model, "model"),
                 *self._cases_of_servers(),
             ],
         )
 
     def _effect_of_strategy(self) -> str:
-        """What a template of its own means for a strategy for preferences; empty for any other."""
-        if template_of_strategy(self.subject) is None:
+        """What a template of its own means for a strategy for preferences, in words; empty for any
+        other.
+        """
+        if own_template_of_strategy(self.subject) is None:
             return ""
         return (
             ": the preference is trained on prompts that no server asks with, for a server takes the"
@@ -255,11 +271,11 @@ class ServedTemplateDiffers(ConfigRule):
 
     def _remedy_of_strategy(self) -> str:
         """The strategy that fits the tokenizer's template; empty where no strategy writes one of its own."""
-        strategy = template_of_strategy(self.subject)
+        strategy = own_template_of_strategy(self.subject)
         if strategy is None:
             return ""
-        mark, variant = self._mark_of_name(), strategy.name.partition(".")[2]
-        family = next((one for one, own in FAMILIES if first_mark(own) == mark), None)
+        mark, variant = self._mark_of_named_model(), strategy.name.partition(".")[2]
+        family = next((one for one, own in FAMILIES if first_mark_without_role(own) == mark), None)
         fitting = f"type: {family}.{variant}, or " if family and variant != "default" else ""
         return (
             f"set {fitting}type: chat_template.default with chat_template: tokenizer_default, which"
@@ -269,12 +285,12 @@ class ServedTemplateDiffers(ConfigRule):
 
     def _cases_of_servers(self) -> list[Case]:
         """The files that serve what a strategy trains, without a template of their own."""
-        if template_of_strategy(self.subject) is None:
+        if own_template_of_strategy(self.subject) is None:
             return []
         uses = [use for use in _servers_of_run(self.subject) if not use.template]
         return [Case(use.text, file=use.file, line=use.line) for use in uses[:MAX_SERVERS]]
 
-    def _unknown_tokens(self, marker: str) -> list[str]:
+    def _tokens_of_mark_not_in_vocabulary(self, marker: str) -> list[str]:
         """The control tokens of a mark that the tokenizer cuts into several, and the settings do not add."""
         config, training = self.subject, self.subject.spec.training
         added = {*training.added_tokens, *training.special_tokens.values()}
@@ -284,21 +300,27 @@ class ServedTemplateDiffers(ConfigRule):
             if tokenizer_has_token(config, token) is False and token not in added
         ]
 
-    def _of_servers(self, key: str, name: str, marker: str) -> Iterator[Finding]:
-        """Files given beside the settings that ask the trained weights with another template."""
+    def _findings_on_servers(self, key: str, name: str, marker: str) -> Iterator[Finding]:
+        """Findings on files given beside the settings that ask the trained weights with another
+        template.
+        """
         config = self.subject
         output = str(config.raw.get("output_dir") or "")
         by_file = {use.file: use for use in reversed(config.uses) if use.template}
         for use in by_file.values():
-            mark = mark_of_template(use.template)
-            if mark is None or mark == first_mark(marker) or not _asks_trained_weights(use, output):
+            mark = question_mark_of_template(use.template)
+            if (
+                mark is None
+                or mark == first_mark_without_role(marker)
+                or not _asks_trained_weights(use, output)
+            ):
                 continue
             yield self.finding(
-                f"trained with the template {name} ({first_mark(marker)}), and"
+                f"trained with the template {name} ({first_mark_without_role(marker)}), and"
                 f" {Path(use.file).name} {use.verb} the model with another template ({mark})",
                 "use one template for both: the model was never trained on the other's prompts",
                 cases=[
-                    self._place_of_template(key, name),
+                    self._case_of_template(key, name),
                     Case(use.text, file=use.file, line=use.line),
                 ],
             )

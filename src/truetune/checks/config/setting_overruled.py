@@ -46,7 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
+from truetune.checks.config.evidence.other_program_settings import keeps_stack_defaults
 from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
 from truetune.checks.config.evidence.step_counts import max_steps_of_run
 from truetune.checks.findings import Finding
@@ -78,8 +78,8 @@ class SettingOverruled(ConfigRule):
     )
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._warmup_set_twice()
-        yield from self._epochs_cut_short()
+        yield from self._findings_on_warmup_twice()
+        yield from self._findings_on_epochs_cut_short()
         config, training = self.subject, self.subject.spec.training
         if not _evaluates_never(config):
             return
@@ -90,7 +90,7 @@ class SettingOverruled(ConfigRule):
         )
         # Steps say nothing where the file itself switches evaluation off; rows that are held out are lost even then.
         if not is_switched_off:
-            yield from self._not_evaluated(
+            yield from self._findings_on_unused_evaluation_setting(
                 "training.eval_steps",
                 training.eval_steps,
                 "evaluation steps are set",
@@ -99,15 +99,15 @@ class SettingOverruled(ConfigRule):
                 if config.stack == "ms-swift"
                 else "set eval_strategy: steps",
             )
-        yield from self._not_evaluated(
+        yield from self._findings_on_unused_evaluation_setting(
             "training.val_size",
             training.val_size,
             "rows are held out",
             "set eval_strategy: steps, or hold no rows out",
         )
 
-    def _warmup_set_twice(self) -> Iterator[Finding]:
-        """A share of warm-up beside a number of steps, which decides."""
+    def _findings_on_warmup_twice(self) -> Iterator[Finding]:
+        """Findings on a share of warm-up beside a number of steps, which decides."""
         config, training = self.subject, self.subject.spec.training
         if not {"training.warmup_ratio", "training.warmup_steps"} <= {*config.places}:
             return
@@ -122,10 +122,10 @@ class SettingOverruled(ConfigRule):
                 ],
             )
 
-    def _not_evaluated(
+    def _findings_on_unused_evaluation_setting(
         self, field: str, value: float | None, what: str, remedy: str
     ) -> Iterator[Finding]:
-        """A setting of the evaluation that the file sets, while nothing is evaluated."""
+        """Findings on a setting of the evaluation that the file sets, while nothing is evaluated."""
         config = self.subject
         if value and field in config.places:
             yield self.finding(
@@ -137,8 +137,8 @@ class SettingOverruled(ConfigRule):
                 ],
             )
 
-    def _epochs_cut_short(self) -> Iterator[Finding]:
-        """A limit of steps that ends the run long before the epochs that are asked for."""
+    def _findings_on_epochs_cut_short(self) -> Iterator[Finding]:
+        """Findings on a limit of steps that ends the run long before the epochs that are asked for."""
         config, training = self.subject, self.subject.spec.training
         epochs, limit = training.num_train_epochs, training.max_steps or 0
         both_set = {"training.num_train_epochs", "training.max_steps"} <= {*config.places}
@@ -182,6 +182,6 @@ def _evaluates_never(config: Config) -> bool:
         return False
     if is_value_unknown(config, "eval_strategy") or config.raw.get("do_eval"):
         return False
-    if "training.eval_strategy" not in config.places and not keeps_its_defaults(config):
+    if "training.eval_strategy" not in config.places and not keeps_stack_defaults(config):
         return False
     return config.raw.get(OLD_NAME) in (None, False, "no")

@@ -43,10 +43,10 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.new_name_fix import new_name_fix
 from truetune.checks.config.evidence.other_program_settings import (
-    fate_of_unknown_key,
+    describe_fate_of_unknown_key,
+    describe_readers_of_old_names,
+    describe_removal_release,
     is_mostly_another_programs,
-    removed_since,
-    who_may_read_old_names,
     words_of_another_program,
 )
 from truetune.checks.config.evidence.setting_places import case_at_place, is_of_program, known_keys
@@ -68,32 +68,36 @@ class SettingRenamed(ConfigRule):
     since = "0.1.0"
 
     def figure(self) -> Measurement:
+        """How many settings have another name in the release that runs."""
         return count_measurement(
             "settings whose name has changed for the release that runs", 0, len(self.subject.raw)
         )
 
     def findings(self) -> Iterator[Finding]:
         harmless: list[RenamedKey] = []
-        for old in self._in_use():
-            is_lost = self._is_lost(old)
+        for old in self._old_names_in_use():
+            is_lost = self._is_value_lost(old)
             if is_lost and not self._may_be_another_programs(old):
-                yield self._one(old, self._severity(old))
+                yield self._finding_on_one(old, self._severity(old))
             elif is_lost or old.now:
                 harmless.append(old)
         if is_mostly_another_programs(self.subject):
-            harmless = [old for old in harmless if not self._is_lost(old)]
-        if len(harmless) == 1 and not self._is_lost(harmless[0]):
-            yield self._one(harmless[0], "info")
+            harmless = [old for old in harmless if not self._is_value_lost(old)]
+        if len(harmless) == 1 and not self._is_value_lost(harmless[0]):
+            yield self._finding_on_one(harmless[0], "info")
         elif harmless:
-            yield self._together(harmless)
+            yield self._finding_on_kept_names(harmless)
 
-    def _in_use(self) -> Iterator[RenamedKey]:
+    def _old_names_in_use(self) -> Iterator[RenamedKey]:
         """Old names that have a value, under a release that is not from before the change."""
         for old in self.subject.renamed:
-            if self.subject.raw.get(old.place.key, ...) is not None and self._age(old) != "older":
+            if (
+                self.subject.raw.get(old.place.key, ...) is not None
+                and self._age_of_release(old) != "older"
+            ):
                 yield old
 
-    def _is_lost(self, old: RenamedKey) -> bool:
+    def _is_value_lost(self, old: RenamedKey) -> bool:
         """Is the value of the old name not taken: is it dropped, or does the stack stop at it?"""
         config, key = self.subject, old.place.key
         if config.stack != "axolotl":
@@ -112,21 +116,27 @@ class SettingRenamed(ConfigRule):
 
     def _may_be_another_programs(self, old: RenamedKey) -> bool:
         """May a program read it that has settings of its own, or that runs with the release that took it?"""
-        dated = self._age(old) == "unknown" and old.taken is not None
+        dated = self._age_of_release(old) == "unknown" and old.taken is not None
         if self.subject.pins.is_of_a_commit(old.package):
             return True
         return bool(words_of_another_program(self.subject)) or (self.subject.own_keys and dated)
 
-    def _one(self, old: RenamedKey, severity: Severity) -> Finding:
+    def _finding_on_one(self, old: RenamedKey, severity: Severity) -> Finding:
+        """The finding on one old name: what it is called now, what becomes of its value, and the
+        fix where there is one.
+        """
         config, key = self.subject, old.place.key
         names = known_keys(config)
-        dated = self._age(old) == "unknown" and old.taken is not None
+        dated = self._age_of_release(old) == "unknown" and old.taken is not None
         return self.finding(
-            f"{key} is {old.now or 'gone'} {removed_since(config, old)}",
+            f"{key} is {old.now or 'gone'} {describe_removal_release(config, old)}",
             (f"write {old.now}" if old.now else "remove it")
             + (f"; {old.taken.right(old.package)}, {key} is right" if dated and old.taken else ""),
             severity=severity,
-            evidence=[self._fate(old, is_sure=severity == "error"), self._release(old)],
+            evidence=[
+                self._describe_fate(old, is_sure=severity == "error"),
+                self._describe_release(old),
+            ],
             cases=[case_at_place(old.place, key)],
             is_loud=is_of_program(config) and config.pins.of(old.package) is None,
             fix=(
@@ -136,21 +146,21 @@ class SettingRenamed(ConfigRule):
             ),
         )
 
-    def _together(self, several: list[RenamedKey]) -> Finding:
-        """Names of which no value is surely lost."""
+    def _finding_on_kept_names(self, several: list[RenamedKey]) -> Finding:
+        """The finding on several old names of which no value is surely lost."""
         config = self.subject
         named = ", ".join(old.place.key for old in several)
-        lost = any(self._is_lost(old) for old in several)
+        lost = any(self._is_value_lost(old) for old in several)
         return self.finding(
             f"{named}: of earlier releases, "
             + (
-                f"and {who_may_read_old_names(config, several)} may still take it"
+                f"and {describe_readers_of_old_names(config, several)} may still take it"
                 if lost
                 else "and still taken"
             ),
             "write what newer releases take, once yours is new enough: "
             + ", ".join(
-                f"{old.place.key} is {old.now or 'gone'} {removed_since(config, old)}"
+                f"{old.place.key} is {old.now or 'gone'} {describe_removal_release(config, old)}"
                 for old in several
             ),
             severity="info",
@@ -159,17 +169,17 @@ class SettingRenamed(ConfigRule):
             count=len(several),
         )
 
-    def _fate(self, old: RenamedKey, *, is_sure: bool) -> str:
-        """What becomes of the value."""
+    def _describe_fate(self, old: RenamedKey, *, is_sure: bool) -> str:
+        """What becomes of the value of an old name, in words."""
         stops = self.subject.stack == "axolotl" and old.place.key in KEYS_THAT_STOP_AXOLOTL
-        if not stops and not self._is_lost(old):
+        if not stops and not self._is_value_lost(old):
             return "the old name is still taken"
-        lost = "Axolotl stops at it" if stops else fate_of_unknown_key(self.subject)
+        lost = "Axolotl stops at it" if stops else describe_fate_of_unknown_key(self.subject)
         if is_sure or not is_of_program(self.subject) or old.taken is None:
             return lost
         return f"{lost} from that release on"
 
-    def _release(self, old: RenamedKey) -> str:
+    def _describe_release(self, old: RenamedKey) -> str:
         """Which release runs, as far as the project and what lies beside the program say."""
         config = self.subject
         told = config.pins.told(old.package)
@@ -177,6 +187,6 @@ class SettingRenamed(ConfigRule):
             return f"{told}; what lies beside it shows that it ran, so with an earlier release"
         return told
 
-    def _age(self, old: RenamedKey) -> ReleaseAge:
+    def _age_of_release(self, old: RenamedKey) -> ReleaseAge:
         """Is the release that runs from before the change?"""
         return "unknown" if old.taken is None else self.subject.pins.age(old.package, *old.taken)

@@ -77,27 +77,29 @@ class SettingsNameAnotherBase(ConfigRule):
     about = ("training.adapter",)
 
     def unmet(self) -> Unmet | None:
-        if self._others():
+        """Unmet where no other file uses the adapter, and no named adapter is here."""
+        if self._uses_of_written_adapter():
             return None
         if (lacking := super().unmet()) is not None:
             return lacking
-        return None if self._bases() else NO_ADAPTER
+        return None if self._bases_of_adapters() else NO_ADAPTER
 
     def figure(self) -> str:
-        others = self._others()
+        """The model, and the bases that adapters are put on or were trained on."""
+        others = self._uses_of_written_adapter()
         if others:
             names = ", ".join(use.base for use in others)
             return f"model {self.subject.spec.model}; its adapter is put on {names}"
-        bases = ", ".join(base for base, _ in self._bases())
+        bases = ", ".join(base for base, _ in self._bases_of_adapters())
         return f"model {self.subject.spec.model}; 1 adapter or more, of {bases}"
 
-    def _bases(self) -> list[tuple[str, Path]]:
+    def _bases_of_adapters(self) -> list[tuple[str, Path]]:
         """The bases of the adapters that are named and here, each with its file."""
         names = str(self.subject.spec.training.adapter or "").split(",")
         found = (base_of_adapter(name.strip(), self.subject.path) for name in names if name.strip())
         return [base for base in found if base is not None]
 
-    def _others(self) -> list[WeightUse]:
+    def _uses_of_written_adapter(self) -> list[WeightUse]:
         """What other files do with the adapter that this run writes."""
         output = self.subject.raw.get("output_dir")
         if not isinstance(output, str) or self.subject.spec.training.lora is None:
@@ -109,11 +111,11 @@ class SettingsNameAnotherBase(ConfigRule):
             if any(is_same_or_below(folder, output) for folder in use.folders)
         ]
 
-    def _put_on_another(self, name: str) -> Iterator[Finding]:
-        """The adapter of this run, which another file puts on a model of another name."""
-        for use in self._others():
+    def _findings_on_other_base(self, name: str) -> Iterator[Finding]:
+        """Findings on the adapter of this run, which another file puts on a model of another name."""
+        for use in self._uses_of_written_adapter():
             other = explain_base_below(use.base, name, use.file)
-            if other is None or _is_told_of_command(use):
+            if other is None or _is_judged_by_command_rule(use):
                 continue
             yield self.finding(
                 f"the adapter is trained on {name}, and {Path(use.file).name} puts it on {use.base}:"
@@ -131,11 +133,11 @@ class SettingsNameAnotherBase(ConfigRule):
         config, name = self.subject, self.subject.spec.model
         if name is None:
             return
-        yield from self._put_on_another(name)
-        for base, file in self._bases():
+        yield from self._findings_on_other_base(name)
+        for base, file in self._bases_of_adapters():
             apart = explain_different_weights(name, base)
             if apart is None and not are_base_and_instruct_model(name, base):
-                yield from self._on_the_base_of_a_stage(name, base, file)
+                yield from self._findings_on_base_of_stage(name, base, file)
                 continue
             yield self.finding(
                 f"the adapter was trained on {base}, and training continues with {name}: "
@@ -148,8 +150,10 @@ class SettingsNameAnotherBase(ConfigRule):
                 ],
             )
 
-    def _on_the_base_of_a_stage(self, name: str, base: str, file: Path) -> Iterator[Finding]:
-        """An adapter that was trained on a folder of an earlier stage, and is put on what that stage began with."""
+    def _findings_on_base_of_stage(self, name: str, base: str, file: Path) -> Iterator[Finding]:
+        """Findings on an adapter that was trained on a folder of an earlier stage, and is put on
+        what that stage began with.
+        """
         config = self.subject
         other = explain_base_below(name, base, config.path)
         if other is None:
@@ -166,7 +170,7 @@ class SettingsNameAnotherBase(ConfigRule):
         )
 
 
-def _is_told_of_command(use: WeightUse) -> bool:
+def _is_judged_by_command_rule(use: WeightUse) -> bool:
     """Does the adapter's own file lie beside the command that serves it, so that the command's rule tells it?"""
     if not is_command_file(Path(use.file)):
         return False

@@ -69,18 +69,23 @@ class SettingsNameMissingLayers(ConfigRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the settings choose no layers by number."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
-        return None if any(True for _ in self._chosen()) else NO_LAYERS
+        return None if any(True for _ in self._chosen_layer_numbers()) else NO_LAYERS
 
     def figure(self) -> str:
-        keys = [f"{key}: layers {describe_numbers(numbers)}" for key, numbers, _ in self._chosen()]
+        """Each key with the numbers of the layers that it chooses."""
+        keys = [
+            f"{key}: layers {describe_numbers(numbers)}"
+            for key, numbers, _ in self._chosen_layer_numbers()
+        ]
         return "; ".join(keys)
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        for key, numbers, layers in self._chosen():
+        for key, numbers, layers in self._chosen_layer_numbers():
             inside = [number for number in numbers if number < layers]
             beyond = [number for number in numbers if number >= layers]
             if not beyond:
@@ -101,7 +106,7 @@ class SettingsNameMissingLayers(ConfigRule):
                 cases=[setting_case(config, describe_numbers(numbers), key)],
             )
 
-    def _chosen(self) -> Iterator[tuple[str, list[int], int]]:
+    def _chosen_layer_numbers(self) -> Iterator[tuple[str, list[int], int]]:
         """Each key that chooses layers, the numbers that it names, and how many layers the model has."""
         config = self.subject
         layers = layer_count_of_model(config.spec.model)
@@ -109,12 +114,12 @@ class SettingsNameMissingLayers(ConfigRule):
         if layers is None or is_of_program(config):
             return
         for key in (*LISTS_OF_NUMBERS, *LISTS_OF_NAMES):
-            numbers = _numbers(config.raw.get(key), layers)
+            numbers = _layer_numbers_in(config.raw.get(key), layers)
             if numbers:
                 yield key, numbers, layers
 
 
-def _numbers(value: Any, layers: int) -> list[int]:
+def _layer_numbers_in(value: Any, layers: int) -> list[int]:
     """The numbers of layers that a value names."""
     parts = value if isinstance(value, list) else [value]
     numbers = {part for part in parts if type(part) is int and part >= 0}

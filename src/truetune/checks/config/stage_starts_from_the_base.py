@@ -99,12 +99,14 @@ class StageStartsFromTheBase(ConfigRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no SFT is given beside a later stage."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
         return None if sft_stages_before(self.subject) else NO_STAGES
 
     def figure(self) -> str:
+        """What the stage starts from, and what the SFT runs write."""
         own = stage_of_config(self.subject)
         assert own is not None
         outputs = ", ".join(one.output for one in sft_stages_before(self.subject))
@@ -127,7 +129,8 @@ class StageStartsFromTheBase(ConfigRule):
         yield self.finding(
             f"this {own.method.upper()} starts from {own.model}, as {PurePath(sft.file).name} does, and not from"
             f" {sft.output}, which that writes: what the SFT learned is not in it",
-            f"{_edit(config, sft, own)}; or leave the SFT away, if this run is meant to start from the base",
+            f"{_edit_for_sft_start(config, sft, own)}; or leave the SFT away, if this run is meant to start"
+            " from the base",
             cases=[
                 setting_case(config, own.model, "model"),
                 Case(f"output_dir: {sft.output}", file=sft.file),
@@ -168,7 +171,7 @@ def sft_stages_before(config: Config) -> list[TrainingStage]:
     ]
 
 
-def _edit(config: Config, sft: TrainingStage, own: TrainingStage) -> str:
+def _edit_for_sft_start(config: Config, sft: TrainingStage, own: TrainingStage) -> str:
     """What to write into the settings of the later stage, in the words of its stack."""
     if not sft.trains_adapter:
         key = "base_model" if config.stack == "axolotl" else "model_name_or_path"

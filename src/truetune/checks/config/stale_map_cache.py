@@ -72,11 +72,13 @@ class StaleMapCache(ConfigRule):
     stacks = ("axolotl", "llama-factory")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no training file is here."""
         if (lacking := super().unmet()) is not None:
             return lacking
         return NO_ROWS if last_changed_training_file(self.subject) is None else None
 
     def figure(self) -> Measurement | str:
+        """How many encoded data sets are older than the data; or that there are none."""
         name = self.subject.spec.training.prepared_path or (
             DEFAULT_FOLDER if self.subject.stack == "axolotl" else None
         )
@@ -105,8 +107,8 @@ class StaleMapCache(ConfigRule):
             " made",
             f"delete {name}, or give it another name",
             evidence=[
-                f"encoded: {_time_text(max(prepared))}",
-                f"data changed: {_time_text(newest[1])}",
+                f"encoded: {_format_time(max(prepared))}",
+                f"data changed: {_format_time(newest[1])}",
             ],
             cases=[
                 setting_case(config, name, "training.prepared_path"),
@@ -127,6 +129,6 @@ def _prepared_times(config: Config, name: str) -> list[float]:
     return list(found.values())
 
 
-def _time_text(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     """A time as messages write it."""
     return datetime.datetime.fromtimestamp(seconds).isoformat(" ", "minutes")

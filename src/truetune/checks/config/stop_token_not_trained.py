@@ -43,8 +43,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
-from truetune.checks.config.evidence.setting_places import setting_case, table_entries
-from truetune.checks.config.evidence.template_marks import MARKERS, answer_terminator
+from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
+from truetune.checks.config.evidence.template_marks import MARKERS, answer_end_and_eos
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -70,6 +70,9 @@ class StopTokenNotTrained(ConfigRule):
     stacks = ("axolotl",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no data set is rendered by a chat template, or the stop token is not
+        known.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         if not self._indices_of_chat_datasets():
@@ -80,11 +83,12 @@ class StopTokenNotTrained(ConfigRule):
         known = (
             self.subject.raw.get("eot_tokens")
             or not own
-            or answer_terminator(self.subject)[0] is not None
+            or answer_end_and_eos(self.subject)[0] is not None
         )
         return None if known else NO_TOKENIZER
 
     def figure(self) -> Measurement:
+        """How many data sets leave their stop tokens out of the loss."""
         return count_measurement(
             "data sets whose stop tokens are left out of the loss",
             0,
@@ -93,28 +97,36 @@ class StopTokenNotTrained(ConfigRule):
 
     def _indices_of_chat_datasets(self) -> list[int]:
         """The indices of the data sets that a chat template renders."""
-        return [index for index, item in table_entries(self.subject, "datasets") if _is_chat(item)]
+        return [
+            index
+            for index, item in numbered_tables_of_list(self.subject, "datasets")
+            if _is_rendered_by_chat_template(item)
+        ]
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         if config.stack != "axolotl" or config.spec.training.method != "sft":
             return
-        sets = {index: item for index, item in table_entries(config, "datasets") if _is_chat(item)}
+        sets = {
+            index: item
+            for index, item in numbered_tables_of_list(config, "datasets")
+            if _is_rendered_by_chat_template(item)
+        }
         for index, item in sets.items():
             if item.get("train_on_eot", item.get("train_on_eos")) == "none":
-                yield self._switched_off(index, item)
+                yield self._finding_on_untrained_end(index, item)
         if not sets or config.raw.get("eot_tokens"):
             return
         first = next(iter(sets.values()))
         name = str(
             config.raw.get("chat_template") or first.get("chat_template") or "tokenizer_default"
         )
-        end = self._other_end(name)
+        end = self._finding_on_other_end(name)
         if end is not None:
             yield end
 
-    def _switched_off(self, index: int, item: Mapping[str, Any]) -> Finding:
-        """A data set that trains no end at all."""
+    def _finding_on_untrained_end(self, index: int, item: Mapping[str, Any]) -> Finding:
+        """The finding on a data set that trains no end of a turn at all."""
         place = (f"datasets.{index}.train_on_eos", f"datasets.{index}.train_on_eot")
         return self.finding(
             f"{item.get('path')}: no answer's end is trained: train_on_eos is none",
@@ -122,8 +134,9 @@ class StopTokenNotTrained(ConfigRule):
             cases=[setting_case(self.subject, "none", *place)],
         )
 
-    def _other_end(self, name: str) -> Finding | None:
-        """The template of this name ends turns with another token than the one that is trained.
+    def _finding_on_other_end(self, name: str) -> Finding | None:
+        """The finding that the template of this name ends turns with another token than the one
+        that is trained.
 
         None where they are one, or where they are not known.
         """
@@ -131,7 +144,7 @@ class StopTokenNotTrained(ConfigRule):
         is_tokenizers = name.startswith("tokenizer_default")
         if not is_tokenizers and name not in MARKERS:
             return None
-        end, eos = answer_terminator(config) if is_tokenizers else (TURN_ENDS.get(name), None)
+        end, eos = answer_end_and_eos(config) if is_tokenizers else (TURN_ENDS.get(name), None)
         eos = config.spec.training.special_tokens.get("eos_token", eos)
         if end is None or end == eos or (is_tokenizers and eos is None):
             return None
@@ -147,6 +160,6 @@ class StopTokenNotTrained(ConfigRule):
         )
 
 
-def _is_chat(item: Mapping[str, Any]) -> bool:
+def _is_rendered_by_chat_template(item: Mapping[str, Any]) -> bool:
     """Is it a data set that a chat template renders?"""
     return item.get("type") == "chat_template"

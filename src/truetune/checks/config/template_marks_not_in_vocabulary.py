@@ -45,15 +45,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import setting_case, table_entries
+from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
 from truetune.checks.config.evidence.template_marks import (
     CHATML,
     GEMMA,
     LLAMA3,
     MARKERS,
-    first_mark,
-    mark_of_model,
-    template_of_strategy,
+    first_mark_without_role,
+    own_template_of_strategy,
+    question_mark_of_model,
     tokenizer_has_token,
 )
 from truetune.checks.findings import Finding
@@ -80,22 +80,24 @@ class TemplateMarksNotInVocabulary(ConfigRule):
     reads = ("tokens", "special_tokens")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet for other templates, or where the tokens of the base are not known."""
         if (lacking := super().unmet()) is not None:
             return lacking
-        end = _end_of_template(self.subject)
+        end = _turn_end_of_template(self.subject)
         if end is None:
             return Unmet("it is about the templates chatml, llama3 and gemma")
-        if _has_token(self.subject, end) is None:
+        if _is_turn_end_a_token(self.subject, end) is None:
             return Unmet("what tokens the base has is not known", "name a tokenizer with -t")
         return None
 
     def figure(self) -> str:
-        return f"{_end_of_template(self.subject)} is a token of the base, or added to it"
+        """That the token which ends a turn is one of the base, or added."""
+        return f"{_turn_end_of_template(self.subject)} is a token of the base, or added to it"
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        end = _end_of_template(config) if config.stack == "axolotl" else None
-        if end is None or _has_token(config, end) is not False:
+        end = _turn_end_of_template(config) if config.stack == "axolotl" else None
+        if end is None or _is_turn_end_a_token(config, end) is not False:
             return
         name = str(_template_name(config))
         yield self.finding(
@@ -106,7 +108,9 @@ class TemplateMarksNotInVocabulary(ConfigRule):
             " instruct model",
             cases=[
                 setting_case(
-                    config, name, "datasets" if template_of_strategy(config) else "chat_template"
+                    config,
+                    name,
+                    "datasets" if own_template_of_strategy(config) else "chat_template",
                 ),
                 setting_case(config, config.spec.model or "", "model"),
             ],
@@ -115,24 +119,24 @@ class TemplateMarksNotInVocabulary(ConfigRule):
 
 def _template_name(config: Config) -> str | None:
     """The name of the template that renders the rows."""
-    strategy = template_of_strategy(config)
+    strategy = own_template_of_strategy(config)
     if strategy is not None:
         return strategy.name
     named = [config.raw.get("chat_template")]
-    named += [item.get("chat_template") for _, item in table_entries(config, "datasets")]
+    named += [item.get("chat_template") for _, item in numbered_tables_of_list(config, "datasets")]
     return next((name for name in named if isinstance(name, str)), None)
 
 
-def _end_of_template(config: Config) -> str | None:
+def _turn_end_of_template(config: Config) -> str | None:
     """The token that ends a turn of the run's template; None where it is none of these."""
-    strategy = template_of_strategy(config)
+    strategy = own_template_of_strategy(config)
     if strategy is not None:
-        marks = {first_mark(marker): end for marker, end in ENDS.items()}
-        return marks.get(first_mark(strategy.marker))
+        marks = {first_mark_without_role(marker): end for marker, end in ENDS.items()}
+        return marks.get(first_mark_without_role(strategy.marker))
     return ENDS.get(MARKERS.get(_template_name(config) or "", ""))
 
 
-def _has_token(config: Config, end: str) -> bool | None:
+def _is_turn_end_a_token(config: Config, end: str) -> bool | None:
     """Is the end of turns a token of the run's tokenizer, as it is or added? None where it is not known."""
     added = [str(config.raw.get(key)) for key in ADDING_KEYS] + list(
         config.spec.training.added_tokens
@@ -146,7 +150,7 @@ def _has_token(config: Config, end: str) -> bool | None:
     if config.spec.tokenizer not in (None, name) or name.startswith((".", "/")):
         return None
     plain = re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
-    own = mark_of_model(name)
+    own = question_mark_of_model(name)
     if PUBLISHED.fullmatch(plain) is None:
         return None
-    return own in {first_mark(marker) for marker, mark in ENDS.items() if mark == end}
+    return own in {first_mark_without_role(marker) for marker, mark in ENDS.items() if mark == end}

@@ -87,6 +87,7 @@ class TrainedAdapterNotUsed(ConfigRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the output folder is not known, or no other file uses weights."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -95,6 +96,7 @@ class TrainedAdapterNotUsed(ConfigRule):
         return None if _uses_elsewhere(self.subject) else NO_USES
 
     def figure(self) -> str:
+        """The output folder, and the folders that other files use."""
         used = ", ".join(
             dict.fromkeys(name for use in _uses_elsewhere(self.subject) for name in use.folders)
         )
@@ -109,23 +111,29 @@ class TrainedAdapterNotUsed(ConfigRule):
             use for use in uses if any(is_same_or_below(name, output) for name in use.folders)
         ]
         if of_output:
-            yield from self._lacking_the_start(of_output, _starting_weights(config), output)
+            yield from self._findings_on_missing_start(of_output, _starting_weights(config), output)
         # What is wrong with a later stage, if anything, is what it starts from (`stage-starts-from-the-base`).
-        elif not _is_of_later_stage(config, uses):
-            yield from self._without_the_output(uses, output)
+        elif not _uses_later_stage_alone(config, uses):
+            yield from self._findings_without_output(uses, output)
 
-    def _without_the_output(self, uses: tuple[WeightUse, ...], output: str) -> Iterator[Finding]:
-        """Nothing names the output: the base alone, the weights of the start, or another run are used in its place."""
+    def _findings_without_output(
+        self, uses: tuple[WeightUse, ...], output: str
+    ) -> Iterator[Finding]:
+        """Findings where nothing names the output: the base alone, the weights of the start, or
+        another run are used.
+        """
         config = self.subject
-        if all(_merges_the_base(config, use) for use in uses):
-            yield self._of_the_base(uses[0], output)
+        if all(_exports_base_without_adapter(config, use) for use in uses):
+            yield self._finding_on_base(uses[0], output)
             return
         start = _starting_weights(config)
         of_start = [use for use in uses if _names_one_of(use, start)]
-        if self._is_of_this_run(of_start, output):
-            yield self._of_other_weights((of_start or list(uses))[0], output, bool(of_start))
+        if self._are_other_files_of_this_run(of_start, output):
+            yield self._finding_on_other_weights(
+                (of_start or list(uses))[0], output, bool(of_start)
+            )
 
-    def _is_of_this_run(self, of_start: list[WeightUse], output: str) -> bool:
+    def _are_other_files_of_this_run(self, of_start: list[WeightUse], output: str) -> bool:
         """Are the other files about this run, though they name none of what it writes?
 
         Args:
@@ -135,22 +143,24 @@ class TrainedAdapterNotUsed(ConfigRule):
         uses = _uses_elsewhere(self.subject)
         if is_of_program(self.subject) and len(of_start) < len(uses):
             # A script may save under another name than that of its output folder.
-            return all(_is_of_an_earlier_run(use, output) for use in uses)
-        return bool(of_start) or _is_beside(uses, output)
+            return all(_uses_earlier_numbered_run(use, output) for use in uses)
+        return bool(of_start) or _uses_one_sibling_folder(uses, output)
 
-    def _of_other_weights(self, use: WeightUse, output: str, is_start: bool) -> Finding:
-        """A file that uses other weights than those of this run; `is_start`: those that it started from."""
+    def _finding_on_other_weights(self, use: WeightUse, output: str, is_start: bool) -> Finding:
+        """The finding on a file that uses other weights than those of this run; `is_start`: those
+        that it started from.
+        """
         config = self.subject
         past = {"merges": "merged", "converts": "converted", "serves": "served", "loads": "loaded"}
         from_it = ", which it started from" if is_start else ""
         remedy = f"name {output} there"
-        before = _earlier_stage(config, use)
+        before = _earlier_stage_used(config, use)
         if before is not None:
             remedy = (
                 f"name {before.output},{output} there, once this run starts from {before.output} with a new adapter"
                 f" on top; {output} alone, if it is meant to start from the base"
             )
-        elif _is_new_adapter(config):
+        elif _merges_start_and_adds_adapter(config):
             remedy += " (after the adapter of the start)"
         elif is_start and use.are_adapters and _starts_are_merged(config):
             first = ", ".join(use.folders)
@@ -165,8 +175,10 @@ class TrainedAdapterNotUsed(ConfigRule):
             cases=[setting_case(config, output, "output_dir"), _case_of_use(use)],
         )
 
-    def _of_the_base(self, use: WeightUse, output: str) -> Finding:
-        """An export or a chat of the base: the adapter that is trained on it is named nowhere."""
+    def _finding_on_base(self, use: WeightUse, output: str) -> Finding:
+        """The finding on an export or a chat of the base: the adapter that is trained on it is
+        named nowhere.
+        """
         does = "exports" if use.verb == "merges" else "asks"
         return self.finding(
             f"{PurePath(use.file).name} {does} {use.folders[0]} alone: it names no adapter, and {output},"
@@ -175,11 +187,13 @@ class TrainedAdapterNotUsed(ConfigRule):
             cases=[setting_case(self.subject, output, "output_dir"), _case_of_use(use)],
         )
 
-    def _lacking_the_start(
+    def _findings_on_missing_start(
         self, uses: list[WeightUse], start: tuple[str, ...], output: str
     ) -> Iterator[Finding]:
-        """A new adapter on top of another: what merges the new one alone loses the other."""
-        if not _is_new_adapter(self.subject):
+        """Findings on a new adapter on top of another: what merges the new one alone loses the
+        other.
+        """
+        if not _merges_start_and_adds_adapter(self.subject):
             return
         alone = [use for use in uses if not _names_one_of(use, start)]
         if len(alone) < len(uses) or not start:
@@ -193,7 +207,7 @@ class TrainedAdapterNotUsed(ConfigRule):
         )
 
 
-def _is_of_later_stage(config: Config, uses: tuple[WeightUse, ...]) -> bool:
+def _uses_later_stage_alone(config: Config, uses: tuple[WeightUse, ...]) -> bool:
     """Is this an SFT, and all that is used the output of a preference run beside it?"""
     own = stage_of_config(config)
     if own is None or own.method != "sft":
@@ -205,7 +219,7 @@ def _is_of_later_stage(config: Config, uses: tuple[WeightUse, ...]) -> bool:
     )
 
 
-def _earlier_stage(config: Config, use: WeightUse) -> TrainingStage | None:
+def _earlier_stage_used(config: Config, use: WeightUse) -> TrainingStage | None:
     """The SFT whose adapter a file uses, where this is a later stage that does not start from it."""
     own = stage_of_config(config)
     if own is None or own.method not in LATER_METHODS or own.adapters or not own.trains_adapter:
@@ -218,7 +232,7 @@ def _earlier_stage(config: Config, use: WeightUse) -> TrainingStage | None:
     return None
 
 
-def _merges_the_base(config: Config, use: WeightUse) -> bool:
+def _exports_base_without_adapter(config: Config, use: WeightUse) -> bool:
     """Does LLaMA-Factory export or ask the model that an adapter is trained on, without any adapter?"""
     if use.verb not in ("merges", "loads") or config.stack != "llama-factory":
         return False
@@ -255,11 +269,11 @@ def _uses_elsewhere(config: Config) -> tuple[WeightUse, ...]:
     What one of them makes of the weights (`vllm serve` of a merge) is left out: the one that makes it says of which.
     """
     uses = [use for use in config.uses if use.file != config.path]
-    made_here = [use for use in uses if _is_made_by_another(use, uses)]
+    made_here = [use for use in uses if _is_written_by_another_use(use, uses)]
     return tuple(use for use in uses if use not in made_here) or tuple(uses)
 
 
-def _is_made_by_another(use: WeightUse, uses: list[WeightUse]) -> bool:
+def _is_written_by_another_use(use: WeightUse, uses: list[WeightUse]) -> bool:
     """Is all that a file uses written by another one, of weights that it uses itself?"""
     written = [
         folder
@@ -280,7 +294,7 @@ def _starts_are_merged(config: Config) -> bool:
     )
 
 
-def _is_new_adapter(config: Config) -> bool:
+def _merges_start_and_adds_adapter(config: Config) -> bool:
     """Does LLaMA-Factory merge the adapter of the start and train another one on top?"""
     return bool(config.raw.get("create_new_adapter")) and config.spec.training.adapter is not None
 
@@ -290,7 +304,7 @@ def _names_one_of(use: WeightUse, folders: tuple[str, ...]) -> bool:
     return any(is_same_folder(name, folder) for name in use.folders for folder in folders)
 
 
-def _is_beside(uses: tuple[WeightUse, ...], output: str) -> bool:
+def _uses_one_sibling_folder(uses: tuple[WeightUse, ...], output: str) -> bool:
     """Is all that is used one folder that lies beside the output: `saves/dpo` beside `saves/dpo-v2`?"""
     names = {name for use in uses if use.are_adapters for name in use.folders}
     above = PurePath(output).parent
@@ -299,15 +313,15 @@ def _is_beside(uses: tuple[WeightUse, ...], output: str) -> bool:
     return is_same_folder(str(PurePath(next(iter(names))).parent), str(above))
 
 
-def _is_of_an_earlier_run(use: WeightUse, output: str) -> bool:
+def _uses_earlier_numbered_run(use: WeightUse, output: str) -> bool:
     """Is a folder beside the output used that differs from it in a number (`out/shop-v1`), and that no file writes?"""
     if use.is_named_elsewhere:
         return False
-    mine = PurePath(_without_number(output))
-    return all(PurePath(_without_number(name)) == mine for name in use.folders)
+    mine = PurePath(_folder_name_without_number(output))
+    return all(PurePath(_folder_name_without_number(name)) == mine for name in use.folders)
 
 
-def _without_number(folder: str) -> str:
+def _folder_name_without_number(folder: str) -> str:
     """The name of a folder without what counts its runs."""
     return RUN_NUMBER.sub("", str(PurePath(folder)))
 

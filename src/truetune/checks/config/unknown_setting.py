@@ -46,9 +46,9 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.other_program_settings import (
     DATA_SET_LISTS,
-    fate_of_unknown_key,
+    describe_fate_of_unknown_key,
     is_unknown_keyword_refused,
-    likely_key,
+    likely_meant_key,
     unknown_keys,
     words_of_another_program,
 )
@@ -56,8 +56,8 @@ from truetune.checks.config.evidence.setting_places import (
     case_at_place,
     is_of_program,
     known_keys,
+    numbered_tables_of_list,
     setting_case,
-    table_entries,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -80,6 +80,7 @@ class UnknownSetting(ConfigRule):
     since = "0.1.0"
 
     def figure(self) -> Measurement:
+        """How many settings the stack's release does not know."""
         what = (
             f"settings that {self.subject.stack} {self.subject.version} does not know, by an old"
             " name either"
@@ -91,19 +92,20 @@ class UnknownSetting(ConfigRule):
         names = known_keys(config)
         strange = []
         for place in unknown_keys(config):
-            likely = likely_key(place, names)
+            likely = likely_meant_key(place, names)
             if likely is None:
                 strange.append(case_at_place(place, place.key))
             else:
                 empty = config.raw.get(place.key, ...) is None
-                yield self._misspelt(
+                yield self._finding_on_misspelling(
                     place.key, "setting", likely, case_at_place(place, place.key), empty=empty
                 )
-        yield from self._of_data_sets()
+        yield from self._findings_on_data_set_keys()
         if strange and not words_of_another_program(config):
-            yield self._strange(strange)
+            yield self._finding_on_strange_keys(strange)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where another program reads the file, which alone knows its settings."""
         own = words_of_another_program(self.subject)
         if own:
             return Unmet(
@@ -112,14 +114,14 @@ class UnknownSetting(ConfigRule):
             )
         return super().unmet()
 
-    def _of_data_sets(self) -> Iterator[Finding]:
-        """Keys of Axolotl's data sets, which it drops as well."""
+    def _findings_on_data_set_keys(self) -> Iterator[Finding]:
+        """Findings on keys of Axolotl's data sets, which it drops as well."""
         config = self.subject
         names = load_known_keys("axolotl").classes["dataset"] if config.stack == "axolotl" else {}
         lists = DATA_SET_LISTS if names else ()
         strange = []
         for key, index, item in [
-            (listed, *pair) for listed in lists for pair in table_entries(config, listed)
+            (listed, *pair) for listed in lists for pair in numbered_tables_of_list(config, listed)
         ]:
             for name in map(str, item):
                 if name in names:
@@ -129,24 +131,31 @@ class UnknownSetting(ConfigRule):
                 if likely is None:
                     strange.append(place)
                 else:
-                    yield self._misspelt(
+                    yield self._finding_on_misspelling(
                         name, "setting of a data set", likely, place, empty=item[name] is None
                     )
         if strange:
-            yield self._strange(strange)
+            yield self._finding_on_strange_keys(strange)
 
-    def _misspelt(self, key: str, what: str, likely: str, case: Case, *, empty: bool) -> Finding:
+    def _finding_on_misspelling(
+        self, key: str, what: str, likely: str, case: Case, *, empty: bool
+    ) -> Finding:
+        """The finding on a key that is likely a misspelling of a known one; a note where its value
+        is empty.
+        """
         config = self.subject
         return self.finding(
             f"{key} is no {what} of {config.stack} {config.version}; {likely} is",
             f"write {likely}, or remove it",
             severity="info" if empty else "warning",
-            evidence=[fate_of_unknown_key(config)],
+            evidence=[describe_fate_of_unknown_key(config)],
             cases=[case],
         )
 
-    def _strange(self, cases: list[Case]) -> Finding:
-        """Keys that are find_misspelt_key to none: of a newer release, a plug-in or a script; or of nothing."""
+    def _finding_on_strange_keys(self, cases: list[Case]) -> Finding:
+        """The finding on keys that resemble no known key: of a newer release, a plug-in or a
+        script; or of nothing.
+        """
         config = self.subject
         keys = ", ".join(
             case.text.partition(":")[0].rpartition(".")[2] for case in cases[:MAX_NAMES_SHOWN]
@@ -157,11 +166,11 @@ class UnknownSetting(ConfigRule):
             f"{keys}{rest}: not among the settings of {release}, the release that the known names"
             " were taken from",
             (
-                f"remove it, unless a newer release takes it: {fate_of_unknown_key(config)}"
+                f"remove it, unless a newer release takes it: {describe_fate_of_unknown_key(config)}"
                 if is_of_program(config)
                 else (
                     "leave what your script, a plug-in or a newer release reads; remove the rest:"
-                    f" {fate_of_unknown_key(config)}"
+                    f" {describe_fate_of_unknown_key(config)}"
                 )
             ),
             severity="warning" if is_unknown_keyword_refused(config) else "info",

@@ -71,12 +71,14 @@ class WarmupLongerThanRun(ConfigRule):
     reads = ("training.lr_scheduler_type",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the warm-up is in steps and the number of steps is not known."""
         if (lacking := super().unmet()) is not None:
             return lacking
         in_steps = (self.subject.spec.training.warmup_steps or 0) >= 1
         return NO_STEPS if in_steps and max_steps_of_run(self.subject) is None else None
 
     def figure(self) -> str:
+        """The settings that were compared, and the most steps of the run."""
         run = max_steps_of_run(self.subject)
         return self.compared() + (
             f"; the run has at most {run.most:,} steps" if run is not None else ""
@@ -92,12 +94,12 @@ class WarmupLongerThanRun(ConfigRule):
             return
         # Since transformers 5, warmup_steps below 1 is a share as well.
         if wanted < 1 or field == "training.warmup_ratio":
-            yield from self._of_share(wanted, field)
+            yield from self._findings_on_share(wanted, field)
         else:
-            yield from self._of_steps(wanted, field)
+            yield from self._findings_on_steps(wanted, field)
 
-    def _of_share(self, share: float, field: str) -> Iterator[Finding]:
-        """A warm-up that is given as a share of the run."""
+    def _findings_on_share(self, share: float, field: str) -> Iterator[Finding]:
+        """Findings on a warm-up that is given as a share of the run."""
         if MAX_WARMUP_SHARE < share <= 1:
             yield self.finding(
                 f"the warm-up takes {share:.0%} of the run",
@@ -106,8 +108,10 @@ class WarmupLongerThanRun(ConfigRule):
                 cases=[setting_case(self.subject, share, field)],
             )
 
-    def _of_steps(self, wanted: float, field: str) -> Iterator[Finding]:
-        """A warm-up that is given in steps, beside the steps that the run makes at most."""
+    def _findings_on_steps(self, wanted: float, field: str) -> Iterator[Finding]:
+        """Findings on a warm-up that is given in steps, beside the steps that the run makes at
+        most.
+        """
         config, training = self.subject, self.subject.spec.training
         run = max_steps_of_run(config)
         if run is None or wanted <= run.most * MAX_WARMUP_SHARE or run.most < 2:

@@ -64,6 +64,7 @@ class AlmostNothingIsTrained(OutputRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the output does not say how many parameters are trained."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -77,6 +78,7 @@ class AlmostNothingIsTrained(OutputRule):
         )
 
     def figure(self) -> str:
+        """How many of all parameters are trained."""
         trained, parameters = self._trained_and_all_parameters() or (0, 1)
         return f"{trained:,} of {parameters:,} parameters are trained"
 

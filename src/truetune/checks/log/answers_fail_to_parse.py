@@ -107,6 +107,7 @@ class AnswersFailToParse(OutputRule):
     severity = "error"
 
     def figure(self) -> str:
+        """The number of lines without such a failure; empty without an output."""
         output = self.subject.output
         return f"no answer that a parser can't read in {output.lines:,} lines" if output else ""
 

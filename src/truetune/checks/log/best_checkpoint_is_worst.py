@@ -58,6 +58,9 @@ class BestCheckpointIsWorst(LogRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no best_metric is named, or no metric of a known direction was evaluated
+        twice and has its value.
+        """
         if self.subject.number("best_metric") is None:
             return Unmet(
                 "the log names no best_metric",
@@ -71,6 +74,7 @@ class BestCheckpointIsWorst(LogRule):
         return None
 
     def figure(self) -> str:
+        """The value that was kept, beside the best and the worst of the evaluations."""
         name, curve, _, lower = next(self._metrics_equal_to_best_metric())
         best, worst = (np.min, np.max) if lower else (np.max, np.min)
         return (

@@ -59,6 +59,7 @@ class CompiledAgainForEachShape(OutputRule):
     severity = "warning"
 
     def figure(self) -> str:
+        """The number of compilations after the first; empty without an output."""
         output = self.subject.output
         return f"{output.recompiled.count:,} compilations behind the first" if output else ""
 

@@ -130,6 +130,7 @@ class CompletionsAlwaysCut(LogRule):
             )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the log does not say how many answers were cut, or has too few steps."""
         unmet = super().unmet()
         if unmet is not None or constant_length_of_evaluation_answers(self.subject) is not None:
             return unmet
@@ -150,6 +151,7 @@ class CompletionsAlwaysCut(LogRule):
         )
 
     def figure(self) -> str:
+        """The share of answers that are cut off, or the length that all evaluations have."""
         limit = constant_length_of_evaluation_answers(self.subject)
         if limit is not None:
             return f"{limit[0]} is {limit[1].value[0]:,.0f} at {limit[1].step.size:,} evaluations"

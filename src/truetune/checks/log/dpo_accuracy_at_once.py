@@ -65,6 +65,7 @@ class DpoAccuracyAtOnce(LogRule):
     needs = ("rewards/accuracies",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where too few accuracies stand within the first half epoch."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -85,6 +86,7 @@ class DpoAccuracyAtOnce(LogRule):
         )
 
     def figure(self) -> str:
+        """The share of pairs in order before they were seen."""
         values = self._accuracy_on_unseen_pairs().value
         return (
             f"{np.mean(values):.1%} of the pairs are in order before they were seen"

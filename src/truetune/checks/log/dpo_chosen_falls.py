@@ -101,6 +101,7 @@ class DpoChosenFalls(LogRule):
         )
 
     def figure(self) -> str:
+        """From where to where both curves go, as medians."""
         named = (
             (name, _first_and_last_level(self.subject.curve(name).finite()))
             for name in _curve_names_of_both_sides(self._logps_or_rewards())

@@ -87,6 +87,7 @@ class DpoStuckAtLn2(LogRule):
     least = 3
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the log has neither enough margins nor enough accuracies to judge by."""
         if (lacking := super().unmet()) is not None:
             return lacking
         if self.records("rewards/margins") >= self.least or self._has_accuracies():
@@ -103,6 +104,7 @@ class DpoStuckAtLn2(LogRule):
         return accuracies >= MIN_ACCURACIES and self.records("loss") >= MIN_ACCURACIES
 
     def figure(self) -> str:
+        """The reward margin (or the accuracy) and the loss at the end, beside ln 2."""
         margins, loss = (self.subject.curve(name).finite() for name in ("rewards/margins", "loss"))
         if not margins:
             right = self.subject.curve("rewards/accuracies").finite()

@@ -59,6 +59,7 @@ class EpochsAgainstRows(LogRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the data, the batch size or the epoch are not known, or rows are packed."""
         log = self.subject
         if log.data is None:
             return Unmet("the data of the run are not named", "name them with --data and -t")
@@ -72,6 +73,7 @@ class EpochsAgainstRows(LogRule):
         return Unmet("packing makes other rows of the data") if log.facts.get("packing") else None
 
     def figure(self) -> str:
+        """The rows that an epoch saw at least, beside those of the data."""
         data = self.subject.data
         assert data is not None
         return (

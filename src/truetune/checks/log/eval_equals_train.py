@@ -66,6 +66,9 @@ class EvalEqualsTrain(LogRule):
     needs = ("loss", "eval_loss")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where too few ends of epochs have an evaluation and a drop of the training
+        loss.
+        """
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -80,6 +83,7 @@ class EvalEqualsTrain(LogRule):
         return None
 
     def figure(self) -> str:
+        """At how many ends of epochs the evaluation loss falls with the training loss."""
         borders = list(self._epoch_borders_with_loss_drop())
         leaked = sum(abs(b.evaluation - b.after) < abs(b.evaluation - b.before) for b in borders)
         return (

@@ -67,6 +67,9 @@ class EvalLossRises(LogRule):
     least = 3
 
     def figure(self) -> str:
+        """The lowest evaluation loss with its step, the last one, and whether the best checkpoint
+        was kept.
+        """
         curve = self.subject.curve("eval_loss").finite()
         best = int(np.argmin(curve.value))
         return (

@@ -60,6 +60,7 @@ class EvalNeverChanges(LogRule):
     needs = ("loss", "eval_loss")
 
     def figure(self) -> str:
+        """How many different values the evaluations give."""
         value = self.subject.curve("eval_loss").finite().value
         return f"{np.unique(value).size:,} different values in {value.size:,} evaluations"
 

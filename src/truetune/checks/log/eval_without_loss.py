@@ -56,6 +56,7 @@ class EvalWithoutLoss(LogRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no evaluation was made, because none was asked for or none was due yet."""
         log = self.subject
         if log.curve("eval_runtime") or self._metrics_measured():
             return None
@@ -67,6 +68,7 @@ class EvalWithoutLoss(LogRule):
         )
 
     def figure(self) -> str:
+        """How many evaluations gave which metrics."""
         names = self._metrics_measured()
         times = max(self.subject.curve(name).step.size for name in names)
         return f"{times:,} evaluations gave {', '.join(names[:3])}"

@@ -75,11 +75,13 @@ class EvaluationTakesTheTime(LogRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the log does not say how long evaluations and the whole run took."""
         if measure_time_shares(self.subject) is not None:
             return None
         return Unmet("the log does not say how long evaluations and the whole run took")
 
     def figure(self) -> str:
+        """The share of the run's time that evaluations, saving or sampling take."""
         shares = measure_time_shares(self.subject)
         assert shares is not None, "else the rule is not judged"
         return f"{' and '.join(shares.kinds)}: {shares.share:.0%} of the time"

@@ -48,6 +48,7 @@ class FaultNamedInTheOutput(OutputRule):
     severity = "error"
 
     def figure(self) -> str:
+        """The number of lines that no known message begins; empty without an output."""
         output = self.subject.output
         return (
             f"none of the known messages begins one of the {output.lines:,} lines" if output else ""

@@ -67,6 +67,9 @@ class FewerStepsThanTheRunBeside(LogRule):
     needs = ("loss", "learning_rate")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no other run stands beside it, or the log does not say how many rows the
+        run saw.
+        """
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -77,6 +80,7 @@ class FewerStepsThanTheRunBeside(LogRule):
         return None
 
     def figure(self) -> str:
+        """The optimizer steps and rows of this run, and the steps of the runs beside it."""
         own = self._own_run_size()
         assert own is not None
         others = ", ".join(f"{size.name} {size.steps:,}" for size in self.subject.beside)

@@ -127,6 +127,9 @@ class FlatLoss(LogRule):
     least = MIN_RECORDS
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where neither a learning rate nor rows that were seen twice show that the loss
+        should fall.
+        """
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -147,6 +150,9 @@ class FlatLoss(LogRule):
         )
 
     def figure(self) -> str:
+        """The change of the loss over the run by the fitted slope, its level, and the highest
+        learning rate.
+        """
         loss, rate = (self.subject.curve(name).finite() for name in ("loss", "learning_rate"))
         span = float(loss.step[-1] - loss.step[0])
         moved = fit_robust_trend(loss).slope * span

@@ -82,6 +82,7 @@ class GenerationTakesTheSteps(LogRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the log does not say how long the generation in its steps takes."""
         if (
             _generation_share(self.subject) is not None
             or self._tokens_per_second_without_engine() is not None
@@ -90,6 +91,7 @@ class GenerationTakesTheSteps(LogRule):
         return Unmet("it is about runs that log how long the generation in their steps takes")
 
     def figure(self) -> str:
+        """The share of a step that generation takes, or the tokens per second."""
         share = _generation_share(self.subject)
         if share is not None:
             return f"generation takes {share.generation / share.step:.0%} of a step of {share.step:.0f} s"

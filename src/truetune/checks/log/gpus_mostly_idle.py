@@ -81,6 +81,7 @@ class GpusMostlyIdle(LogRule):
     severity = "info"
 
     def unmet(self) -> Unmet | None:
+        """Unmet without an output of nvidia-smi beside the log, or where the log is of no training."""
         if not self.subject.files_beside.gpus:
             return Unmet(
                 "no output of nvidia-smi lies beside the log",
@@ -89,6 +90,7 @@ class GpusMostlyIdle(LogRule):
         return None if self.subject.curve("loss") else Unmet("the log is of no training")
 
     def figure(self) -> str:
+        """The GPUs with their used memory and utilization."""
         return describe_gpus(self.subject.files_beside.gpus)
 
     def findings(self) -> Iterator[Finding]:

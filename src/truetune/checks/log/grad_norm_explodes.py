@@ -82,6 +82,7 @@ class GradNormExplodes(LogRule):
     least = MIN_POINTS
 
     def figure(self) -> str:
+        """The gradient norm at first, at the end and at most, and how many are not finite."""
         norm = self.subject.curve("grad_norm")
         seen = norm.finite().value
         first, last = medians_of_both_ends(seen)

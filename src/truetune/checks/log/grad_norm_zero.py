@@ -75,6 +75,9 @@ class GradNormZero(LogRule):
     least = 2
 
     def unmet(self) -> Unmet | None:
+        """Unmet where all norms are 0 for a reason that another rule is about, or were not
+        measured.
+        """
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -88,6 +91,7 @@ class GradNormZero(LogRule):
         return Unmet("every gradient norm is 0 while the loss is 0 or falls: it was not measured")
 
     def figure(self) -> str:
+        """How many gradient norms are 0, and their median."""
         norm = self.subject.curve("grad_norm").finite().value
         zeros = int((norm == 0).sum())
         return (

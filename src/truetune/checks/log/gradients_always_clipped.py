@@ -56,6 +56,7 @@ class GradientsAlwaysClipped(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the log names no max_grad_norm, or gradients are not clipped."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -68,6 +69,7 @@ class GradientsAlwaysClipped(LogRule):
         return Unmet("gradients are not clipped") if limit <= 0 else None
 
     def figure(self) -> str:
+        """How many gradients are clipped at which limit, and their median norm."""
         limit, norm = (
             self.subject.number("max_grad_norm") or 0.0,
             self.subject.curve("grad_norm").finite().value,

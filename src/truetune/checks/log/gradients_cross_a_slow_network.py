@@ -64,6 +64,7 @@ class GradientsCrossASlowNetwork(OutputRule):
     severity = "warning"
 
     def figure(self) -> str:
+        """The number of NCCL's channels of each kind; empty where none is printed."""
         output = self.subject.output
         if output is None or not output.transports.channels:
             return ""

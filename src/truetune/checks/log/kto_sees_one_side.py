@@ -57,6 +57,7 @@ class KtoSeesOneSide(LogRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the run is not of KTO, or has too few records with rewards of one side."""
         if not self.subject.curve(MARK_OF_KTO):
             return Unmet("it is about runs of KTO, which log kl")
         if max(self.records(name) for name in SIDES) >= MIN_RECORDS:
@@ -64,6 +65,7 @@ class KtoSeesOneSide(LogRule):
         return Unmet(f"it is about {MIN_RECORDS} records or more with rewards of one side")
 
     def figure(self) -> str:
+        """The number of records with rewards of each side."""
         return " and ".join(f"{self.records(name):,} records of {name}" for name in SIDES)
 
     def findings(self) -> Iterator[Finding]:

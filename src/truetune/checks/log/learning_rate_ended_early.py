@@ -70,6 +70,7 @@ class LearningRateEndedEarly(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the learning rate is 0 throughout, which flat-loss is about."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -79,6 +80,7 @@ class LearningRateEndedEarly(LogRule):
         )
 
     def figure(self) -> str:
+        """At how many records the learning rate is 0, and its last value."""
         rate = self.subject.curve("learning_rate").finite()
         idle = int((rate.value <= IDLE_RATE * rate.value.max()).sum())
         return (

@@ -66,6 +66,7 @@ class LearningRateNeverPeaked(LogRule):
     least = 3
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the run is a trial, or has not come to its last step."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -79,6 +80,7 @@ class LearningRateNeverPeaked(LogRule):
         return None
 
     def figure(self) -> str:
+        """The highest learning rate with its step, and the last one."""
         rate = self.subject.curve("learning_rate").finite()
         top = int(np.argmax(rate.value))
         return (

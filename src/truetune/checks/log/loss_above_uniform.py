@@ -95,6 +95,7 @@ class LossAboveUniform(LogRule):
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the loss is a sum, or comes down and the vocabulary is not known."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -111,6 +112,7 @@ class LossAboveUniform(LogRule):
         )
 
     def figure(self) -> str:
+        """The loss at the beginning, beside that of a model that guesses."""
         known = (
             ""
             if self._vocabulary_size()

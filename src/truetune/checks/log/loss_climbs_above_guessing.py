@@ -65,6 +65,7 @@ class LossClimbsAboveGuessing(LogRule):
     least = MIN_RECORDS
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the loss is a sum of several, or begins above guessing."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -80,6 +81,7 @@ class LossClimbsAboveGuessing(LogRule):
         return None
 
     def figure(self) -> str:
+        """The highest loss, beside that of a model that guesses."""
         highest = self._losses_that_are_numbers().value.max()
         return (
             f"the loss is {highest:.4g} at the highest; a model that guesses has"

@@ -191,6 +191,7 @@ class LossDiverges(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where too few losses are not 0, or the log has restarts."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -200,6 +201,7 @@ class LossDiverges(LogRule):
         return RESUMED if find_restarts(self.subject) else None
 
     def figure(self) -> str:
+        """The loss at first, at the lowest and at the end."""
         loss = self.subject.curve("loss").finite().value
         first, last = medians_of_both_ends(loss)
         return (

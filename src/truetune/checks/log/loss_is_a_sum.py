@@ -63,6 +63,9 @@ class LossIsASum(LogRule):
     needs = ("loss", "eval_loss")
 
     def unmet(self) -> Unmet | None:
+        """Unmet where too few evaluations stand beside the loss, or the evaluation loss hardly
+        falls.
+        """
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -82,6 +85,7 @@ class LossIsASum(LogRule):
         return None
 
     def figure(self) -> str:
+        """By which factors the training loss is above the evaluation loss."""
         loss, evaluated = (
             self.subject.curve("loss").finite(),
             self.subject.curve("eval_loss").finite(),

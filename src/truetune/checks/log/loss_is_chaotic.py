@@ -71,6 +71,7 @@ class LossIsChaotic(LogRule):
     )
 
     def figure(self) -> str:
+        """By which share of its level the loss changes from record to record."""
         loss = self._thinned_finite_losses()
         return (
             f"the loss changes by {_relative_noise(loss.value):.0%} of its level from record to"
@@ -78,6 +79,7 @@ class LossIsChaotic(LogRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the loss jumps about under a rate that is not logged or not high."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet

@@ -97,10 +97,12 @@ class LossNotFinite(LogRule):
     moot_where = ("loss-scale-collapses", "nan-hidden-by-logging-filter")
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the log has neither a loss nor an evaluation loss."""
         logged = any(self.subject.curve(name) for name in LOSSES)
         return None if logged else Unmet("the log has no loss and no eval_loss", LOGGED_BY["loss"])
 
     def figure(self) -> str:
+        """The number of records of each loss, none of which is not finite."""
         counts = ((name, self.subject.curve(name).step.size) for name in LOSSES)
         return "not finite: " + " and ".join(
             f"0 of {count:,} records of {name}" for name, count in counts if count

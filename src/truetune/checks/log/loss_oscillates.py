@@ -65,6 +65,7 @@ class LossOscillates(LogRule):
     least = MIN_POINTS
 
     def figure(self) -> str:
+        """That no period was found, with the noise of the first and of the last quarter."""
         loss = self.subject.curve("loss").finite().value[-MOST_POINTS:]
         quarter = loss.size // 4
         return (

@@ -61,6 +61,9 @@ class LossRepeatsExactly(LogRule):
     least = 2 * MIN_REPEATS
 
     def unmet(self) -> Unmet | None:
+        """Unmet where other rules are about it (gradients or a rate of 0), or losses have too few
+        digits.
+        """
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -78,6 +81,7 @@ class LossRepeatsExactly(LogRule):
         )
 
     def figure(self) -> str:
+        """How many losses repeat an earlier one to the last digit."""
         value = self._finite_nonzero_losses()
         return (
             f"{int((_records_since_same_value(value) > 0).sum()):,} of {value.size:,} losses repeat an earlier one to"

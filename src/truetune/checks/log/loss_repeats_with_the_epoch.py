@@ -105,6 +105,7 @@ class LossRepeatsWithTheEpoch(LogRule):
     least = 2 * MIN_RECORDS
 
     def unmet(self) -> Unmet | None:
+        """Also unmet without two whole epochs of enough records."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -113,6 +114,7 @@ class LossRepeatsWithTheEpoch(LogRule):
         return None
 
     def figure(self) -> str:
+        """How alike the epochs are, as a correlation."""
         course = self._epoch_course()
         assert course is not None, "else the rule is not judged"
         return (

@@ -59,6 +59,7 @@ class LossScaleCollapses(LogRule):
     least = MIN_POINTS
 
     def figure(self) -> str:
+        """The highest and the last loss scale."""
         scale = self.subject.curve("loss_scale").finite()
         return (
             f"the loss scale is {scale.value.max():.4g} at most and {scale.value[-1]:.4g} at the"

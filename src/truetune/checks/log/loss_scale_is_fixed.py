@@ -62,6 +62,7 @@ class LossScaleIsFixed(OutputRule):
     severity = "error"
 
     def figure(self) -> str:
+        """How many steps overflow in float16, and how many of them leave the loss scale as it is."""
         skips = _skipped_steps_of(self.subject)
         return (
             f"{skips.overflows:,} steps overflow in float16; {skips.unchanged:,} leave the loss scale"

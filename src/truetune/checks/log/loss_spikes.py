@@ -73,6 +73,7 @@ class LossSpikes(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the loss is no token loss, or the log has restarts."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -81,6 +82,7 @@ class LossSpikes(LogRule):
         return RESUMED if find_restarts(self.subject) else None
 
     def figure(self) -> str:
+        """The highest loss above its level, in robust standard deviations, with its step."""
         loss = self.subject.curve("loss").finite()
         level, score = _level_and_deviation(loss.value)
         top = int(np.argmax(score))

@@ -70,6 +70,7 @@ class LossStopsFalling(LogRule):
     least = MIN_EPOCH_RECORDS
 
     def figure(self) -> str:
+        """The loss at the beginning, and at both ends of the last three quarters of the records."""
         loss = self.subject.curve("loss").finite()
         rest = loss.value[loss.value.size // FIRST_PART :]
         return (

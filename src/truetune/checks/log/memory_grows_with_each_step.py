@@ -53,6 +53,7 @@ class MemoryGrowsWithEachStep(LogRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the log has too few records of the GPU's memory."""
         records = int(find_memory_curve(self.subject.curves).curve.step.size)
         if records >= MIN_GROWTH_RECORDS:
             return None
@@ -62,6 +63,7 @@ class MemoryGrowsWithEachStep(LogRule):
         )
 
     def figure(self) -> str:
+        """The memory at the first and at the last record, in GiB."""
         memory = find_memory_curve(self.subject.curves)
         return f"{memory.name}: {memory.curve.value[0]:.2f} to {memory.curve.value[-1]:.2f} GiB"
 

@@ -99,6 +99,7 @@ class NanHiddenByLoggingFilter(LogRule):
     needs = ("loss",)
 
     def figure(self) -> str:
+        """How many losses and gradient norms are exactly 0."""
         counts = []
         for name in ("loss", "grad_norm"):
             value = self.subject.curve(name).finite().value

@@ -172,6 +172,7 @@ class NoRewardSignal(LogRule):
             yield "every gradient norm is 0 as well"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the log has neither rewards nor their spread, or too few steps."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -187,6 +188,7 @@ class NoRewardSignal(LogRule):
         )
 
     def figure(self) -> str:
+        """The share of prompts whose answers all have one reward, and the range of the reward."""
         share, reward = (
             share_of_prompts_without_signal(self.subject).value,
             self.subject.curve("reward").finite().value,

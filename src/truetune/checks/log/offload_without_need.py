@@ -66,6 +66,7 @@ class OffloadWithoutNeed(OutputRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where nothing is said of offloading, or the number of parameters is not known."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -77,6 +78,7 @@ class OffloadWithoutNeed(OutputRule):
         return None
 
     def figure(self) -> str:
+        """GiB of weights and states without offloading; empty where that is not known."""
         need = self._needed_gib()
         return f"weights and states take {need:.1f} GiB without offloading" if need else ""
 

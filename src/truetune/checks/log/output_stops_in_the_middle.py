@@ -44,6 +44,7 @@ class OutputStopsInTheMiddle(OutputRule):
     severity = "info"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the output shows no progress bar of a training."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -55,6 +56,7 @@ class OutputStopsInTheMiddle(OutputRule):
         )
 
     def figure(self) -> str:
+        """The steps that are done, of all steps."""
         output = self.subject.output
         return f"{output.done:,} of {output.total:,} steps" if output else ""
 

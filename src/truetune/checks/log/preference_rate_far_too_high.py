@@ -62,6 +62,7 @@ class PreferenceRateFarTooHigh(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the log has no learning rate or no margin of rewards."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -71,6 +72,7 @@ class PreferenceRateFarTooHigh(LogRule):
         return Unmet(f"the log has no {' and no '.join(names)}") if names else None
 
     def figure(self) -> str:
+        """The peak learning rate, and the margin at the end."""
         return f"learning rate {self._peak_rate():.3g}; margin {self._level_at_end('rewards/margins'):.3g} at the end"
 
     def findings(self) -> Iterator[Finding]:

@@ -55,6 +55,7 @@ class RanksHoldDifferentWeights(OutputRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the weights are sharded, so that the parts differ by right."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -66,6 +67,7 @@ class RanksHoldDifferentWeights(OutputRule):
         return None
 
     def figure(self) -> str:
+        """How many printed sums of weights or gradients differ between processes."""
         output = self.subject.output
         count = len(output.rank_differences) if output else 0
         return f"{count} figures of weights or gradients differ between processes"

@@ -73,6 +73,7 @@ class RateInForceIsAnother(LogRule):
     needs = ("learning_rate",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where DeepSpeed makes no optimizer beside a printed rate."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -83,6 +84,7 @@ class RateInForceIsAnother(LogRule):
         return None
 
     def figure(self) -> str:
+        """The highest logged learning rate, and the one that is set."""
         peak = self.subject.curve("learning_rate").finite().value.max()
         return f"the learning rate is {peak:.3g} at the highest, and {self._configured_rate():g} is set"
 

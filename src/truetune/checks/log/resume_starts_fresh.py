@@ -69,6 +69,7 @@ class ResumeStartsFresh(LogRule):
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where a log of one part has too few losses and rates to show a restart."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -80,6 +81,7 @@ class ResumeStartsFresh(LogRule):
         )
 
     def figure(self) -> str:
+        """The number of losses and rates without a restart, and the parts of the log."""
         parts = len(self.subject.parts)
         return (
             f"no seam in {self.records('loss'):,} losses and {self.records('learning_rate'):,}"

@@ -72,6 +72,7 @@ class RewardsNotZeroAtFirst(LogRule):
     least = FIRST
 
     def figure(self) -> str:
+        """The mean of the first rewards of each side."""
         chosen, rejected = (_first_rewards(self.subject, side) for side in ("chosen", "rejected"))
         return f"the first rewards are {np.mean(chosen):.3g} (chosen) and {np.mean(rejected):.3g} (rejected)"
 

@@ -47,7 +47,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.checks.config.evidence.training_file_columns import data_files_of
+from truetune.checks.config.evidence.training_file_columns import local_data_files
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
@@ -87,6 +87,7 @@ class RowsLostBeforeTraining(OutputRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the trainer's count, or the settings with their rows, are missing."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -100,6 +101,7 @@ class RowsLostBeforeTraining(OutputRule):
         return None
 
     def figure(self) -> str:
+        """The rows that the trainer counts, beside those of the files."""
         rows = self._rows_of_settings()
         assert rows is not None, "else the rule is not judged"
         return f"the trainer counts {self._rows_counted_by_trainer():,} rows, the files hold {rows.rows:,}"
@@ -171,7 +173,7 @@ def _read_rows(rows: RowsBeside) -> Iterator[Mapping[str, Any]]:
     """Read the rows of the files that the settings name."""
     beside = Path(rows.settings).parent
     for name in rows.files:
-        for source in data_files_of(name) or data_files_of(str(beside / name)):
+        for source in local_data_files(name) or local_data_files(str(beside / name)):
             try:
                 with open_raw(source.path) as raw:
                     for record in read_records(source, raw):

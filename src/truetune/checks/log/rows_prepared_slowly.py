@@ -56,6 +56,7 @@ class RowsPreparedSlowly(OutputRule):
     stability = "preview"
 
     def figure(self) -> str:
+        """How many rows were prepared in which time; empty where the output does not say it."""
         prepared = self._row_preparation
         return (
             f"{prepared.rows:,} rows prepared in {_format_duration(prepared)}"

@@ -86,6 +86,7 @@ class RunEndedAfterFewSteps(LogRule):
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where other rules are about it, or the number of steps is not known."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -99,6 +100,7 @@ class RunEndedAfterFewSteps(LogRule):
         return None
 
     def figure(self) -> str:
+        """The number of optimizer steps that the run made."""
         made = steps_of_log(self.subject)
         assert made is not None, "else the rule is not judged"
         return f"{made.most:,} optimizer steps in all"

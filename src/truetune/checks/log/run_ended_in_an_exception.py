@@ -148,6 +148,7 @@ class RunEndedInAnException(OutputRule):
     severity = "error"
 
     def figure(self) -> str:
+        """The number of lines that no exception ends; empty without an output."""
         output = self.subject.output
         return f"no exception ends the {output.lines:,} lines of {output.file}" if output else ""
 

@@ -86,12 +86,14 @@ class RunWasKilled(OutputRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the run ended in an exception, which another rule is about."""
         output = self.subject.output
         if output is not None and output.failure is not None:
             return Unmet("the run ended in an exception")
         return super().unmet()
 
     def figure(self) -> str:
+        """How many lines say that the run was ended from outside."""
         output = self.subject.output
         return (
             f"lines that say it was ended: {len(output.ends)} of {output.lines:,}" if output else ""

@@ -78,6 +78,9 @@ class SameRowsOverAndOver(OutputRule):
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where rows are not given but generated, are packed, or are not counted in the
+        output.
+        """
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -90,6 +93,7 @@ class SameRowsOverAndOver(OutputRule):
         return None
 
     def figure(self) -> str:
+        """How many rows of the file were trained, in how many epochs."""
         trained, of_file = self._trained_rows(), self._rows_of_data_file()
         assert trained is not None, "else the rule is not judged"
         known = f" of {of_file:,}" if of_file else ""

@@ -77,11 +77,13 @@ class ScoreIsBad(LogRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the log has no accuracy, overlap or reward."""
         if self._score_curves():
             return None
         return Unmet("the log has no accuracy, overlap or reward", "log one (compute_metrics)")
 
     def figure(self) -> str:
+        """The last level of the first four scores."""
         ends = (
             f"{name} ends at {medians_of_both_ends(curve.finite().value)[1]:.3g}"
             for name, curve in list(self._score_curves().items())[:4]

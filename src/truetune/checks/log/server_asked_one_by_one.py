@@ -59,6 +59,7 @@ class ServerAskedOneByOne(OutputRule):
     severity = "info"
 
     def figure(self) -> str:
+        """The most requests that the server worked on at once."""
         output = self.subject.output
         served = output.served if output is not None else None
         return f"at most {served.most_at_once:,} requests at once" if served else ""

@@ -72,6 +72,7 @@ class ServerCapMakesRequestsWait(OutputRule):
     severity = "warning"
 
     def figure(self) -> str:
+        """The most requests at once, none of which waits for a cap; empty where no server is seen."""
         output = self.subject.output
         if output is None or not self.subject.server:
             return ""

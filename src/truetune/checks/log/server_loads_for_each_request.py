@@ -50,6 +50,7 @@ class ServerLoadsForEachRequest(OutputRule):
     severity = "warning"
 
     def figure(self) -> str:
+        """The number of requests, and of loads of weights."""
         output = self.subject.output
         served = output.served if output is not None else None
         return (

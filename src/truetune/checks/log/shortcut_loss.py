@@ -79,6 +79,7 @@ class ShortcutLoss(LogRule):
     least = 3
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the loss is no token loss, or no loss on new rows and no data are known."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -91,6 +92,7 @@ class ShortcutLoss(LogRule):
         return Unmet("no loss was logged before the first epoch ended", LOG_MORE)
 
     def figure(self) -> str:
+        """The lowest loss on new rows, beside the losses of knowing only answers or token counts."""
         loss, data = self._losses_of_first_epoch(), self.subject.data
         lowest = (
             f"the loss on rows not seen before is {loss.min():.4g} at the lowest"

@@ -99,6 +99,7 @@ class StepsOfManyRows(OutputRule):
     moot_where = ("run-ended-after-few-steps",)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where rows are generated, or the output does not say rows and steps."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -109,6 +110,7 @@ class StepsOfManyRows(OutputRule):
         return None
 
     def figure(self) -> str:
+        """The optimizer steps, the rows, and the rows of a step."""
         plan = self._training_plan()
         assert plan is not None, "else the rule is not judged"
         return (

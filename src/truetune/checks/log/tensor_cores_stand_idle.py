@@ -57,6 +57,7 @@ class TensorCoresStandIdle(OutputRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the output does not say how large the weights are."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -66,6 +67,7 @@ class TensorCoresStandIdle(OutputRule):
         return None
 
     def figure(self) -> str:
+        """The size of the weights in MB."""
         output = self.subject.output
         size = output.settings.weight_megabytes if output is not None else None
         return f"{size or 0:,.0f} MB of weights"

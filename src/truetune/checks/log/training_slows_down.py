@@ -60,6 +60,7 @@ class TrainingSlowsDown(LogRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the log has too few rates of steps or tokens."""
         count = int(self._counted_unit_and_rate()[1].step.size)
         if count >= MIN_POINTS:
             return None
@@ -70,6 +71,7 @@ class TrainingSlowsDown(LogRule):
         return explain_too_short_curve(count, MIN_POINTS, "a rate")
 
     def figure(self) -> str:
+        """The rate at first and at the end."""
         unit, rate = self._counted_unit_and_rate()
         first, last = medians_of_both_ends(rate.value)
         return (

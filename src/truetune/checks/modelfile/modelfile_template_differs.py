@@ -45,7 +45,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.template_marks import mark_of_chat_model, mark_of_template
+from truetune.checks.config.evidence.template_marks import (
+    question_mark_of_chat_model,
+    question_mark_of_template,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import base_of_adapter
@@ -107,7 +110,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
             if tag is not None and not re.search(r"text|base", tag[2]):
                 names.append(f"{tag[1]}-{tag[2]}-instruct")
         for name in names:
-            mark = mark_of_chat_model(name)
+            mark = question_mark_of_chat_model(name)
             if mark is not None:
                 return name, mark
         return None
@@ -187,7 +190,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
         """TEMPLATE lacks the mark of the format that the settings beside it train."""
         if trained.mark in template.value:
             return
-        written = mark_of_template(template.value)
+        written = question_mark_of_template(template.value)
         instead = f"; it writes {written}" if written else ""
         yield self.finding(
             f"TEMPLATE lacks {trained.mark}, which {trained.path.name} writes before each question in training"
@@ -199,7 +202,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
 
     def _finding_on_another_family(self, template: Instruction) -> Iterator[Finding]:
         """TEMPLATE writes the marks of another family than that of the model, by its name."""
-        model, written = self._chat_model_with_question_mark(), mark_of_template(template.value)
+        model, written = self._chat_model_with_question_mark(), question_mark_of_template(template.value)
         # A template that holds the mark of the model anywhere knows its format.
         if model is None or written is None or model[1] in template.value:
             return

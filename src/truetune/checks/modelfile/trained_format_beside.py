@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.template_marks import (
     MARKERS,
-    first_mark,
-    mark_of_chat_model,
+    first_mark_without_role,
+    question_mark_of_chat_model,
 )
 from truetune.checks.training_stages import stage_of_config
 from truetune.errors import TruetuneError
@@ -70,7 +70,7 @@ def _formats_of_document(path: Path, document: dict[str, Any]) -> Iterator[Train
     for key, name in named:
         mark = MARKERS.get(name)
         if mark is not None and name not in NOT_SAID:
-            yield TrainedFormat(path, f"{key}: {name}", first_mark(mark))
+            yield TrainedFormat(path, f"{key}: {name}", first_mark_without_role(mark))
     if named and all(name in (*NOT_SAID, "None") for _, name in named):
         yield from _format_of_model(path, document)
 
@@ -90,7 +90,7 @@ def _format_of_model(path: Path, document: dict[str, Any]) -> Iterator[TrainedFo
     """The form that the tokenizer of a published chat model brings, by the model's name."""
     for key in ("base_model", "model_name_or_path", "model"):
         name = document.get(key)
-        mark = mark_of_chat_model(name) if isinstance(name, str) else None
+        mark = question_mark_of_chat_model(name) if isinstance(name, str) else None
         if mark is not None:
             yield TrainedFormat(path, f"{key}: {name}", mark)
             return
@@ -104,7 +104,7 @@ def _format_of_command(path: Path, config: Config) -> Iterator[TrainedFormat]:
     if isinstance(name, str) and name not in NOT_SAID:
         mark = MARKERS.get(name)
         if mark is not None:
-            yield TrainedFormat(path, f"template: {name}", first_mark(mark))
+            yield TrainedFormat(path, f"template: {name}", first_mark_without_role(mark))
         return
     yield from _format_of_model(path, dict(config.raw))
 

@@ -76,11 +76,11 @@ class AccumulatedLossNotDivided(SourceRule):
         if module.mentions("accumulate(") or _accelerator_divides(module):
             return
         for call, _ in optimizer_steps(module):
-            loop = _loop_around(module, call.node)
-            count = _batches_of_a_step(module, call.node, loop) if loop is not None else None
+            loop = _innermost_loop_around(module, call.node)
+            count = _batches_per_step(module, call.node, loop) if loop is not None else None
             if loop is None or count in (None, "1"):
                 continue
-            backward = _backward_of_each_batch(module, loop, call.node)
+            backward = _unconditional_backward(module, loop, call.node)
             if backward is not None and not _divides_something(loop):
                 yield self.finding(
                     f"gradients are summed over {count} batches, and the loss is not divided by it",
@@ -89,23 +89,23 @@ class AccumulatedLossNotDivided(SourceRule):
                 )
 
 
-def _loop_around(module: Module, node: ast.AST) -> ast.For | ast.While | None:
-    """The innermost loop around a place; None where there is none."""
+def _innermost_loop_around(module: Module, node: ast.AST) -> ast.For | ast.While | None:
+    """The innermost loop around a node; None where there is none."""
     for parent in module.parents(node):
         if isinstance(parent, (ast.For, ast.While)):
             return parent
     return None
 
 
-def _backward_of_each_batch(module: Module, loop: ast.AST, step: ast.AST) -> ast.AST | None:
+def _unconditional_backward(module: Module, loop: ast.AST, step: ast.AST) -> ast.AST | None:
     """The first backward pass of a loop that does not stand under the condition of the step."""
     for node in ast.walk(loop):
-        if is_backward_call(node) and not _is_under_same_condition(module, node, step):
+        if is_backward_call(node) and not _share_a_condition(module, node, step):
             return node
     return None
 
 
-def _batches_of_a_step(module: Module, node: ast.AST, loop: ast.AST) -> str | None:
+def _batches_per_step(module: Module, node: ast.AST, loop: ast.AST) -> str | None:
     """The number of batches between two steps: what stands behind `%` in the condition around it."""
     for parent in module.parents(node):
         if parent is loop:
@@ -127,7 +127,7 @@ def _accelerator_divides(module: Module) -> bool:
     )
 
 
-def _is_under_same_condition(module: Module, node: ast.AST, step: ast.AST) -> bool:
+def _share_a_condition(module: Module, node: ast.AST, step: ast.AST) -> bool:
     """Do both stand under the same condition? Then nothing is accumulated."""
     guard = next((parent for parent in module.parents(step) if isinstance(parent, ast.If)), None)
     return guard is not None and guard in set(module.parents(node))

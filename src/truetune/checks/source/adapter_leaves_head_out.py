@@ -63,9 +63,9 @@ class AdapterLeavesHeadOut(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in module.calls(*ADAPTER_TAKERS):
-            head = _head_of_call(module, call)
-            config = _config_of_call(module, call)
-            task = None if config is None else _wrong_task(module, config)
+            head = _classifier_of_call(module, call)
+            config = _only_lora_config(module, call)
+            task = None if config is None else _task_that_drops_head(module, config)
             if head is None or config is None or task is None:
                 continue
             yield self.finding(
@@ -77,8 +77,10 @@ class AdapterLeavesHeadOut(SourceRule):
             )
 
 
-def _head_of_call(module: Module, call: Call) -> ast.AST | None:
-    """Where the classifier that gets the adapter is made; None where it is another model, or not known."""
+def _classifier_of_call(module: Module, call: Call) -> ast.AST | None:
+    """The call that makes the classifier which gets the adapter; None where it is another model, or
+    not known.
+    """
     model = call.argument(0, "model")
     loaded = _origin_nodes(module, model)
     for head in module.calls(*CLASSIFIERS):
@@ -90,7 +92,7 @@ def _head_of_call(module: Module, call: Call) -> ast.AST | None:
     return None
 
 
-def _config_of_call(module: Module, call: Call) -> Call | None:
+def _only_lora_config(module: Module, call: Call) -> Call | None:
     """The one config of LoRA that a call gets."""
     place = 1 if call.named("peft.get_peft_model") else -1
     given = _origin_nodes(module, call.argument(place, "peft_config"))
@@ -98,7 +100,7 @@ def _config_of_call(module: Module, call: Call) -> Call | None:
     return configs[0] if len(configs) == 1 else None
 
 
-def _wrong_task(module: Module, config: Call) -> str | None:
+def _task_that_drops_head(module: Module, config: Call) -> str | None:
     """For what an adapter is declared whose task lets peft leave the head out; None where it keeps it."""
     if not config.lacks("modules_to_save"):
         return None

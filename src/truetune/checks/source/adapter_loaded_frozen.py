@@ -63,7 +63,7 @@ ADAPTER_WRAPPERS = ("peft.get_peft_model",)
 ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 
 
-def _adapters_made(module: Module) -> Iterator[Call]:
+def _adapter_calls(module: Module) -> Iterator[Call]:
     """The calls that make an adapter, or load one, by peft or into a model of transformers."""
     yield from module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)
     yield from module.methods("load_adapter")
@@ -74,19 +74,21 @@ class AdapterLoadedFrozen(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("adapters that are made or loaded", _adapters_made)
+    looks_at = CodePlaces("adapters that are made or loaded", _adapter_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        yield from self._frozen_again()
-        yield from self._frozen_by_hand()
-        yield from self._frozen_in_place()
-        yield from self._made_for_inference()
+        yield from self._findings_on_kbit_preparation()
+        yield from self._findings_on_freezing_loops()
+        yield from self._findings_on_loads_in_place()
+        yield from self._findings_on_inference_mode()
         if not any(map(_switches_gradients_on, module.with_linked)):
-            yield from self._loaded_frozen()
+            yield from self._findings_on_frozen_loads()
 
-    def _loaded_frozen(self) -> Iterator[Finding]:
-        """Adapters that peft loads frozen, and that are trained, by themselves or merged."""
+    def _findings_on_frozen_loads(self) -> Iterator[Finding]:
+        """Findings on adapters that peft loads frozen, and that are trained, by themselves or
+        merged.
+        """
         module = self.subject
         loads = {
             call.node: call
@@ -95,18 +97,27 @@ class AdapterLoadedFrozen(SourceRule):
         }
         trained = list(_trained_models(module)) if loads else []
         for node, call in loads.items():
-            merges = _merges_of(module, node)
+            merges = _merges_or_unloads_of(module, node)
             merged = next(
-                (user for user, model in trained if _is_merged(module, user, model, merges)), None
+                (
+                    user
+                    for user, model in trained
+                    if _is_merged_model_trained(module, user, model, merges)
+                ),
+                None,
             )
-            user = next((user for user, model in trained if _stands_for(module, model, node)), None)
+            user = next(
+                (user for user, model in trained if _may_be_result_of(module, model, node)), None
+            )
             if merged is not None:
-                yield self._merged(node, merged, merges)
-            elif user is not None and not _may_be_merged(module, user, merges):
-                yield self._given_to_training(call, user)
+                yield self._finding_on_merged(node, merged, merges)
+            elif user is not None and not _may_get_merged_model(module, user, merges):
+                yield self._finding_on_trained_load(call, user)
 
-    def _frozen_in_place(self) -> Iterator[Finding]:
-        """Adapters that `load_adapter` of transformers puts into a model which is trained then."""
+    def _findings_on_loads_in_place(self) -> Iterator[Finding]:
+        """Findings on adapters that `load_adapter` of transformers puts into a model which is
+        trained then.
+        """
         module = self.subject
         loads = list(_frozen_loads_in_place(module))
         if not loads or any(map(_gives_gradients_to_adapters, module.with_linked)):
@@ -117,9 +128,9 @@ class AdapterLoadedFrozen(SourceRule):
             users = (user for user, model in trained if module.flow.origins(model) == held)
             user = next(users, None)
             if user is not None and len(held) == 1:
-                yield self._given_to_training(call, user)
+                yield self._finding_on_trained_load(call, user)
 
-    def _given_to_training(self, load: Call, user: ast.AST) -> Finding:
+    def _finding_on_trained_load(self, load: Call, user: ast.AST) -> Finding:
         """The finding on an adapter that is trained as it was loaded."""
         module = self.subject
         return self.finding(
@@ -130,8 +141,8 @@ class AdapterLoadedFrozen(SourceRule):
             fix=fix_of_changes(module, set_keyword(module, load, "is_trainable", "True")),
         )
 
-    def _made_for_inference(self) -> Iterator[Finding]:
-        """Adapters whose settings say `inference_mode=True`, and that are trained."""
+    def _findings_on_inference_mode(self) -> Iterator[Finding]:
+        """Findings on adapters whose settings say `inference_mode=True`, and that are trained."""
         module = self.subject
         if any(map(_gives_gradients_to_adapters, module.with_linked)):
             return
@@ -142,7 +153,9 @@ class AdapterLoadedFrozen(SourceRule):
                 config = module.flow.producing_call(call.keywords.get("peft_config"))
                 users: list[ast.AST] = [call.node]
             else:
-                users = [user for user, model in trained if _stands_for(module, model, call.node)]
+                users = [
+                    user for user, model in trained if _may_be_result_of(module, model, call.node)
+                ]
             if config is None or not users or not config.named("peft.*Config"):
                 continue
             mode = config.keywords.get("inference_mode")
@@ -153,8 +166,8 @@ class AdapterLoadedFrozen(SourceRule):
                     cases=[case_of_node(module, config.node), case_of_node(module, users[0])],
                 )
 
-    def _frozen_again(self) -> Iterator[Finding]:
-        """Adapters that the preparation for k-bit training freezes with their base."""
+    def _findings_on_kbit_preparation(self) -> Iterator[Finding]:
+        """Findings on adapters that the preparation for k-bit training freezes with their base."""
         module = self.subject
         adapters = {call.node: call for call in module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)}
         if _switches_gradients_on(module) or any(module.methods("load_adapter")):
@@ -172,8 +185,10 @@ class AdapterLoadedFrozen(SourceRule):
                     cases=[case_of_node(module, call.node), case_of_node(module, adapter)],
                 )
 
-    def _frozen_by_hand(self) -> Iterator[Finding]:
-        """Adapters whose parameters a loop over all parameters freezes: each, or those whose names do not fit."""
+    def _findings_on_freezing_loops(self) -> Iterator[Finding]:
+        """Findings on adapters whose parameters a loop over all parameters freezes: each, or those
+        whose names do not fit.
+        """
         module = self.subject
         adapters = {call.node for call in module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)}
         if not adapters or module.mentions("modules_to_save", "trainable_token_indices"):
@@ -184,7 +199,7 @@ class AdapterLoadedFrozen(SourceRule):
             if len(origins) != 1 or adapter is None:
                 continue
             # Weights of other adapters than LoRA have other names.
-            if found.has_test and not _is_lora(module, adapter):
+            if found.has_test and not _puts_lora_on_model(module, adapter):
                 continue
             chosen = "no name of LoRA's weights passes the test of the loop, so they are frozen with all others"
             yield self.finding(
@@ -195,7 +210,8 @@ class AdapterLoadedFrozen(SourceRule):
                 cases=[case_of_node(module, found.loop), case_of_node(module, adapter)],
             )
 
-    def _merged(self, load: ast.AST, user: ast.AST, merges: list[ast.Call]) -> Finding:
+    def _finding_on_merged(self, load: ast.AST, user: ast.AST, merges: list[ast.Call]) -> Finding:
+        """The finding on an adapter that is loaded frozen, merged and then given to a training."""
         return self.finding(
             "the adapter is loaded frozen, merged and given to training: no parameter will be"
             " trained",
@@ -205,7 +221,7 @@ class AdapterLoadedFrozen(SourceRule):
         )
 
 
-def _is_lora(module: Module, adapter: ast.AST) -> bool:
+def _puts_lora_on_model(module: Module, adapter: ast.AST) -> bool:
     """Does `get_peft_model` surely put a LoRA on the model?"""
     call = module.flow.call(adapter) if isinstance(adapter, ast.Call) else None
     if call is None or not call.named(*ADAPTER_WRAPPERS):
@@ -214,22 +230,24 @@ def _is_lora(module: Module, adapter: ast.AST) -> bool:
     return config is not None and config.named("peft.LoraConfig")
 
 
-def _merges_of(module: Module, load: ast.AST) -> list[ast.Call]:
-    """Where the loaded adapter is merged into its base, or taken off it."""
+def _merges_or_unloads_of(module: Module, load: ast.AST) -> list[ast.Call]:
+    """The calls that merge the loaded adapter into its base, or take it off."""
     return [
         call.node
         for call in module.methods("merge_and_unload", "unload")
-        if call.receiver is not None and _stands_for(module, call.receiver, load)
+        if call.receiver is not None and _may_be_result_of(module, call.receiver, load)
     ]
 
 
-def _is_merged(module: Module, user: ast.AST, given: ast.expr, merges: list[ast.Call]) -> bool:
+def _is_merged_model_trained(
+    module: Module, user: ast.AST, given: ast.expr, merges: list[ast.Call]
+) -> bool:
     """Is it the merged model that is trained, without another adapter?"""
     adapted = isinstance(user, ast.Call) and not module.flow.call(user).lacks("peft_config")
-    return not adapted and any(_stands_for(module, given, merge) for merge in merges)
+    return not adapted and any(_may_be_result_of(module, given, merge) for merge in merges)
 
 
-def _may_be_merged(module: Module, user: ast.AST, merges: list[ast.Call]) -> bool:
+def _may_get_merged_model(module: Module, user: ast.AST, merges: list[ast.Call]) -> bool:
     """Does the trainer get the merged model with an adapter of its own? The name stood for the loaded one before."""
     config = (
         module.flow.call(user).keywords.get("peft_config") if isinstance(user, ast.Call) else None
@@ -295,7 +313,7 @@ def _models_of_trainers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     trains = [call.receiver for call in module.methods("train") if call.receiver is not None]
     for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
         model = call.argument(0, "model")
-        is_started = any(_stands_for(module, receiver, call.node) for receiver in trains)
+        is_started = any(_may_be_result_of(module, receiver, call.node) for receiver in trains)
         if model is not None and is_started:
             yield call.node, model
 
@@ -310,6 +328,6 @@ def _models_of_optimizers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
                 yield call.node, owners[0]
 
 
-def _stands_for(module: Module, given: ast.expr, node: ast.AST) -> bool:
+def _may_be_result_of(module: Module, given: ast.expr, node: ast.AST) -> bool:
     """Is the result of this call among what a value may be?"""
     return any(origin.node is node for origin in module.flow.origins(given))

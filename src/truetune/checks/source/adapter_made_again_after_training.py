@@ -79,32 +79,38 @@ from truetune.source.symbolic_execution.traces import traces_of
 MARK_OF_EXPORT = re.compile(r"# In ?\[(\d{1,9}| *)\]:?\s*$")
 
 
-def _places_judged(module: Module) -> Iterator[object]:
-    """The calls that make an adapter in cells, and those that save or ask a model in a run that trains."""
-    yield from _wraps_with_order(module)
+def _adapter_calls_and_uses(module: Module) -> Iterator[object]:
+    """The calls that make an adapter in cells, and those that save a model or generate with it in a
+    run that trains.
+    """
+    yield from _adapter_calls_with_known_order(module)
     for trace in traces_of(module):
         if any(trainer_train_calls(trace)):
             yield from (one for one in trace.methods(*USES) if one.home.path == module.path)
 
 
-def _wraps_with_order(module: Module) -> Iterator[Call]:
+def _adapter_calls_with_known_order(module: Module) -> Iterator[Call]:
     """The calls that make an adapter, or of a function that does, in a cell of which it is known when it ran."""
     for call in module.all_calls:
         maker = call if call.named(*WRAPS) else module.flow.producing_call(call.node)
-        if maker is not None and maker.named(*WRAPS) and _run_count(module, call.node) is not None:
+        if (
+            maker is not None
+            and maker.named(*WRAPS)
+            and _cell_run_number(module, call.node) is not None
+        ):
             yield call
 
 
-def _run_count(module: Module, node: ast.AST) -> int | None:
+def _cell_run_number(module: Module, node: ast.AST) -> int | None:
     """The number in brackets of a node's cell; None where that is not known."""
     line = getattr(node, "lineno", 0)
     if module.cells:
         return next((cell.run_count for cell in module.cells if cell.has_line(line)), None)
-    marks = [mark for mark in _marks_of_export(module) if mark[0] <= line]
+    marks = [mark for mark in _cell_marks_of_export(module) if mark[0] <= line]
     return marks[-1][1] if marks else None
 
 
-def _marks_of_export(module: Module) -> list[tuple[int, int | None]]:
+def _cell_marks_of_export(module: Module) -> list[tuple[int, int | None]]:
     """The lines `# In[4]:` of a script that nbconvert made of a notebook, with their numbers; `# In[ ]:` has none."""
     found = []
     for number, line in enumerate(module.text.splitlines(), 1):
@@ -120,11 +126,11 @@ class AdapterMadeAgainAfterTraining(SourceRule):
     severity = "warning"
     looks_at = CodePlaces(
         "cells that make an adapter and have run, and models that are used after a training",
-        _places_judged,
+        _adapter_calls_and_uses,
     )
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._of_cells()
+        yield from self._findings_on_cell_order()
         for use in new_adapters_used(self.subject):
             yield self.finding(
                 f"{use.call.method} takes a model that was made again after the training: its adapter is new, and"
@@ -136,23 +142,23 @@ class AdapterMadeAgainAfterTraining(SourceRule):
                 ],
             )
 
-    def _of_cells(self) -> Iterator[Finding]:
-        """The fault in the order in which the cells of a notebook ran."""
+    def _findings_on_cell_order(self) -> Iterator[Finding]:
+        """Findings on the order in which the cells of a notebook ran."""
         module = self.subject
         training = _last_training(module)
         if training is None:
             return
-        for wrap in _wraps_with_order(module):
-            wrapped = _run_count(module, wrap.node) or 0
-            name = _name_bound(module, wrap.node)
+        for wrap in _adapter_calls_with_known_order(module):
+            wrapped = _cell_run_number(module, wrap.node) or 0
+            name = _name_of_result(module, wrap.node)
             is_later = bool(name) and wrapped > training.run_count
-            used = _first_use(module, name, wrapped) if is_later else None
-            if used is None or _loads_after(module, wrapped):
+            used = _first_use_after_wrap(module, name, wrapped) if is_later else None
+            if used is None or _may_load_weights_after(module, wrapped):
                 continue
             yield self.finding(
                 f"the cell that makes the adapter ran again as [{wrapped}], after the training"
                 f" [{training.run_count}]: {name} has a new adapter at zero, and {used.method}"
-                f" [{_run_count(module, used.node)}] takes that one",
+                f" [{_cell_run_number(module, used.node)}] takes that one",
                 "run save_pretrained directly after the training, before this cell runs again; to rescue this run,"
                 " trainer.model.save_pretrained(FOLDER) if the kernel still lives, else load the last checkpoint",
                 cases=[case_of_node(module, one) for one in (wrap.node, training.node, used.node)],
@@ -170,7 +176,7 @@ class LastTraining(NamedTuple):
 def _last_training(module: Module) -> LastTraining | None:
     """The training that ran last; None where there is none, or the order of one is not known."""
     trainings = list(_training_calls(module))
-    counts = [_run_count(module, call.node) for call in trainings]
+    counts = [_cell_run_number(module, call.node) for call in trainings]
     known = [count for count in counts if count is not None]
     if not known or len(known) < len(counts):
         return None
@@ -186,30 +192,30 @@ def _training_calls(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _name_bound(module: Module, node: ast.AST) -> str:
+def _name_of_result(module: Module, node: ast.AST) -> str:
     """The name that the result of a call is bound to; empty where it is bound to none."""
     parent = module.scopes.parent.get(node)
     target = parent.targets[0] if isinstance(parent, ast.Assign) else None
     return target.id if isinstance(target, ast.Name) else ""
 
 
-def _first_use(module: Module, name: str, wrapped: int) -> Call | None:
+def _first_use_after_wrap(module: Module, name: str, wrapped: int) -> Call | None:
     """The first call, in the order of the runs, that saves the model of a name or generates after it was wrapped."""
     found = [
         (count, call.node.lineno, call)
         for call in module.methods(*(f"{one}*" for one in USES))
         if isinstance(call.receiver, ast.Name)
         and call.receiver.id == name
-        and (count := _run_count(module, call.node)) is not None
+        and (count := _cell_run_number(module, call.node)) is not None
         and count > wrapped
     ]
     return min(found, key=lambda one: one[:2])[2] if found else None
 
 
-def _loads_after(module: Module, wrapped: int) -> bool:
+def _may_load_weights_after(module: Module, wrapped: int) -> bool:
     """Are weights loaded in a cell that ran later, or of which it is not known when it ran?"""
     loads = [
         *module.methods(*LOADS),
         *module.calls("peft.set_peft_model_state_dict", "peft.*.from_pretrained"),
     ]
-    return any((_run_count(module, call.node) or wrapped + 1) > wrapped for call in loads)
+    return any((_cell_run_number(module, call.node) or wrapped + 1) > wrapped for call in loads)

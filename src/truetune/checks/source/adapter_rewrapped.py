@@ -81,11 +81,15 @@ class AdapterRewrapped(SourceRule):
             if adapted and all(_has_adapter(module, node) for node in adapted):
                 cases = [case_of_node(module, call.node), case_of_node(module, adapted[0])]
                 if any(loads_adapter_folder(module, node) for node in adapted):
-                    yield self._of_folder(cases)
+                    yield self._finding_on_folder(cases)
                 else:
-                    yield self._of_trainer(cases) if is_trainer else self._of_peft(cases)
+                    yield (
+                        self._finding_on_trainer(cases)
+                        if is_trainer
+                        else self._finding_on_get_peft_model(cases)
+                    )
 
-    def _of_trainer(self, cases: list[Case]) -> Finding:
+    def _finding_on_trainer(self, cases: list[Case]) -> Finding:
         """The finding on a trainer that is given an adapter and a config."""
         return self.finding(
             "peft_config is given together with a model that has an adapter already",
@@ -94,8 +98,10 @@ class AdapterRewrapped(SourceRule):
             cases=cases,
         )
 
-    def _of_folder(self, cases: list[Case]) -> Finding:
-        """The finding on a model that is loaded from an adapter's folder, and given another adapter."""
+    def _finding_on_folder(self, cases: list[Case]) -> Finding:
+        """The finding on a model that is loaded from an adapter's folder, and given another
+        adapter.
+        """
         return self.finding(
             "the model is loaded from the folder of an adapter, which is in it then, and is given another one",
             "load the base, and its adapter by PeftModel.from_pretrained(base, folder, is_trainable=True) to train"
@@ -103,7 +109,7 @@ class AdapterRewrapped(SourceRule):
             cases=cases,
         )
 
-    def _of_peft(self, cases: list[Case]) -> Finding:
+    def _finding_on_get_peft_model(self, cases: list[Case]) -> Finding:
         """The finding on `get_peft_model` around a model that has an adapter."""
         return self.finding(
             "get_peft_model wraps a model that has an adapter already",

@@ -87,7 +87,7 @@ class BaseWithMarks(NamedTuple):
     marks: tuple[str, ...]
 
 
-def _base_with_marks(module: Module) -> BaseWithMarks | None:
+def _base_with_untrained_marks(module: Module) -> BaseWithMarks | None:
     """The base of a file whose chats have marks that it never trained; None where none is known."""
     if module.imports_unsloth:
         return None  # it gives such rows the mean of the others when training begins
@@ -95,13 +95,14 @@ def _base_with_marks(module: Module) -> BaseWithMarks | None:
         name = module.flow.value(load.argument(0, "pretrained_model_name_or_path"))
         marks = chat_markers_base_never_trained(name) if isinstance(name, str) else ()
         if marks and (
-            any(mark in module.file_text for mark in marks) or _tuned_tokenizer(module, name)
+            any(mark in module.file_text for mark in marks)
+            or _loads_tokenizer_of_instruct(module, name)
         ):
             return BaseWithMarks(load, name, marks)
     return None
 
 
-def _tuned_tokenizer(module: Module, base: str) -> bool:
+def _loads_tokenizer_of_instruct(module: Module, base: str) -> bool:
     """Does the file load the tokenizer of the instruct model of this base, with its template?"""
     names = (
         module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
@@ -124,7 +125,7 @@ def _targets_embedding(module: Module, config: Call) -> bool:
     return any(isinstance(one, list) and not set(one).isdisjoint(EMBEDDINGS) for one in possible)
 
 
-def _added_in_run(module: Module) -> list[AddedTokens]:
+def _tokens_added_in_run(module: Module) -> list[AddedTokens]:
     """The tokens that a file, or one that runs with it, adds to what the model has."""
     return [
         added
@@ -152,7 +153,11 @@ def _trains_embedding_by_hand(module: Module) -> bool:
 
 def _configs_beside_tokens(module: Module) -> Iterator[Call]:
     """The LoRA configs of a file that adds tokens, or whose base never trained some."""
-    if _added_in_run(module) or TOKENS_ADDED.count(module) or _base_with_marks(module) is not None:
+    if (
+        _tokens_added_in_run(module)
+        or TOKENS_ADDED.count(module)
+        or _base_with_untrained_marks(module) is not None
+    ):
         yield from module.calls("peft.LoraConfig")
 
 
@@ -165,8 +170,8 @@ class AddedTokensLeftFrozen(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        new = _added_in_run(module)
-        base = _base_with_marks(module)
+        new = _tokens_added_in_run(module)
+        base = _base_with_untrained_marks(module)
         if any(map(_trains_embedding_by_hand, module.with_linked)):
             return
         for call in module.calls("peft.LoraConfig") if new or base else ():
@@ -176,12 +181,12 @@ class AddedTokensLeftFrozen(SourceRule):
             if not lacks or _targets_embedding(module, call):
                 continue
             if new:
-                yield self._of_added(call, new)
+                yield self._finding_on_added_tokens(call, new)
             elif base is not None:
-                yield self._of_marks(call, base)
+                yield self._finding_on_untrained_marks(call, base)
 
-    def _of_added(self, call: Call, new: list[AddedTokens]) -> Finding:
-        """Tokens that the file adds."""
+    def _finding_on_added_tokens(self, call: Call, new: list[AddedTokens]) -> Finding:
+        """The finding on tokens that the file adds."""
         module = self.subject
         proved = [added for added in new if added.model_known]
         certain = bool(proved) or (
@@ -198,8 +203,8 @@ class AddedTokensLeftFrozen(SourceRule):
             ],
         )
 
-    def _of_marks(self, call: Call, base: BaseWithMarks) -> Finding:
-        """Marks of chats that the base never trained."""
+    def _finding_on_untrained_marks(self, call: Call, base: BaseWithMarks) -> Finding:
+        """The finding on marks of chats that the base never trained."""
         module = self.subject
         return self.finding(
             f"the base {base.name} has never trained {', '.join(base.marks)}, and the adapter leaves"

@@ -84,7 +84,7 @@ class AllPromptsInOneGeneration(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for question in model_questions(module):
-            if not _is_one_batch(module, question):
+            if not _asks_for_all_rows_at_once(module, question):
                 continue
             rows = _count_rows(module, question.text)
             if rows is not None and rows < MIN_ROWS:
@@ -103,19 +103,19 @@ class AllPromptsInOneGeneration(SourceRule):
             )
 
 
-def _is_one_batch(module: Module, question: ModelQuestion) -> bool:
+def _asks_for_all_rows_at_once(module: Module, question: ModelQuestion) -> bool:
     """Is a model of transformers asked once, for a list of all rows that were read?"""
     call = question.call
     if (
         question.is_one
         or call.method != "generate"
-        or "model" not in _types_of_owner(module, call.node)
+        or "model" not in _types_of_receiver(module, call.node)
     ):
         return False
-    if any(repetitions_of(module, call.node)) or not _is_list(module, question.text):
+    if any(repetitions_of(module, call.node)) or not _is_list_with_entry_per_row(module, question.text):
         return False
     parts = list(backward_slice(module, question.text))
-    return any(map(_reads_rows, parts)) and not any(map(_takes_some, parts))
+    return any(map(_reads_rows, parts)) and not any(map(_takes_some_of_the_rows, parts))
 
 
 def _reads_rows(part: ast.AST) -> bool:
@@ -123,38 +123,40 @@ def _reads_rows(part: ast.AST) -> bool:
     return isinstance(part, ast.Call) and called_name(part) in READERS
 
 
-def _types_of_owner(module: Module, node: ast.Call) -> frozenset[str]:
+def _types_of_receiver(module: Module, node: ast.Call) -> frozenset[str]:
     """The types of what `generate` is called on."""
     owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
     return frozenset(module.flow.types(owner))
 
 
-def _is_list(module: Module, text: ast.expr) -> bool:
-    """Is what is tokenized a list with an entry for each row: a comprehension, a column, `.tolist()`?"""
+def _is_list_with_entry_per_row(module: Module, text: ast.expr) -> bool:
+    """Is what is tokenized a list with an entry for each row: a comprehension, a column,
+    `.tolist()`?
+    """
     for origin in module.flow.origins(text):
         node = origin.node
         if isinstance(node, ast.ListComp):
             return True
-        if isinstance(node, ast.Subscript) and _is_column(node.slice):
+        if isinstance(node, ast.Subscript) and _is_column_name(node.slice):
             return True
         if isinstance(node, ast.Call) and called_name(node) in LIST_MAKERS:
             return True
     return False
 
 
-def _is_column(key: ast.expr) -> bool:
+def _is_column_name(key: ast.expr) -> bool:
     """Is a key the name of a column?"""
     return isinstance(key, ast.Constant) and isinstance(key.value, str)
 
 
-def _takes_some(part: ast.AST) -> bool:
+def _takes_some_of_the_rows(part: ast.AST) -> bool:
     """Is it a slice of rows, or a call that takes the first or some of them?"""
     if isinstance(part, ast.Subscript):
-        return isinstance(part.slice, ast.Slice) and _may_be_of_rows(part)
+        return isinstance(part.slice, ast.Slice) and _may_slice_rows(part)
     return isinstance(part, ast.Call) and called_name(part) in (*TAKES_ROWS, "filter")
 
 
-def _may_be_of_rows(part: ast.Subscript) -> bool:
+def _may_slice_rows(part: ast.Subscript) -> bool:
     """Does a slice take rows? The turns of one row are taken so too: `row["messages"][:-1]`."""
     owner = part.value
     return not (isinstance(owner, ast.Subscript) and isinstance(owner.slice, ast.Constant))

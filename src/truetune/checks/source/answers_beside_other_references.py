@@ -77,17 +77,17 @@ class AnswersBesideOtherReferences(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._of_several_answers()
+        yield from self._findings_on_several_answers()
         module = self.subject
         if module.mentions(*RESTORES):
             return
         order = RowOrders(module)
         for pair in lists_compared_row_by_row(module):
-            finding = self._of_pair(order, pair)
+            finding = self._find_changed_side(order, pair)
             if finding is not None:
                 yield finding
 
-    def _of_pair(self, order: RowOrders, pair: ListsTakenTogether) -> Finding | None:
+    def _find_changed_side(self, order: RowOrders, pair: ListsTakenTogether) -> Finding | None:
         """The finding on the first side whose order is changed alone; None where both keep one order."""
         traces = [order.order_trace_of(side) for side in pair.sides]
         if not all(trace.begins_where(traces[0]) for trace in traces):
@@ -99,11 +99,13 @@ class AnswersBesideOtherReferences(SourceRule):
                 is_given_to_sklearn_score(self.subject, pair)
                 or one_side_is_generated(self.subject, pair)
             ):
-                return self._finding(pair, side, min(alone, key=_line_number))
+                return self._finding_on_side(pair, side, min(alone, key=_line_number))
         return None
 
-    def _of_several_answers(self) -> Iterator[Finding]:
-        """Several answers for each prompt, in one list, which is paired with a list of one reference for each."""
+    def _findings_on_several_answers(self) -> Iterator[Finding]:
+        """Findings on several answers for each prompt, in one list, which is paired with one
+        reference for each prompt.
+        """
         module = self.subject
         if GROUPS.search(module.text):
             return
@@ -126,7 +128,8 @@ class AnswersBesideOtherReferences(SourceRule):
                     )
                     return
 
-    def _finding(self, pair: ListsTakenTogether, side: ast.expr, change: ast.AST) -> Finding:
+    def _finding_on_side(self, pair: ListsTakenTogether, side: ast.expr, change: ast.AST) -> Finding:
+        """The finding on a side whose order was changed, and not that of what it is compared with."""
         module = self.subject
         return self.finding(
             f"`{module.text_of(side)}` is in the order of {_name_of_change(change)}, and what it is compared with"

@@ -76,7 +76,7 @@ SURE = frozenset(("stop words", "endings of words"))
 """What no answer is cleaned of on purpose"""
 
 
-def _answers_of_rows(module: Module) -> list[object]:
+def _answers_built(module: Module) -> list[object]:
     """The answers that a script builds, where it trains or writes rows."""
     writes = any(module.calls("json.dump", "json.dumps")) or any(module.methods(*WRITING_METHODS))
     return list(answer_texts_of_rows(module)) if writes or trains_a_model(module) else []
@@ -91,10 +91,12 @@ def _other_texts_of_row(module: Module, answer: ast.AST) -> set[str]:
     row = rows[1] if is_turn else next(iter(rows), None)
     parts = list(ast.iter_child_nodes(row)) if row is not None else []
     own = {answer, *module.parents(answer)}
-    return {text for part in parts if part not in own for text in _texts_in(module, part)}
+    return {
+        text for part in parts if part not in own for text in _fields_and_loop_texts(module, part)
+    }
 
 
-def _texts_in(module: Module, node: ast.AST) -> set[str]:
+def _fields_and_loop_texts(module: Module, node: ast.AST) -> set[str]:
     """The fields of a row (`row["text"]`) and the texts of a loop of which an expression is made."""
     inside = list(ast.walk(node))
     fields = {
@@ -113,17 +115,17 @@ class AnswersCleanedForCounting(SourceRule):
     code = "SRC307"
     symptoms = ("garbage-output",)
     severity = "error"
-    looks_at = CodePlaces("answers of rows that a script builds", _answers_of_rows)
+    looks_at = CodePlaces("answers of rows that a script builds", _answers_built)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not _answers_of_rows(module):
+        if not _answers_built(module):
             return
         for one in destroyed_answers(module):
             steps = set(one.steps)
             if not steps & SURE and not {"punctuation", "capitals"} <= steps:
                 continue
-            cleaned = _texts_in(module, one.place)
+            cleaned = _fields_and_loop_texts(module, one.place)
             if any(LABELS.search(text) for text in cleaned) or cleaned & _other_texts_of_row(
                 module, one.answer
             ):

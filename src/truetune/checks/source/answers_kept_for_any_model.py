@@ -59,13 +59,12 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answer_caches import (
-    disk_caches_without_model_in_key,
-    stores_in_caches,
-)
+from truetune.checks.source.evidence.answer_caches import stores_in_caches
+from truetune.checks.source.model_argument_never_loaded import constant_path
+from truetune.checks.source.evidence.answer_caches import disk_caches_without_model_in_key
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.files_opened_for_writing import path_opened_for_writing
-from truetune.checks.source.model_argument_never_loaded import constant_path, model_loads
+from truetune.checks.source.model_argument_never_loaded import model_loads_and_paths
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -80,14 +79,14 @@ WRITERS = ("write_text", "to_json", "to_csv", "to_parquet", "to_pickle")
 
 
 class KeptAnswers(NamedTuple):
-    """A test for a file of answers."""
+    """A test whether a file of answers is there, after which a model is asked only if it is not."""
 
     path: str
     test: ast.If
     model: ast.expr
 
 
-def _tests_of_files(module: Module) -> Iterator[ast.AST]:
+def _file_existence_tests(module: Module) -> Iterator[ast.AST]:
     """Calls that ask whether a file is there."""
     for call in module.all_calls:
         if call.named("os.path.exists", "os.path.isfile") or call.method in ("exists", "is_file"):
@@ -99,7 +98,7 @@ class AnswersKeptForAnyModel(SourceRule):
     code = "SRC301"
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "warning"
-    looks_at = CodePlaces("tests for a file, and caches of answers", _tests_of_files)
+    looks_at = CodePlaces("tests for a file, and caches of answers", _file_existence_tests)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -126,17 +125,21 @@ def _kept_answers(module: Module) -> Iterator[KeptAnswers]:
     """The tests after which a model is asked only where no file is there."""
     if "chdir" in module.text:
         return
-    varying = [given for _, given in model_loads(module) if _comes_from_outside(module, given)]
+    varying = [
+        given
+        for _, given in model_loads_and_paths(module)
+        if _is_argument_or_loop_value(module, given)
+    ]
     if not varying:
         return
     for test in module.nodes(ast.If):
-        path, is_there = _tested_path(module, test)
+        path, is_there = _path_and_branch_tested(module, test)
         asked = test.orelse if is_there else test.body
-        if path and _asks_a_model(module, asked) and _is_written(module, path):
+        if path and _asks_a_model(module, asked) and _writes_file(module, path):
             yield KeptAnswers(path, test, varying[0])
 
 
-def _comes_from_outside(module: Module, given: ast.expr) -> bool:
+def _is_argument_or_loop_value(module: Module, given: ast.expr) -> bool:
     """Is a path an argument of the script, or what a loop goes over?"""
     texts = [ast.unparse(given), *(ast.unparse(one.node) for one in module.flow.origins(given))]
     if any(FROM_OUTSIDE.search(text) for text in texts):
@@ -148,7 +151,7 @@ def _comes_from_outside(module: Module, given: ast.expr) -> bool:
     )
 
 
-def _tested_path(module: Module, test: ast.If) -> tuple[str, bool]:
+def _path_and_branch_tested(module: Module, test: ast.If) -> tuple[str, bool]:
     """The constant path that a branch tests for, and whether its body runs where the file is there."""
     node, is_there = test.test, True
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -161,11 +164,11 @@ def _tested_path(module: Module, test: ast.If) -> tuple[str, bool]:
         given = call.args[0]
     elif call.method in ("exists", "is_file"):
         given = call.receiver
-    path = "" if given is None else _path_of(module, given)
+    path = "" if given is None else _constant_path(module, given)
     return (path if path.endswith(DATA_SUFFIXES) else ""), is_there
 
 
-def _path_of(module: Module, given: ast.expr) -> str:
+def _constant_path(module: Module, given: ast.expr) -> str:
     """A constant path, also in `Path(...)`."""
     producer = module.flow.producing_call(given)
     if producer is not None and producer.named("pathlib.Path", "Path") and len(producer.args) == 1:
@@ -186,10 +189,10 @@ def _calls_in(node: ast.AST) -> Iterator[ast.Call]:
     return (part for part in ast.walk(node) if isinstance(part, ast.Call))
 
 
-def _is_written(module: Module, path: str) -> bool:
+def _writes_file(module: Module, path: str) -> bool:
     """Does the script write this file itself?"""
     written = (one for call in module.all_calls for one in _paths_written(module, call))
-    return any(_path_of(module, one) == path for one in written)
+    return any(_constant_path(module, one) == path for one in written)
 
 
 def _paths_written(module: Module, call: Call) -> Iterator[ast.expr]:

@@ -118,10 +118,10 @@ class AnswersLimitedToFewTokens(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        mark = _mark_searched(module)
+        mark = _search_for_final_answer(module)
         if mark is not None:
-            yield from self._of_solutions(mark)
-        yield from self._of_trained_answers()
+            yield from self._findings_on_solutions(mark)
+        yield from self._findings_on_trained_answers()
         if not _compares_texts(module):
             return
         for call in generate_calls(module):
@@ -134,10 +134,10 @@ class AnswersLimitedToFewTokens(SourceRule):
                     cases=[case_of_node(module, call.node)],
                 )
 
-    def _of_trained_answers(self) -> Iterator[Finding]:
-        """A limit below the length of the answers that the model was trained to give."""
+    def _findings_on_trained_answers(self) -> Iterator[Finding]:
+        """Findings on a limit below the length of the answers that the model was trained to give."""
         module = self.subject
-        is_other = trains_a_model(module) or _asks_for_something_else(module)
+        is_other = trains_a_model(module) or _may_ask_for_other_answers(module)
         limit = None if is_other else largest_answer_limit(module)
         chats = find_nearby_chats(module.path) if limit is not None else None
         if limit is None or chats is None:
@@ -153,8 +153,10 @@ class AnswersLimitedToFewTokens(SourceRule):
             cases=[case_of_node(module, limit.node)],
         )
 
-    def _of_solutions(self, mark: ast.AST) -> Iterator[Finding]:
-        """Generations that are too short for the steps before the mark that ends a solution."""
+    def _findings_on_solutions(self, mark: ast.AST) -> Iterator[Finding]:
+        """Findings on generations that are too short for the steps before the mark that ends a
+        solution.
+        """
         module = self.subject
         for call in (*generate_calls(module), *_calls_with_limit(module)):
             name = "max_new_tokens" if "max_new_tokens" in call.keywords else "max_tokens"
@@ -182,7 +184,7 @@ def _calls_with_limit(module: Module) -> Iterator[Call]:
             yield question.call
 
 
-def _mark_searched(module: Module) -> ast.AST | None:
+def _search_for_final_answer(module: Module) -> ast.AST | None:
     """The call that searches a generated text for the mark of a final answer; None where none does."""
     for call in (
         *module.calls(*REGEX_SEARCHES),
@@ -224,7 +226,7 @@ def _compares_texts(module: Module) -> bool:
     return any(name in TEXT_METRICS for name in loaded if isinstance(name, str))
 
 
-def _asks_for_something_else(module: Module) -> bool:
+def _may_ask_for_other_answers(module: Module) -> bool:
     """Does a script ask another model than the trained one, or for other answers: a benchmark, a grade, a title?"""
     requested = {
         text for node in model_names_in_requests(module) for text in possible_texts(module, node)
@@ -232,13 +234,13 @@ def _asks_for_something_else(module: Module) -> bool:
     names = requested | loaded_model_names(module)
     if names and all(map(is_surely_published_or_helper, names)):
         return True
-    if any(HUB_SET.fullmatch(name) for name in _names_of_sets(module)):
+    if any(HUB_SET.fullmatch(name) for name in _data_set_names(module)):
         return True
     texts = (node.value for node in module.nodes(ast.Constant))
     return any(isinstance(text, str) and SHORT_ANSWER.search(text) for text in texts)
 
 
-def _names_of_sets(module: Module) -> Iterator[str]:
+def _data_set_names(module: Module) -> Iterator[str]:
     """The data sets that a file loads by their names."""
     for call in module.calls("datasets.load_dataset"):
         yield from possible_texts(module, call.argument(0, "path"))

@@ -96,7 +96,7 @@ def _printed_value(module: Module, answer: ast.expr) -> ast.expr | None:
     return None
 
 
-def _is_no_json(module: Module, node: ast.AST, depth: int = MAX_DEPTH) -> bool:
+def _prints_no_json(module: Module, node: ast.AST, depth: int = MAX_DEPTH) -> bool:
     """Is what `str` writes surely no JSON? A list of numbers is: `str([12, 40])`, as the corners of a box."""
     if isinstance(node, ast.Dict | ast.DictComp):
         return True
@@ -104,10 +104,13 @@ def _is_no_json(module: Module, node: ast.AST, depth: int = MAX_DEPTH) -> bool:
         return False
     parts = node.elts if isinstance(node, ast.List) else [node.elt]
     made = [one.node for part in parts for one in module.flow.origins(part)]
-    return any(_is_text(module, one) or _is_no_json(module, one, depth - 1) for one in made)
+    return any(
+        _prints_in_python_form(module, one) or _prints_no_json(module, one, depth - 1)
+        for one in made
+    )
 
 
-def _is_text(module: Module, node: ast.AST) -> bool:
+def _prints_in_python_form(module: Module, node: ast.AST) -> bool:
     """Is it a text, None or a truth value, which Python writes in its own way?"""
     if isinstance(node, ast.Constant):
         return node.value is None or isinstance(node.value, str | bool)
@@ -125,12 +128,16 @@ class AnswersPrintedAsPython(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not _asks_for_json(module) or find_nearby_chats(module.path) is not None:
+        if not _mentions_only_json(module) or find_nearby_chats(module.path) is not None:
             return
         for answer in _answers_written(module):
             value = _printed_value(module, answer)
             origins = [] if value is None else [one.node for one in module.flow.origins(value)]
-            if value is not None and origins and all(_is_no_json(module, one) for one in origins):
+            if (
+                value is not None
+                and origins
+                and all(_prints_no_json(module, one) for one in origins)
+            ):
                 yield self.finding(
                     "answers that should be JSON are written as Python prints them (single quotes, None, True):"
                     " the model learns that form",
@@ -140,7 +147,7 @@ class AnswersPrintedAsPython(SourceRule):
                 return
 
 
-def _asks_for_json(module: Module) -> bool:
+def _mentions_only_json(module: Module) -> bool:
     """Does a text of the script speak of JSON, and none of Python?"""
     texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
     # A name of a file or a column is no text: `train.jsonl`, `python`.

@@ -53,7 +53,7 @@ IN_PLACE_METHODS = (
 )
 
 
-def _setup_calls(module: Module) -> Iterator[Call]:
+def _configuring_calls(module: Module) -> Iterator[Call]:
     """Calls that make settings of LoRA or of a training, or a trainer."""
     return (
         call
@@ -67,11 +67,11 @@ class AppendResultAsValue(SourceRule):
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     since = "0.1.0"
-    looks_at = CodePlaces("settings and trainers that are made", _setup_calls)
+    looks_at = CodePlaces("settings and trainers that are made", _configuring_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in _setup_calls(module):
+        for call in _configuring_calls(module):
             for name, given in call.keywords.items():
                 made = module.flow.producing_call(given)
                 if (

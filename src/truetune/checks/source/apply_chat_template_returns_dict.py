@@ -64,6 +64,7 @@ class ApplyChatTemplateReturnsDict(SourceRule):
     looks_at = methods_of("calls of apply_chat_template", "apply_chat_template")
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where an older transformers is pinned, which returns a list."""
         if self.subject.pins.before("transformers", "5.0.0"):
             return OLDER
         return super().unmet()
@@ -77,12 +78,12 @@ class ApplyChatTemplateReturnsDict(SourceRule):
         ]
         if not calls or module.pins.before("transformers", "5.0.0"):
             return
-        used = [_Used(call, tuple(classified_uses_of_result(module, call.node))) for call in calls]
+        used = [_TemplateResult(call, tuple(classified_uses_of_result(module, call.node))) for call in calls]
         misused = [one for one in used if one.of("silent") or one.of("loud")]
-        for together in _grouped_by_statement(module, misused):
-            yield self._finding(together)
+        for together in _group_by_statement(module, misused):
+            yield self._finding_on_statement(together)
 
-    def _finding(self, together: list[_Used]) -> Finding:
+    def _finding_on_statement(self, together: list[_TemplateResult]) -> Finding:
         """The finding on the results that one statement uses; silent uses are the graver ones."""
         module = self.subject
         silent = [node for one in together for node in one.of("silent")]
@@ -103,23 +104,26 @@ class ApplyChatTemplateReturnsDict(SourceRule):
             severity="error" if silent else "warning",
             evidence=evidence,
             cases=[case_of_node(module, node) for node in places],
-            fix=fix_of_changes(module, _changes_of_calls(module, together)),
+            fix=fix_of_changes(module, _edits_for_list_of_ids(module, together)),
         )
 
 
-class _Used(NamedTuple):
+class _TemplateResult(NamedTuple):
     """A call of apply_chat_template and the uses of its result."""
 
     call: Call
     uses: tuple[tuple[ast.AST, str], ...]
 
     def of(self, how: str) -> list[ast.AST]:
+        """The uses of the result that are of this kind."""
         return [node for node, kind in self.uses if kind == how]
 
 
-def _grouped_by_statement(module: Module, used: list[_Used]) -> list[list[_Used]]:
-    """Calls whose results are used in one statement, as prompt and prompt with its answer are, have one cause."""
-    groups: dict[ast.AST, list[_Used]] = {}
+def _group_by_statement(module: Module, used: list[_TemplateResult]) -> list[list[_TemplateResult]]:
+    """Group calls whose results are used in one statement: a prompt, and the prompt with its
+    answer, have one cause.
+    """
+    groups: dict[ast.AST, list[_TemplateResult]] = {}
     for one in used:
         wrong = [module.statement(node) or node for node in (*one.of("silent"), *one.of("loud"))]
         group = next((groups[statement] for statement in wrong if statement in groups), [])
@@ -128,7 +132,7 @@ def _grouped_by_statement(module: Module, used: list[_Used]) -> list[list[_Used]
     return list({id(group): group for group in groups.values()}.values())
 
 
-def _changes_of_calls(module: Module, used: list[_Used]) -> Changes:
+def _edits_for_list_of_ids(module: Module, used: list[_TemplateResult]) -> Changes:
     """The changes that make these calls return a list of ids again, but for those that a dictionary is right for."""
     return tuple(
         change

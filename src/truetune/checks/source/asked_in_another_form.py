@@ -124,8 +124,8 @@ ADDRESS_OF_MAKER = re.compile(
 """Addresses of those who serve published models"""
 
 
-class Trained(NamedTuple):
-    """What trains the model that a script asks, and in which form."""
+class TrainedForm(NamedTuple):
+    """The form in which the model that a script asks was trained, and the file that trains it."""
 
     path: str
     marks: frozenset[str]
@@ -139,12 +139,12 @@ BARE_TEXT = "a bare text"
 """As a message calls a question with nothing around it"""
 
 
-class Question(NamedTuple):
+class AskedForm(NamedTuple):
     """In which form a file asks the model, and what it was trained on."""
 
     words: str
     node: ast.AST
-    trained: Trained
+    trained: TrainedForm
 
 
 def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
@@ -154,8 +154,8 @@ def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
         yield form
 
 
-def _prompts_asked(module: Module) -> Iterator[object]:
-    """What the rule looks at: how a file asks, whatever trains the model."""
+def _prompt_places(module: Module) -> Iterator[object]:
+    """The places at which a file asks, whatever trains the model; what the rule is about."""
     yield from _form_of_prompts(module)
     yield from served_by_other_templates(module)
     yield from asked_by_other_templates(module)
@@ -163,34 +163,34 @@ def _prompts_asked(module: Module) -> Iterator[object]:
     yield from renders_for_generation_without_header(module)
     yield from requests_without_header(module)
     yield from prompts_ending_in_untrained_space(module)
-    question = _question_without_system(module)
+    question = _user_message_without_system(module)
     if question is not None:
         yield question
 
 
-def _questions_beside_training(module: Module) -> Iterator[Question]:
-    """What a script asks that trains nothing, where a training beside it has another form."""
+def _other_forms_than_beside(module: Module) -> Iterator[AskedForm]:
+    """The questions of a script that trains nothing, where a training beside it has another form."""
     for form in _form_of_prompts(module):
-        trained = _training_of_model(module)
+        trained = _form_of_training(module)
         # Without marks on either side, both are bare texts.
         if trained is not None and (form.marks or trained.marks):
             if not form.marks & trained.marks:
-                yield Question(form.words, form.node, trained)
-    if asks_a_model(module) and single_prompt_form(module) is None and not _writes_prompts(module):
+                yield AskedForm(form.words, form.node, trained)
+    if asks_a_model(module) and single_prompt_form(module) is None and not _may_write_prompts(module):
         text = next((text for _, text in _bare_questions(module)), None)
-        trained = _training_of_model(module) if text is not None else None
+        trained = _form_of_training(module) if text is not None else None
         if text is not None and trained is not None:
-            yield Question(BARE_TEXT, text, trained)
+            yield AskedForm(BARE_TEXT, text, trained)
 
 
 def _bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that ask with a bare text, also with a column that a training beside makes the user's message of."""
     others = training_scripts_beside(module) if asks_a_model(module) else ()
-    columns = {name for other in others for name in _columns_of_user(other)}
+    columns = {name for other in others for name in _user_message_columns(other)}
     yield from questions_without_template(module, frozenset(columns))
 
 
-def _columns_of_user(module: Module) -> Iterator[str]:
+def _user_message_columns(module: Module) -> Iterator[str]:
     """The columns that a training puts into a user's message as they are."""
     for node in module.nodes(ast.Dict):
         entries = module.flow.entries(node)[0]
@@ -202,7 +202,7 @@ def _columns_of_user(module: Module) -> Iterator[str]:
             yield key
 
 
-def _writes_prompts(module: Module) -> bool:
+def _may_write_prompts(module: Module) -> bool:
     """Is there a prompt of any form, or what may make one elsewhere?"""
     return (
         any(chat_template_uses(module))
@@ -211,31 +211,33 @@ def _writes_prompts(module: Module) -> bool:
     )
 
 
-def _questions_after_training(module: Module) -> Iterator[Question]:
-    """What a file asks after it has trained, where the prompts before the training have another form."""
+def _other_forms_than_before(module: Module) -> Iterator[AskedForm]:
+    """The questions that a file asks after it has trained, where the prompts before the training
+    have another form.
+    """
     places = list(training_places(module))
     if not places:
         return
     start = min(map(_line_number, places))
-    trained = _trained_before(module, start)
+    trained = _form_trained_before(module, start)
     if trained is None or _uses_chat_template_after(module, start):
         return
     by_hand = _prompts_by_hand_after(module, start)
     if not by_hand:
-        yield from _bare_question_after(module, places, trained)
+        yield from _first_bare_question_after(module, places, trained)
     # No marks: the training is on the chat template. By hand on both sides, the prompts may be the same.
     elif not trained.marks and _is_asked_after(module, places):
         words = describe_marks(frozenset(mark for mark, _ in by_hand))
-        yield Question(words, by_hand[0][1], trained)
+        yield AskedForm(words, by_hand[0][1], trained)
 
 
-def _bare_question_after(
-    module: Module, places: list[ast.AST], trained: Trained
-) -> Iterator[Question]:
+def _first_bare_question_after(
+    module: Module, places: list[ast.AST], trained: TrainedForm
+) -> Iterator[AskedForm]:
     """The first question without any template that is asked after the training; nothing where there is none."""
     for call, text in questions_without_template(module):
-        if _runs_after(module, call.node, places):
-            yield Question(BARE_TEXT, text, trained)
+        if _runs_only_after(module, call.node, places):
+            yield AskedForm(BARE_TEXT, text, trained)
             return
 
 
@@ -251,10 +253,10 @@ def _prompts_by_hand_after(module: Module, line: int) -> list[tuple[str, ast.AST
 
 def _is_asked_after(module: Module, places: list[ast.AST]) -> bool:
     """Does the file ask a model after its training?"""
-    return any(_runs_after(module, call.node, places) for call in generate_calls(module))
+    return any(_runs_only_after(module, call.node, places) for call in generate_calls(module))
 
 
-def _trained_before(module: Module, start: int) -> Trained | None:
+def _form_trained_before(module: Module, start: int) -> TrainedForm | None:
     """The form of the prompts above a line, by hand or of the chat template; None where there is none, or both."""
     by_chat = [node for node in chat_template_uses(module) if _line_number(node) < start]
     by_hand = {
@@ -263,7 +265,7 @@ def _trained_before(module: Module, start: int) -> Trained | None:
     if bool(by_chat) == bool(by_hand):
         return None
     node = by_chat[0] if by_chat else next(iter(by_hand.values()))
-    return Trained(module.path, frozenset(by_hand), case_of_node(module, node))
+    return TrainedForm(module.path, frozenset(by_hand), case_of_node(module, node))
 
 
 def _line_number(node: ast.AST) -> int:
@@ -271,7 +273,7 @@ def _line_number(node: ast.AST) -> int:
     return getattr(node, "lineno", 0)
 
 
-def _runs_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
+def _runs_only_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
     """Does every way to a place lead through what comes after a training?"""
     early = [route for place in places for route in call_routes_to(module, place)]
     ways = call_routes_to(module, node)
@@ -281,13 +283,13 @@ def _runs_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
 class AskedInAnotherForm(SourceRule):
     code = "SRC071"
     severity = "error"
-    looks_at = CodePlaces("prompts of scripts that train or ask a model", _prompts_asked)
+    looks_at = CodePlaces("prompts of scripts that train or ask a model", _prompt_places)
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._of_servers()
-        yield from self._of_named_templates()
-        yield from self._of_system_prompts()
-        yield from self._of_spaces()
+        yield from self._findings_on_servers()
+        yield from self._findings_on_named_templates()
+        yield from self._findings_on_system_prompts()
+        yield from self._findings_on_trailing_spaces()
         for rendered in renders_for_generation_without_header(self.subject):
             yield self.finding(
                 "the prompt ends behind the question: without add_generation_prompt the header of the answer is"
@@ -297,7 +299,7 @@ class AskedInAnotherForm(SourceRule):
                 severity="warning",
                 cases=[
                     case_of_node(self.subject, node)
-                    for node in _with_setting(self.subject, rendered)
+                    for node in _call_and_header_setting(self.subject, rendered)
                 ],
             )
         module = self.subject
@@ -309,17 +311,17 @@ class AskedInAnotherForm(SourceRule):
                 severity="warning",
                 cases=[case_of_node(module, setting)],
             )
-        for asked in (*_questions_beside_training(module), *_questions_after_training(module)):
+        for asked in (*_other_forms_than_beside(module), *_other_forms_than_before(module)):
             trained = asked.trained
             yield self.finding(
-                f"the model is asked by {asked.words}, and {_trained_in_words(trained, module)}",
+                f"the model is asked by {asked.words}, and {_describe_training(trained, module)}",
                 _remedy_for_marks(trained.marks),
                 severity="warning" if trained.is_guess else None,
                 cases=[case_of_node(module, asked.node), trained.case],
             )
 
-    def _of_servers(self) -> Iterator[Finding]:
-        """Files around a training script that serve its model by another template."""
+    def _findings_on_servers(self) -> Iterator[Finding]:
+        """Findings on files around a training script that serve its model by another template."""
         for other in served_by_other_templates(self.subject):
             use = other.use
             yield self.finding(
@@ -333,10 +335,12 @@ class AskedInAnotherForm(SourceRule):
                 ],
             )
 
-    def _of_system_prompts(self) -> Iterator[Finding]:
-        """A script that asks without the system prompt which all trained chats beside it begin with."""
+    def _findings_on_system_prompts(self) -> Iterator[Finding]:
+        """Findings on a script that asks without the system prompt which all trained chats beside
+        it begin with.
+        """
         module = self.subject
-        question = _question_without_system(module)
+        question = _user_message_without_system(module)
         chats = find_nearby_chats(module.path) if question is not None else None
         system = find_common_system_prompt(chats) if chats is not None else None
         if question is None or chats is None or system is None or _is_served_with_system(module):
@@ -352,8 +356,10 @@ class AskedInAnotherForm(SourceRule):
             cases=[case_of_node(module, question)],
         )
 
-    def _of_spaces(self) -> Iterator[Finding]:
-        """Prompts that end in a space which the training has within the answer's first token."""
+    def _findings_on_trailing_spaces(self) -> Iterator[Finding]:
+        """Findings on prompts that end in a space which the training has within the answer's first
+        token.
+        """
         for found in prompts_ending_in_untrained_space(self.subject):
             name = Path(found.training.path).name
             yield self.finding(
@@ -369,8 +375,8 @@ class AskedInAnotherForm(SourceRule):
                 ],
             )
 
-    def _of_named_templates(self) -> Iterator[Finding]:
-        """A file that gives its tokenizer another template than the training did."""
+    def _findings_on_named_templates(self) -> Iterator[Finding]:
+        """Findings on a file that gives its tokenizer another template than the training did."""
         for other in asked_by_other_templates(self.subject):
             name = Path(other.training.path).name
             yield self.finding(
@@ -385,7 +391,7 @@ class AskedInAnotherForm(SourceRule):
             )
 
 
-def _trained_in_words(trained: Trained, asking: Module) -> str:
+def _describe_training(trained: TrainedForm, asking: Module) -> str:
     """What a message says of the training."""
     form, name = describe_marks(trained.marks), Path(trained.path).name
     if trained.is_guess:
@@ -397,7 +403,7 @@ def _trained_in_words(trained: Trained, asking: Module) -> str:
     return f"{where} on {form}: another prompt than in training"
 
 
-def _with_setting(module: Module, rendered: ast.Call) -> Iterator[ast.AST]:
+def _call_and_header_setting(module: Module, rendered: ast.Call) -> Iterator[ast.AST]:
     """A call that renders, and the entry of a file of settings by which it leaves the header out."""
     yield rendered
     given = module.flow.call(rendered).keywords.get("add_generation_prompt")
@@ -405,7 +411,7 @@ def _with_setting(module: Module, rendered: ast.Call) -> Iterator[ast.AST]:
         yield given
 
 
-def _question_without_system(module: Module) -> ast.AST | None:
+def _user_message_without_system(module: Module) -> ast.AST | None:
     """The message of a user that a script writes which asks a model; None where it trains, or names a system prompt."""
     if not asks_a_model(module) and not any(text_generation_calls(module)):
         return None
@@ -430,7 +436,9 @@ def _is_served_with_system(module: Module) -> bool:
 
 
 def _remedy_for_marks(marks: frozenset[str]) -> str:
-    """What makes the two forms one: the cheaper way first, which is that of the training."""
+    """The remedy that makes the two forms one: the cheaper way first, which is that of the
+    training.
+    """
     if not marks:
         return (
             "ask by tokenizer.apply_chat_template as in training (of vLLM by llm.chat, of a server by"
@@ -443,30 +451,30 @@ def _remedy_for_marks(marks: frozenset[str]) -> str:
     )
 
 
-def _training_of_model(module: Module) -> Trained | None:
+def _form_of_training(module: Module) -> TrainedForm | None:
     """What trained the model that a file asks; None where that is not sure."""
     names = loaded_model_names(module) | served_folders(module) | _requested_names(module)
     others = list(training_scripts_beside(module))
     if not names and any(engine_prompts(module)):
-        return _only_training_beside(module, others)
+        return _form_of_only_training_beside(module, others)
     settings = list(training_settings_beside(module))
     makers = [other for other in others if _is_any_written(names, model_folders_written(other))]
     files = [one for one in settings if _is_any_written(names, {one.output})]
     if makers or files:
-        return _trained_by_only_one(makers, files, module)
+        return _form_of_only_training(makers, files, module)
     makers = _only_possible_maker(names, others)
     files = [] if others else _only_possible_settings(names, settings)
-    trained = _trained_by_only_one(makers, files, module)
+    trained = _form_of_only_training(makers, files, module)
     return None if trained is None else trained._replace(is_guess=True)
 
 
-def _trained_by_only_one(
+def _form_of_only_training(
     makers: list[Module], files: list[TrainedBySettings], asking: Module
-) -> Trained | None:
+) -> TrainedForm | None:
     """What the one script or file of settings trains on; None for two: which one ran last is not known."""
     if len(makers) + len(files) != 1:
         return None
-    return _trained_by_settings(files[0]) if files else _trained_by_script(makers[0], asking)
+    return _form_of_settings(files[0]) if files else _form_of_script(makers[0], asking)
 
 
 def _requested_names(module: Module) -> frozenset[str]:
@@ -483,25 +491,27 @@ def _only_possible_maker(names: Iterable[str], others: list[Module]) -> list[Mod
     """The one training script of the project, where it may have made the model of one of these names; else none."""
     if len(others) != 1:
         return []
-    return others if any(_is_tuned_here(name, others[0]) for name in names) else []
+    return others if any(_may_be_made_by_training(name, others[0]) for name in names) else []
 
 
 def _only_possible_settings(
     names: Iterable[str], settings: list[TrainedBySettings]
 ) -> list[TrainedBySettings]:
-    """The one file of settings that trains, where it may have made the model of one of these names; else none."""
+    """The one file of settings that trains, where it may have made the model of one of these names;
+    else none.
+    """
     if len(settings) != 1:
         return []
     base = settings[0].base
     return settings if any(may_be_own_model(name) and name != base for name in names) else []
 
 
-def _trained_by_settings(settings: TrainedBySettings) -> Trained:
+def _form_of_settings(settings: TrainedBySettings) -> TrainedForm:
     """What a settings file trains on."""
-    return Trained(settings.path, settings.form, Case(settings.key, file=settings.path, line=1))
+    return TrainedForm(settings.path, settings.form, Case(settings.key, file=settings.path, line=1))
 
 
-def _trained_by_script(script: Module, asking: Module) -> Trained | None:
+def _form_of_script(script: Module, asking: Module) -> TrainedForm | None:
     """What a script trains on; None where the form of its prompts is not known, or the asking file has it too."""
     trained = prompt_form_of_training(script)
     if trained is None:
@@ -509,7 +519,7 @@ def _trained_by_script(script: Module, asking: Module) -> Trained | None:
     home, form = trained
     if home is not script and any(one.path == home.path for one in imported_scripts_beside(asking)):
         return None
-    return Trained(home.path, form.marks, case_of_node(home, form.node))
+    return TrainedForm(home.path, form.marks, case_of_node(home, form.node))
 
 
 def _is_any_written(names: Iterable[str], folders: Iterable[str]) -> bool:
@@ -517,14 +527,14 @@ def _is_any_written(names: Iterable[str], folders: Iterable[str]) -> bool:
     return any(is_written_by_script(name, frozenset(folders)) for name in names)
 
 
-def _only_training_beside(module: Module, others: list[Module]) -> Trained | None:
+def _form_of_only_training_beside(module: Module, others: list[Module]) -> TrainedForm | None:
     """The one training beside a client that names no model; None where there are several, or its form is not known."""
     files = list(training_settings_beside(module))
     if len(files) + len(others) != 1:
         return None
-    return _trained_by_settings(files[0]) if files else _trained_by_script(others[0], module)
+    return _form_of_settings(files[0]) if files else _form_of_script(others[0], module)
 
 
-def _is_tuned_here(name: str, training: Module) -> bool:
+def _may_be_made_by_training(name: str, training: Module) -> bool:
     """May it be what the one training of the project made: a local folder, and no model that is published?"""
     return may_be_own_model(name) and name not in loaded_model_names(training)

@@ -47,7 +47,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.source.module import Module
 
 
-def _masks_written(module: Module) -> Iterator[ast.AST]:
+def _attention_mask_places(module: Module) -> Iterator[ast.AST]:
     """The attention masks of rows, and what is written into one."""
     for row in module.nodes(ast.Dict):
         yield from (
@@ -67,20 +67,21 @@ class AttentionMaskUsedAsLossMask(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("attention masks that are written", _masks_written)
+    looks_at = CodePlaces("attention masks that are written", _attention_mask_places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for row in module.nodes(ast.Dict):
             for key, value in zip(row.keys, row.values, strict=True):
                 is_mask = isinstance(key, ast.Constant) and key.value == "attention_mask"
-                if is_mask and _hides_prompt(value):
-                    yield self._hidden(value)
+                if is_mask and _is_zeros_for_prompt(value):
+                    yield self._finding_on_hidden_prompt(value)
         for node in module.nodes(ast.Assign):
             if _zeroes_prompt(module, node):
-                yield self._hidden(node)
+                yield self._finding_on_hidden_prompt(node)
 
-    def _hidden(self, node: ast.AST) -> Finding:
+    def _finding_on_hidden_prompt(self, node: ast.AST) -> Finding:
+        """The finding on a prompt that is taken out of the attention mask."""
         return self.finding(
             "the prompt is taken out of the attention mask: the model can't see it",
             "set the labels of the prompt to -100, and leave the attention mask alone",
@@ -89,7 +90,9 @@ class AttentionMaskUsedAsLossMask(SourceRule):
 
 
 def _zeroes_prompt(module: Module, node: ast.Assign) -> bool:
-    """`attention_mask[:prompt_length] = 0`, `mask[i, :len(prompt)] = [0] * len(prompt)`"""
+    """Does the assignment hide the prompt: `attention_mask[:prompt_length] = 0`, `mask[i,
+    :len(prompt)] = [0] * len(prompt)`?
+    """
     target = node.targets[0]
     if not isinstance(target, ast.Subscript) or not _is_attention_mask(target.value):
         return False
@@ -101,12 +104,12 @@ def _zeroes_prompt(module: Module, node: ast.Assign) -> bool:
     if not isinstance(last, ast.Slice) or last.lower is not None or last.upper is None:
         return False
     # The first tokens of a row padded on the left are pads, which a mask hides rightly: only a prompt counts.
-    return "prompt" in ast.unparse(last).lower() and not _is_copy_for_another_use(
+    return "prompt" in ast.unparse(last).lower() and not _is_copy_given_to_no_model(
         module, target.value
     )
 
 
-def _is_copy_for_another_use(module: Module, mask: ast.expr) -> bool:
+def _is_copy_given_to_no_model(module: Module, mask: ast.expr) -> bool:
     """Is it a copy that the file gives to no model? Pooling leaves prompts out by such a mask."""
     if not isinstance(mask, ast.Name):
         return False
@@ -117,10 +120,12 @@ def _is_copy_for_another_use(module: Module, mask: ast.expr) -> bool:
     )
     function = next((one for one in module.parents(mask) if isinstance(one, ast.FunctionDef)), None)
     scope = module.tree if function is None else function
-    return is_copy and not any(_is_given_on(node, mask.id) for node in ast.walk(scope))
+    return is_copy and not any(
+        _is_passed_as_attention_mask(node, mask.id) for node in ast.walk(scope)
+    )
 
 
-def _is_given_on(node: ast.AST, name: str) -> bool:
+def _is_passed_as_attention_mask(node: ast.AST, name: str) -> bool:
     """Is a mask of that name given as `attention_mask` to a call, or put into a row?"""
     if isinstance(node, ast.keyword):
         return node.arg == "attention_mask" and ast.unparse(node.value) == name
@@ -131,8 +136,8 @@ def _is_given_on(node: ast.AST, name: str) -> bool:
     return False
 
 
-def _hides_prompt(value: ast.expr) -> bool:
-    """`[0] * len(prompt) + ...`"""
+def _is_zeros_for_prompt(value: ast.expr) -> bool:
+    """Is it `[0] * len(prompt) + ...`, so that the prompt is hidden?"""
     text = ast.unparse(value)
     return (
         isinstance(value, ast.BinOp)

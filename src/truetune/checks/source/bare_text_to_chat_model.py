@@ -75,14 +75,14 @@ class BareTextToChatModel(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(word in module.text for word in TURN_WRITERS) or _trains_model(module):
+        if any(word in module.text for word in TURN_WRITERS) or _trains_anything(module):
             return
         for call in generate_calls(module):
-            names = _model_names(module, call.receiver)
+            names = _written_model_names(module, call.receiver)
             if not names or not all(CHAT_MODEL_NAME.search(name) for name in names):
                 continue
-            for encoded in _encodings_of_generate(module, call):
-                text = _bare_text(module, encoded)
+            for encoded in _encodings_for_generate(module, call):
+                text = _bare_question_text(module, encoded)
                 if text is not None:
                     yield self.finding(
                         f"{names[0]} is asked with a bare text, without its chat template",
@@ -93,14 +93,14 @@ class BareTextToChatModel(SourceRule):
                     return
 
 
-def _trains_model(module: Module) -> bool:
+def _trains_anything(module: Module) -> bool:
     """Does the file train anything?"""
     return any(module.methods("backward", "train")) or any(
         "trainer" in module.flow.types(call.node) for call in module.all_calls
     )
 
 
-def _encodings_of_generate(module: Module, call: Call) -> Iterator[Call]:
+def _encodings_for_generate(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that made what a `generate` is given."""
     given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     given += [ids for ids in (input_ids_argument(call),) if ids is not None]
@@ -108,7 +108,7 @@ def _encodings_of_generate(module: Module, call: Call) -> Iterator[Call]:
         yield from encoding_calls_of_dictionary(module, holder_of_part(value))
 
 
-def _bare_text(module: Module, encoded: Call) -> str | None:
+def _bare_question_text(module: Module, encoded: Call) -> str | None:
     """The text that is encoded, where it stands in the file and is a question or a request of one line."""
     given = encoded.argument(0, "text")
     value = module.flow.value(given) if given is not None else None
@@ -121,7 +121,7 @@ def _bare_text(module: Module, encoded: Call) -> str | None:
     return str(texts[0]) if asks else None
 
 
-def _model_names(module: Module, model: ast.expr | None) -> list[str]:
+def _written_model_names(module: Module, model: ast.expr | None) -> list[str]:
     """The names that the model is loaded under, where all are written in the file."""
     made = [origin.node for origin in module.flow.origins(model)] if model is not None else []
     calls = [module.flow.call(node) for node in made if isinstance(node, ast.Call)]

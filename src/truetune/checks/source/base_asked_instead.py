@@ -120,7 +120,7 @@ ADAPTER_METHODS = frozenset(("lora", "qlora", "dora"))
 """How settings of Axolotl (`adapter`) and LLaMA-Factory (`finetuning_type`) name the training of an adapter"""
 
 
-class Instead(NamedTuple):
+class BaseInstead(NamedTuple):
     """Where the base is asked, why, and what to write."""
 
     node: ast.AST
@@ -154,7 +154,7 @@ class BaseAskedInstead(SourceRule):
             _second_adapter_left_inactive,
             _plain_model_beside_trained_tokenizer,
             _adapter_read_for_tokenizer_alone,
-            _base_of_training_settings,
+            _base_named_in_training_settings,
         ):
             found = look(module)
             if found is not None:
@@ -164,8 +164,10 @@ class BaseAskedInstead(SourceRule):
                 return
 
 
-def _untrained_new_adapter(module: Module) -> Instead | None:
-    """A new adapter in a script that trains nothing, and gives the adapter no weights."""
+def _untrained_new_adapter(module: Module) -> BaseInstead | None:
+    """A question to a new adapter in a script that trains nothing, and gives the adapter no
+    weights; None without one.
+    """
     if any(module.methods(*LOADS_ADAPTER, *TRAINING_PREPARATIONS)) or any(
         module.calls(*SETS_WEIGHTS)
     ):
@@ -174,7 +176,7 @@ def _untrained_new_adapter(module: Module) -> Instead | None:
     if made is None:
         return None
     name = made.method or str(made.names[0]).rpartition(".")[2]
-    return Instead(
+    return BaseInstead(
         made.node,
         f"{name} makes a new adapter, which changes nothing: the answers are those of the base",
         _loading_remedy(module, made),
@@ -188,7 +190,7 @@ def _new_adapter_calls(module: Module) -> Iterator[Call]:
         # The second argument of transformers' method is a name; PeftModel's takes the name first.
         if call.receiver is not None and "model" in module.flow.types(call.receiver):
             yield call
-    if all(_is_published(name) for name in _names_loaded_by_unsloth(module)):
+    if all(_is_published_model(name) for name in _names_loaded_by_unsloth(module)):
         yield from module.calls(*OF_UNSLOTH)
 
 
@@ -201,7 +203,7 @@ def _names_loaded_by_unsloth(module: Module) -> list[str]:
     return names or [""]
 
 
-def _is_published(name: str) -> bool:
+def _is_published_model(name: str) -> bool:
     """Is it a model of a hub, which holds no adapter of one's own?"""
     is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
     return not is_local and family_of_model(name) is not None
@@ -216,8 +218,10 @@ def _loading_remedy(module: Module, made: Call) -> str:
     return 'load the trained one: PeftModel.from_pretrained(base, "folder of the adapter")'
 
 
-def _second_adapter_left_inactive(module: Module) -> Instead | None:
-    """PeftModel's `load_adapter` puts an adapter beside the active one, and does not switch to it."""
+def _second_adapter_left_inactive(module: Module) -> BaseInstead | None:
+    """A question to a model with a second adapter that `load_adapter` put beside the active one,
+    and that is not switched to.
+    """
     if module.mentions(*ADAPTER_SWITCHES):
         return None
     for call in module.methods("load_adapter"):
@@ -232,7 +236,7 @@ def _second_adapter_left_inactive(module: Module) -> Instead | None:
         ):
             # It loads onto the adapter that is active: its weights are those that answer.
             continue
-        return Instead(
+        return BaseInstead(
             call.node,
             f"load_adapter does not switch to the adapter that it loads: {active} stays active, and answers",
             f"call set_adapter({module.text_of(name)}) behind it, or load that adapter alone",
@@ -240,12 +244,12 @@ def _second_adapter_left_inactive(module: Module) -> Instead | None:
     return None
 
 
-def _adapter_given_and_not_read(module: Module) -> Instead | None:
+def _adapter_given_and_not_read(module: Module) -> BaseInstead | None:
     """A function that takes an adapter, or the name of a model, and answers without it."""
     unread = next(unread_adapter_parameters(module), None)
     if unread is None:
         return None
-    return Instead(
+    return BaseInstead(
         unread.parameter,
         f"{unread.function} takes {unread.parameter.arg} and never reads it: its answers are the same, whatever"
         " adapter or model it is given",
@@ -253,11 +257,11 @@ def _adapter_given_and_not_read(module: Module) -> Instead | None:
     )
 
 
-def _engine_without_adapter_request(module: Module) -> Instead | None:
+def _engine_without_adapter_request(module: Module) -> BaseInstead | None:
     """vLLM with adapters, of which no question names one."""
     unnamed = requests_without_adapter(module)
     if unnamed is not None:
-        return Instead(
+        return BaseInstead(
             unnamed.requests[0].node,
             f"the engine takes adapters ({unnamed.engine.switch} in line {module.place(unnamed.made.node)[0]}), and no"
             f" request to it has a {unnamed.engine.argument}: the base answers",
@@ -270,14 +274,14 @@ def _engine_without_adapter_request(module: Module) -> Instead | None:
         return _request_made_and_not_sent(module)
     if any(call.open for call in module.methods("generate", "chat")):
         return None  # a caller may hand a request on
-    return Instead(
+    return BaseInstead(
         engine.node,
         "the engine takes adapters, and no question is asked with a lora_request: the base answers",
         'give generate and chat lora_request=LoRARequest("name", 1, "folder of the adapter")',
     )
 
 
-def _request_made_and_not_sent(module: Module) -> Instead | None:
+def _request_made_and_not_sent(module: Module) -> BaseInstead | None:
     """A `LoRARequest` that nothing reads, in a file whose questions all go without one."""
     for made in module.calls("*.LoRARequest"):
         kept = module.statement(made.node)
@@ -286,7 +290,7 @@ def _request_made_and_not_sent(module: Module) -> Instead | None:
             continue
         target = kept.targets[0]
         if isinstance(target, ast.Name) and target.id not in module.name_reads:
-            return Instead(
+            return BaseInstead(
                 made.node,
                 f"{target.id} is made and never sent with a question: the base answers",
                 f"give generate and chat lora_request={target.id}",
@@ -294,27 +298,29 @@ def _request_made_and_not_sent(module: Module) -> Instead | None:
     return None
 
 
-def _answers_with_adapter_off(module: Module) -> Instead | None:
-    """All answers are made under `disable_adapter()`."""
+def _answers_with_adapter_off(module: Module) -> BaseInstead | None:
+    """The questions of a script that are all asked under `disable_adapter()`; None where some are
+    not.
+    """
     unloaded = answers_of_unloaded_model(module)
     if unloaded is not None:
-        return Instead(
+        return BaseInstead(
             unloaded.node,
             "unload() takes the adapter off and merges nothing: the answers are those of the base",
             "ask the adapted model, or merge it (merge_and_unload())",
         )
     calls = list(generate_calls(module))
-    off = [next(_disabled_around(module, call), None) for call in calls]
+    off = [next(_disable_adapter_contexts(module, call), None) for call in calls]
     if not calls or off[0] is None or any(one is None for one in off):
         return None
-    return Instead(
+    return BaseInstead(
         off[0],
         "all answers are made under disable_adapter(): they are those of the base",
         "ask outside of it",
     )
 
 
-def _disabled_around(module: Module, call: Call) -> Iterator[ast.AST]:
+def _disable_adapter_contexts(module: Module, call: Call) -> Iterator[ast.AST]:
     """The contexts `model.disable_adapter()` around a call."""
     for parent in module.parents(call.node):
         for item in parent.items if isinstance(parent, ast.With) else ():
@@ -325,8 +331,10 @@ def _disabled_around(module: Module, call: Call) -> Iterator[ast.AST]:
                 yield context
 
 
-def _adapter_loaded_not_strictly(module: Module) -> Instead | None:
-    """The file of an adapter is loaded into a plain model, whose keys have other names."""
+def _adapter_loaded_not_strictly(module: Module) -> BaseInstead | None:
+    """A load of an adapter's file into a plain model, whose keys have other names; None without
+    one.
+    """
     for call in module.methods("load_state_dict"):
         if module.flow.value(call.keywords.get("strict")) is not False:
             continue
@@ -335,7 +343,7 @@ def _adapter_loaded_not_strictly(module: Module) -> Instead | None:
         names = possible_texts(module, read.args[0]) if read is not None and read.args else []
         is_adapter = bool(names) and all("adapter_model" in name for name in names)
         if is_adapter and made is not None and made.named(*PLAIN_LOADS):
-            return Instead(
+            return BaseInstead(
                 call.node,
                 "strict=False leaves out every weight of the adapter, whose names the plain model does not"
                 " have: the base answers",
@@ -344,11 +352,13 @@ def _adapter_loaded_not_strictly(module: Module) -> Instead | None:
     return None
 
 
-def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
-    """A plain model from elsewhere, beside a tokenizer from the folder that a training of the project wrote."""
-    if _names_adapter(module):
+def _plain_model_beside_trained_tokenizer(module: Module) -> BaseInstead | None:
+    """A plain model from elsewhere that is asked, beside a tokenizer from the folder that a
+    training of the project wrote.
+    """
+    if _mentions_adapter(module):
         return None
-    models = _plain_models(module)
+    models = _plain_model_loads(module)
     names = [text for _, given in models for text in possible_texts(module, given)]
     tokenizers = [
         text for given in _tokenizer_names(module) for text in possible_texts(module, given)
@@ -361,7 +371,7 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
             continue
         if all(is_written_by_script(text, folders) for text in tokenizers):
             trained = tokenizers[0]
-            return Instead(
+            return BaseInstead(
                 models[0][0],
                 f"the tokenizer is that of the training ({trained}), and the model is {names[0]}: the base"
                 " answers",
@@ -371,17 +381,17 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
     return None
 
 
-def _adapter_read_for_tokenizer_alone(module: Module) -> Instead | None:
+def _adapter_read_for_tokenizer_alone(module: Module) -> BaseInstead | None:
     """A tokenizer from what is named an adapter, a plain model from what is named its base, and no adapter loaded."""
     if _loads_any_adapter(module):
         return None
-    models = [one for part in module.with_linked for one in _plain_models(part)]
-    if not models or any(_may_hold_training(module, given) for _, given in models):
+    models = [one for part in module.with_linked for one in _plain_model_loads(part)]
+    if not models or any(_may_be_trained_model(module, given) for _, given in models):
         return None
     for given in _tokenizer_names(module):
-        named = _last_word(given) if given is not None else ""
+        named = _last_name_or_key(given) if given is not None else ""
         if given is not None and ADAPTER_NAME.search(named):
-            return Instead(
+            return BaseInstead(
                 models[0][0],
                 f"{named} is read for the tokenizer, and the model is its base without an adapter: the base answers",
                 f"put it on the base: PeftModel.from_pretrained(model, {ast.unparse(given)})",
@@ -389,18 +399,18 @@ def _adapter_read_for_tokenizer_alone(module: Module) -> Instead | None:
     return None
 
 
-def _base_of_training_settings(module: Module) -> Instead | None:
+def _base_named_in_training_settings(module: Module) -> BaseInstead | None:
     """What is asked is the base model that a training's settings name, and they train an adapter."""
     if _loads_any_adapter(module):
         return None
     engines = [(call.node, call.argument(0, "model")) for call in module.calls(*ENGINES)]
-    models = [*engines, *_plain_models(module)]
+    models = [*engines, *_plain_model_loads(module)]
     # A second model may be the trained one, which is compared with its base.
     for node, given in models if len(models) == 1 else ():
         for origin in module.flow.origins(given) if given is not None else ():
-            entry = _settings_entry(module, origin.node)
+            entry = _settings_entry_of(module, origin.node)
             if entry is not None and entry.trains_adapter:
-                return Instead(
+                return BaseInstead(
                     node,
                     f"{entry.key} is the base that the settings of the training name, and the adapter that they"
                     " train is not loaded: the base answers",
@@ -418,7 +428,7 @@ class SettingsEntry(NamedTuple):
     """The settings train an adapter on it"""
 
 
-def _settings_entry(module: Module, node: ast.AST) -> SettingsEntry | None:
+def _settings_entry_of(module: Module, node: ast.AST) -> SettingsEntry | None:
     """The entry of a file of settings that a value is; None for any other value."""
     around = module.scopes.parent.get(node)
     if module.flow.settings_files.home_of(node) is None or not isinstance(around, ast.Dict):
@@ -443,30 +453,30 @@ def _loads_any_adapter(module: Module) -> bool:
     )
 
 
-def _last_word(node: ast.expr) -> str:
+def _last_name_or_key(node: ast.expr) -> str:
     """`adapter_path` of `adapter_path`, `args.adapter_path` and `config["adapter_path"]`."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         return str(node.slice.value)
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def _may_hold_training(module: Module, given: ast.expr | None) -> bool:
+def _may_be_trained_model(module: Module, given: ast.expr | None) -> bool:
     """May what is loaded hold the training: is it neither named a base nor a published model?"""
     if given is None:
         return True
     names = possible_texts(module, given)
-    is_published = bool(names) and all(_is_published(name) for name in names)
-    return not is_published and "base" not in _last_word(given).lower()
+    is_published = bool(names) and all(_is_published_model(name) for name in names)
+    return not is_published and "base" not in _last_name_or_key(given).lower()
 
 
-def _names_adapter(module: Module) -> bool:
+def _mentions_adapter(module: Module) -> bool:
     """Does a file load an adapter, or speak of one?"""
     if any(module.calls(*ADAPTED_LOADS)) or any(module.methods(*LOADS_ADAPTER)):
         return True
     return "adapter" in module.text.lower().replace("load_adapter", "")
 
 
-def _plain_models(module: Module) -> list[tuple[ast.Call, ast.expr | None]]:
+def _plain_model_loads(module: Module) -> list[tuple[ast.Call, ast.expr | None]]:
     """The calls that load a model without an adapter, pipelines last, each with what names the model."""
     loads = [
         (call.node, call.argument(0, "pretrained_model_name_or_path"))

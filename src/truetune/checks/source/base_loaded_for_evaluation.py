@@ -79,7 +79,7 @@ PATH_WRITERS = ("write_text", "open")
 WEIGHT_METHODS = ("load_adapter", "load_state_dict", "load_checkpoint", "load_lora_weights")
 
 
-def _asked_without_training(module: Module) -> Iterator[AskedModels]:
+def _models_asked_without_training(module: Module) -> Iterator[AskedModels]:
     """The models that a script asks which trains none."""
     if trains_a_model(module) or not ASKS.search(module.text):
         return
@@ -92,21 +92,21 @@ class BaseLoadedForEvaluation(SourceRule):
     code = "SRC172"
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
-    looks_at = CodePlaces("scripts that load a model to ask it", _asked_without_training)
+    looks_at = CodePlaces("scripts that load a model to ask it", _models_asked_without_training)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if ABOUT_THE_BASE.search(f"{Path(module.path).name}\n{module.text}"):
             return
-        if any(map(_loads_weights, module.with_linked)):
+        if any(map(_loads_adapter_or_weights, module.with_linked)):
             return
-        for asked in _asked_without_training(module):
+        for asked in _models_asked_without_training(module):
             for training, trained in trainings_of_project(module):
-                if not asked.names.keys() <= trained.bases or _evaluates(training):
+                if not asked.names.keys() <= trained.bases or _evaluates_itself(training):
                     continue
-                if _is_used_elsewhere(module, training, trained):
+                if _may_be_used_elsewhere(module, training, trained):
                     continue
-                if _writes_training_rows(module, training):
+                if _writes_rows_of_training(module, training):
                     continue  # its answers are what is trained: a teacher, whoever it is
                 name, node = next(iter(asked.names.items()))
                 folder = min(trained.outputs, key=len)
@@ -120,12 +120,12 @@ class BaseLoadedForEvaluation(SourceRule):
                 return
 
 
-def _loads_weights(module: Module) -> bool:
+def _loads_adapter_or_weights(module: Module) -> bool:
     """Does a file load an adapter, or weights by themselves?"""
     return any(module.calls(*LOADS_WEIGHTS)) or any(module.methods(*WEIGHT_METHODS))
 
 
-def _writes_training_rows(module: Module, training: Module) -> bool:
+def _writes_rows_of_training(module: Module, training: Module) -> bool:
     """Does the script write a file, or a folder of rows, that the training names?"""
     names = {node.value for node in training.nodes(ast.Constant) if isinstance(node.value, str)}
     return any(_file_name(text) in map(_file_name, names) for text in _written_files(module))
@@ -157,27 +157,27 @@ def _is_for_writing(module: Module, call: Call) -> bool:
     return isinstance(mode, str) and any(letter in mode for letter in "wax")
 
 
-def _evaluates(training: Module) -> bool:
+def _evaluates_itself(training: Module) -> bool:
     """Does a training ask its model by itself, so that another script may ask the base to compare?"""
     return any(training.methods("generate", "predict"))
 
 
-def _is_used_elsewhere(module: Module, training: Module, trained: TrainedModels) -> bool:
+def _may_be_used_elsewhere(module: Module, training: Module, trained: TrainedModels) -> bool:
     """May another file of the project use what a training writes: a script that loads models, or a command?"""
     for other in scripts_beside(module):
         if other.path == training.path or trains_a_model(other):
             continue
-        if _loads_weights(other) or any(other.calls("*.from_pretrained", "vllm.LLM")):
+        if _loads_adapter_or_weights(other) or any(other.calls("*.from_pretrained", "vllm.LLM")):
             return True
     names = [Path(folder).name for folder in trained.outputs]
     return any(
-        name in command.text and not _starts(command.words, training)
+        name in command.text and not _starts_training(command.words, training)
         for file in command_files_of_project(Path(module.path))
         for command in file.commands
         for name in names
     )
 
 
-def _starts(words: tuple[str, ...], training: Module) -> bool:
+def _starts_training(words: tuple[str, ...], training: Module) -> bool:
     """Does a command start the training itself?"""
     return any(word.rpartition("/")[2] == Path(training.path).name for word in words)

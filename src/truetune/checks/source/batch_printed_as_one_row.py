@@ -78,7 +78,7 @@ class BatchPrintedAsOneRow(SourceRule):
             columns = list(dict.fromkeys(place.column for place in places))
             yield self.finding(
                 f"{mapped.name} is written for one row, and gets whole batches: it puts"
-                f" {_list_columns(columns)} into one {_target_of(places)}, and the model learns lists that"
+                f" {_columns_in_words(columns)} into one {_target_in_words(places)}, and the model learns lists that"
                 " Python printed",
                 _remedy(mapped),
                 cases=[
@@ -88,20 +88,20 @@ class BatchPrintedAsOneRow(SourceRule):
             )
 
 
-def _list_columns(columns: list[str]) -> str:
+def _columns_in_words(columns: list[str]) -> str:
     """The columns that are printed, two of them named."""
     if len(columns) == 1:
         return f"the list {columns[0]}"
     return f"the lists {columns[0]} and {columns[1]}"
 
 
-def _target_of(places: list[PrintedColumn]) -> str:
+def _target_in_words(places: list[PrintedColumn]) -> str:
     """What the column is put into."""
     return "message" if all(place.is_message for place in places) else "text"
 
 
 def _remedy(mapped: BatchedFunction) -> str:
-    """How the function gets one row at a time."""
+    """The remedy: how the function gets one row at a time."""
     row_by_row = "loop over the rows inside it and return one text for each"
     if mapped.call.method in ALWAYS_BATCHED:
         return f"{mapped.call.method} always gives lists: {row_by_row}"

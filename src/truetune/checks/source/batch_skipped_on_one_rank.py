@@ -100,22 +100,22 @@ class BatchSkippedOnOneRank(SourceRule):
             waiting = f"{module.text_of(skipped.then)[:60]} in line {module.place(skipped.then)[0]}"
             yield self.finding(
                 f"one process skips a batch by figures of its own rows, and the others wait for it in {waiting}",
-                _remedy_of(skipped),
+                _skip_remedy(skipped),
                 severity="error" if several.is_certain else "warning",
-                evidence=[_reason_of(module, skipped), several.how],
+                evidence=[_skip_reason(module, skipped), several.how],
                 cases=[case_of_node(module, skipped.node), case_of_node(module, skipped.then)],
             )
 
 
-def _reason_of(module: Module, skipped: SkippedBatch) -> str:
-    """Why the process skips it, as the code says it."""
+def _skip_reason(module: Module, skipped: SkippedBatch) -> str:
+    """Why the process skips the batch, in words, as the code says it."""
     if skipped.why is None:
         return "an error that only one process meets is caught, and its loop continues with the next batch"
     return f"the condition in line {module.place(skipped.why)[0]}: {module.text_of(skipped.why)}"
 
 
-def _remedy_of(skipped: SkippedBatch) -> str:
-    """What to write instead."""
+def _skip_remedy(skipped: SkippedBatch) -> str:
+    """What to write in place of the skip."""
     if skipped.why is None:
         return (
             "let the error end the run, and remove what causes it (a smaller batch, a limit on the length of rows):"

@@ -84,14 +84,14 @@ class BestModelMetricNotComputed(SourceRule):
             names = ", ".join(sorted(found.known))
             yield self.finding(
                 f"the best model is picked by {found.metric}, which no evaluation gives: the Trainer stops with a"
-                f" KeyError behind the first one ({_source_of_metrics(found)})",
+                f" KeyError behind the first one ({_metric_source_in_words(found)})",
                 _remedy(found),
                 evidence=[f"evaluations give: {names}"],
                 cases=[case_of_node(module, node) for node in found.nodes],
             )
 
 
-def _source_of_metrics(found: UncomputedMetric) -> str:
+def _metric_source_in_words(found: UncomputedMetric) -> str:
     """Where the metrics of a trainer come from, for a message."""
     if found.has_several_sets:
         return "with several evaluation sets each metric has the name of its set in front"
@@ -101,7 +101,7 @@ def _source_of_metrics(found: UncomputedMetric) -> str:
 
 
 def _remedy(found: UncomputedMetric) -> str:
-    """What makes the name one of those that are given."""
+    """The remedy: what makes the name one of those that are given."""
     closest = difflib.get_close_matches(found.metric, sorted(found.known), n=1)
     if closest:
         return f'metric_for_best_model="{closest[0]}"'

@@ -71,7 +71,7 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
         module = self.subject
         for weights in narrow_weights_of_optimizers(module, "bfloat16", *ADAM_OPTIMIZERS):
             optimizer, cause = weights
-            rate = _learning_rate(module, optimizer)
+            rate = _written_or_default_rate(module, optimizer)
             if rate is None or not 0 < rate < SMALL_RATE:
                 continue
             yield self.finding(
@@ -85,7 +85,7 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
             )
 
 
-def _learning_rate(module: Module, optimizer: CallEvent) -> float | None:
+def _written_or_default_rate(module: Module, optimizer: CallEvent) -> float | None:
     """The rate of an optimizer: written, or the default of an option that no command beside gives; else None."""
     given = optimizer.argument(1, "lr")
     if isinstance(given, Option) and is_option_given_by_starts(module.path, given.name):

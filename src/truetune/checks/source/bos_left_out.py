@@ -92,8 +92,8 @@ class BosLeftOut(SourceRule):
         if module.mentions(*WRITES_BOS):
             return
         for call in _encodings_without_special_tokens(module):
-            written = _opening_text(module, call)
-            if written is None or _is_of_another_family(module, call):
+            written = _text_opening_first_turn(module, call)
+            if written is None or _names_no_gemma_model(module, call):
                 continue
             yield self.finding(
                 "the text begins with <start_of_turn>, is encoded with add_special_tokens=False, and nothing puts"
@@ -104,7 +104,7 @@ class BosLeftOut(SourceRule):
             )
 
 
-def _opening_text(module: Module, call: Call) -> ast.AST | None:
+def _text_opening_first_turn(module: Module, call: Call) -> ast.AST | None:
     """The text that an encoding begins with, where it opens the first turn; None where it may be rendered otherwise."""
     parts = list(backward_slice(module, call.args[0]))
     attributes = {part.attr for part in parts if isinstance(part, ast.Attribute)}
@@ -116,10 +116,10 @@ def _opening_text(module: Module, call: Call) -> ast.AST | None:
     if "apply_chat_template" in attributes or not is_ended:
         return None
     openings = (text for text in texts if OPENS.match(str(text.value)))
-    return next((text for text in openings if _is_first_part(module, text)), None)
+    return next((text for text in openings if _begins_whole_text(module, text)), None)
 
 
-def _is_first_part(module: Module, text: ast.Constant) -> bool:
+def _begins_whole_text(module: Module, text: ast.Constant) -> bool:
     """Does a text begin what it is a part of: nothing stands before it in its f-string or sum?"""
     inner: ast.AST = text
     for around in module.parents(text):
@@ -133,7 +133,7 @@ def _is_first_part(module: Module, text: ast.Constant) -> bool:
     return True
 
 
-def _is_of_another_family(module: Module, call: Call) -> bool:
+def _names_no_gemma_model(module: Module, call: Call) -> bool:
     """Is every model that the file names of a family that is not Gemma? A folder of one's own says nothing."""
     names = [
         normalized_model_name(name) for name in likely_model_names(module, _tokenizer_of(call))

@@ -76,7 +76,7 @@ class CacheEmptiedAtEachStep(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in module.calls(*EMPTIES):
-            around = _runs_at_each_step(module, call)
+            around = _step_loop_or_callback(module, call)
             if around is None:
                 continue
             yield self.finding(
@@ -88,38 +88,40 @@ class CacheEmptiedAtEachStep(SourceRule):
             )
 
 
-def _runs_at_each_step(module: Module, call: Call) -> ast.AST | None:
+def _step_loop_or_callback(module: Module, call: Call) -> ast.AST | None:
     """The loop or the callback that runs a call in each step; None where a condition or an error has to come first."""
     place = loop_or_hook_of_each_step(module, call.node)
-    if isinstance(place, Loop) and (_generates(module, place) or _is_over_trials(module, place)):
+    if isinstance(place, Loop) and (
+        _generates_in_each_pass(module, place) or _loops_over_written_values(module, place)
+    ):
         return None
     return place
 
 
-def _generates(module: Module, loop: Loop) -> bool:
+def _generates_in_each_pass(module: Module, loop: Loop) -> bool:
     """Does each pass generate as well, or a loop around it? That takes seconds, and its cache is in the way of the
     backward pass."""
     loops = [loop, *(one for one in module.parents(loop) if isinstance(one, Loop))]
-    if any(_is_generation(node) for one in loops for node in ast.walk(one)):
+    if any(_names_generation(node) for one in loops for node in ast.walk(one)):
         return True
     return any(
         stop.node in inside
         for inside in [{node for one in loops for node in ast.walk(one)}]
         for part in module.with_linked
         for call in part.all_calls
-        if _is_generation(call.node.func)
+        if _names_generation(call.node.func)
         for route in call_routes_to(module, call.node)
         for stop in route
     )
 
 
-def _is_generation(node: ast.AST) -> bool:
+def _names_generation(node: ast.AST) -> bool:
     """Does it name what generates, or what was generated to train on: `generate`, `trajectory`, `rollouts`?"""
     name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
     return isinstance(name, str) and OF_GENERATION.match(name) is not None
 
 
-def _is_over_trials(module: Module, loop: Loop) -> bool:
+def _loops_over_written_values(module: Module, loop: Loop) -> bool:
     """Does a loop go over values that the script writes out: sizes of a batch, learning rates, names of models?"""
     if not isinstance(loop, ast.For):
         return False

@@ -85,6 +85,7 @@ class CastMakesColumnConstant(SourceRule):
     looks_at = CodePlaces("casts to bool, and comparisons", _casts_and_comparisons)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the values that a cast turns into labels are not seen."""
         lacking = super().unmet()
         if lacking is None and casts_unseen_values_to_labels(self.subject):
             return Unmet(
@@ -100,10 +101,12 @@ class CastMakesColumnConstant(SourceRule):
             told.add(found.node)
             remedy = "bring both sides to one type and spelling, as the rows have it"
             if found.kind == "cast":
-                remedy = f"compare with the text that means yes: {_comparison_with_yes(module, found.node)}"
+                remedy = f"compare with the text that means yes: {_suggest_comparison(module, found.node)}"
             elif found.kind.startswith("cast of"):
                 limit = "> 0" if found.kind == "cast of signs" else ">= LEAST_GOOD_GRADE"
-                remedy = f"compare with a number: {_cast_value(module, found.node)} {limit}"
+                remedy = (
+                    f"compare with a number: {_cast_operand_in_words(module, found.node)} {limit}"
+                )
             yield self.finding(
                 found.what,
                 remedy,
@@ -123,7 +126,7 @@ class CastMakesColumnConstant(SourceRule):
             )
 
 
-def _cast_value(module: Module, cast: ast.AST) -> str:
+def _cast_operand_in_words(module: Module, cast: ast.AST) -> str:
     """What a cast to `bool` is of, in the words of the code."""
     if not isinstance(cast, ast.Call):
         return "value"
@@ -132,7 +135,7 @@ def _cast_value(module: Module, cast: ast.AST) -> str:
     return module.text_of(cast.args[0]) if cast.args else "value"
 
 
-def _comparison_with_yes(module: Module, cast: ast.AST) -> str:
+def _suggest_comparison(module: Module, cast: ast.AST) -> str:
     """What to write in place of a cast, in the words of the code: its own column and variable."""
     if isinstance(cast, ast.Call) and isinstance(cast.func, ast.Attribute):
         column = module.text_of(cast.func.value)

@@ -52,9 +52,9 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.template_marks import (
     SAVED_TEMPLATES,
-    mark_of_chat_model,
-    mark_of_model,
-    mark_of_template,
+    question_mark_of_chat_model,
+    question_mark_of_model,
+    question_mark_of_template,
 )
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -97,15 +97,15 @@ class ChatTemplateOfAnotherFamily(SourceRule):
         "templates that a training gives its tokenizer",
         lambda module: chain(
             (given.place for given in _given_templates(module)),
-            (node for _, node in _marks_by_hand(module)),
+            (node for _, node in _handwritten_question_marks(module)),
         ),
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for given in _given_templates(module):
-            names = _loaded_models(module, given)
-            marks = {mark_of_chat_model(name) for name in names}
+            names = _names_of_model_for_template(module, given)
+            marks = {question_mark_of_chat_model(name) for name in names}
             own = marks.pop() if len(marks) == 1 else None
             if own is None or own == given.mark:
                 continue
@@ -115,13 +115,13 @@ class ChatTemplateOfAnotherFamily(SourceRule):
                 f"leave {given.setting} out: the tokenizer has the template of the model's family",
                 cases=[case_of_node(module, given.place)],
             )
-        yield from self._of_marks_by_hand()
+        yield from self._findings_on_handwritten_marks()
 
-    def _of_marks_by_hand(self) -> Iterator[Finding]:
-        """Prompts with the marks of one family, written for the chat model of another."""
-        written = list(_marks_by_hand(self.subject))
+    def _findings_on_handwritten_marks(self) -> Iterator[Finding]:
+        """Findings on prompts with the marks of one family, written for the chat model of another."""
+        written = list(_handwritten_question_marks(self.subject))
         names = likely_model_names(self.subject, None) if written else []
-        own_marks = {mark_of_chat_model(name) for name in names}
+        own_marks = {question_mark_of_chat_model(name) for name in names}
         own = own_marks.pop() if len(own_marks) == 1 else None
         # A script that writes the marks of the right family too knows both: one may be read, and the other written.
         if own is None or any(mark == own for mark, _ in written):
@@ -136,7 +136,7 @@ class ChatTemplateOfAnotherFamily(SourceRule):
             )
 
 
-def _marks_by_hand(module: Module) -> Iterator[tuple[str, ast.AST]]:
+def _handwritten_question_marks(module: Module) -> Iterator[tuple[str, ast.AST]]:
     """The marks before a question in texts with a place for it, each with the text; none where tokens are added."""
     if not trains_a_model(module) or KNOWS_OTHER_MARKS.search(module.text):
         return
@@ -153,28 +153,30 @@ def _given_templates(module: Module) -> Iterator[_GivenTemplate]:
     """The templates of known families that a script which trains gives its tokenizer."""
     if not trains_a_model(module):
         return
-    yield from _templates_by_name(module)
-    yield from _templates_of_models(module)
+    yield from _templates_by_unsloth(module)
+    yield from _templates_by_trl(module)
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         if isinstance(target, ast.Attribute) and target.attr == "chat_template":
-            yield from _template_of_tokenizer(module, node, target.value)
+            yield from _template_copied_from_tokenizer(module, node, target.value)
 
 
-def _templates_by_name(module: Module) -> Iterator[_GivenTemplate]:
-    """Unsloth's `get_chat_template(tokenizer, chat_template=NAME)`."""
+def _templates_by_unsloth(module: Module) -> Iterator[_GivenTemplate]:
+    """The templates that Unsloth's `get_chat_template(tokenizer, chat_template=NAME)` gives."""
     for call in module.calls("unsloth.*get_chat_template"):
         name = module.flow.value(call.argument(1, "chat_template"))
         if not isinstance(name, str) or name.lower() in SAVED_TEMPLATES:
             continue
-        mark = mark_of_template(name) or mark_of_model(name)
+        mark = question_mark_of_template(name) or question_mark_of_model(name)
         if mark is not None:
             tokenizer = call.argument(0, "tokenizer")
             yield _GivenTemplate(name, mark, tokenizer, call.node, "get_chat_template")
 
 
-def _templates_of_models(module: Module) -> Iterator[_GivenTemplate]:
-    """TRL's `clone_chat_template(model, tokenizer, MODEL)` and `SFTConfig(chat_template_path=MODEL)`."""
+def _templates_by_trl(module: Module) -> Iterator[_GivenTemplate]:
+    """The templates of TRL's `clone_chat_template(model, tokenizer, MODEL)` and
+    `SFTConfig(chat_template_path=MODEL)`.
+    """
     given = [
         (
             call.argument(2, "source_tokenizer_path"),
@@ -191,26 +193,30 @@ def _templates_of_models(module: Module) -> Iterator[_GivenTemplate]:
     ]
     for source, tokenizer, place, setting in given:
         name = module.flow.value(source)
-        mark = mark_of_model(name) if isinstance(name, str) and "jinja" not in name else None
+        mark = (
+            question_mark_of_model(name) if isinstance(name, str) and "jinja" not in name else None
+        )
         if mark is not None:
             yield _GivenTemplate(f"of {name}", mark, tokenizer, place, setting)
 
 
-def _template_of_tokenizer(
+def _template_copied_from_tokenizer(
     module: Module, node: ast.Assign, tokenizer: ast.expr
 ) -> Iterator[_GivenTemplate]:
-    """`tokenizer.chat_template = other.chat_template`, where `other` is the tokenizer of a published model."""
+    """The template of `tokenizer.chat_template = other.chat_template`, where `other` is the
+    tokenizer of a published model.
+    """
     source = node.value
     if not isinstance(source, ast.Attribute) or source.attr != "chat_template":
         return
-    names = set(_names_of_tokenizer(module, source.value))
-    marks = {mark_of_model(name) for name in names}
+    names = set(_names_tokenizer_is_loaded_by(module, source.value))
+    marks = {question_mark_of_model(name) for name in names}
     mark = marks.pop() if len(marks) == 1 else None
     if mark is not None:
         yield _GivenTemplate(f"of {min(names)}", mark, tokenizer, node, "chat_template")
 
 
-def _names_of_tokenizer(module: Module, tokenizer: ast.expr) -> Iterator[str]:
+def _names_tokenizer_is_loaded_by(module: Module, tokenizer: ast.expr) -> Iterator[str]:
     """The names that a tokenizer is loaded by, in the expression itself or where its variable is set."""
     load = module.flow.producing_call(tokenizer)
     name = load.argument(0, "pretrained_model_name_or_path") if load is not None else None
@@ -218,9 +224,9 @@ def _names_of_tokenizer(module: Module, tokenizer: ast.expr) -> Iterator[str]:
         yield from possible_texts(module, name)
 
 
-def _loaded_models(module: Module, given: _GivenTemplate) -> list[str]:
+def _names_of_model_for_template(module: Module, given: _GivenTemplate) -> list[str]:
     """The names of the model that the template is for; empty where they are not known."""
-    names = list(_names_of_tokenizer(module, given.tokenizer)) if given.tokenizer else []
+    names = list(_names_tokenizer_is_loaded_by(module, given.tokenizer)) if given.tokenizer else []
     if names:
         return names
     # Unsloth gives model and tokenizer in one, under a keyword of its own.

@@ -61,7 +61,7 @@ class CheckpointLoadedOntoOneGpu(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        restored = set(_loads_into_model(module))
+        restored = set(_loads_given_to_load_state_dict(module))
         for call in _tensor_file_loads(module):
             if call.node in restored and call.lacks("map_location", 1):
                 yield self.finding(
@@ -72,7 +72,7 @@ class CheckpointLoadedOntoOneGpu(SourceRule):
                 )
 
 
-def _loads_into_model(module: Module) -> Iterator[ast.AST]:
+def _loads_given_to_load_state_dict(module: Module) -> Iterator[ast.AST]:
     """The calls whose results are loaded into a model or an optimizer."""
     for call in module.methods("load_state_dict"):
         given = call.argument(0, "state_dict")

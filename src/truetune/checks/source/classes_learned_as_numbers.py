@@ -83,9 +83,11 @@ class ClassesLearnedAsNumbers(SourceRule):
         module = self.subject
         if any(REGRESSION.search(part.text) for part in module.with_linked):
             return
-        calls = [call for call in _classifier_loads(module) if _has_one_output(module, call)]
-        numbers = _class_numbers(module) if calls else ()
-        place, names = next((one for one in numbers if _are_without_order(one[1])), (None, []))
+        calls = [
+            call for call in _classifier_loads(module) if _has_one_output_and_no_loss(module, call)
+        ]
+        numbers = _labels_that_number_classes(module) if calls else ()
+        place, names = next((one for one in numbers if _are_unordered_classes(one[1])), (None, []))
         if place is None:
             return
         for call in calls:
@@ -97,21 +99,21 @@ class ClassesLearnedAsNumbers(SourceRule):
             )
 
 
-def _has_one_output(module: Module, call: Call) -> bool:
+def _has_one_output_and_no_loss(module: Module, call: Call) -> bool:
     """Is a classifier loaded with one output, and nothing that says what its loss is?"""
     count = module.flow.value(call.keywords.get("num_labels"))
     is_one = count == 1 and not isinstance(count, bool)
     return is_one and not call.open and "problem_type" not in call.keywords
 
 
-def _are_without_order(names: list[str]) -> bool:
+def _are_unordered_classes(names: list[str]) -> bool:
     """Are these names of several classes of which none says that they have an order?"""
     return len(names) >= MIN_CLASSES and not any(map(ORDERED.search, names))
 
 
-def _class_numbers(module: Module) -> Iterator[tuple[ast.AST, list[str]]]:
+def _labels_that_number_classes(module: Module) -> Iterator[tuple[ast.AST, list[str]]]:
     """Labels that are the number of a class, each with the names of the classes."""
-    for value in _label_values(module):
+    for value in _values_of_label_columns(module):
         for node in ast.walk(value):
             table = None
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -123,7 +125,7 @@ def _class_numbers(module: Module) -> Iterator[tuple[ast.AST, list[str]]]:
                 yield node, names
 
 
-def _label_values(module: Module) -> Iterator[ast.expr]:
+def _values_of_label_columns(module: Module) -> Iterator[ast.expr]:
     """What is written to a column of labels."""
     for node in module.nodes(ast.Dict, ast.Assign):
         if isinstance(node, ast.Dict):
@@ -143,17 +145,17 @@ def _names_of_classes(module: Module, table: ast.expr) -> list[str]:
         node = origin.node
         if isinstance(node, ast.DictComp):
             # `{name: number for number, name in enumerate(NAMES)}`
-            origins = module.flow.origins(_first_argument(node.generators[0].iter))
-            parts = [part for one in origins for part in _written_names(one.node)]
+            origins = module.flow.origins(_unwrap_enumerate(node.generators[0].iter))
+            parts = [part for one in origins for part in _literal_names(one.node)]
         else:
-            parts = _written_names(node)
+            parts = _literal_names(node)
         names = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
         if names and len(names) == len(parts):
             return names
     return []
 
 
-def _written_names(node: ast.AST) -> list[ast.expr | None]:
+def _literal_names(node: ast.AST) -> list[ast.expr | None]:
     """The elements of a list that the file writes down, or the keys of a table of numbers."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return list(node.elts)
@@ -166,6 +168,6 @@ def _written_names(node: ast.AST) -> list[ast.expr | None]:
     return list(node.keys) if is_numbers else []
 
 
-def _first_argument(node: ast.expr) -> ast.expr:
+def _unwrap_enumerate(node: ast.expr) -> ast.expr:
     """x of `enumerate(x)`; the node itself where it is no such call."""
     return node.args[0] if isinstance(node, ast.Call) and node.args else node

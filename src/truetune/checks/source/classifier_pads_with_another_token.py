@@ -71,7 +71,7 @@ ENCODER = re.compile(r"bert|electra|xlm-r", re.IGNORECASE)
 LEFT = re.compile(r"padding_side\s*=\s*[\"']left")
 
 
-class Pad(NamedTuple):
+class PadValue(NamedTuple):
     """What a pad is set to: a special token by its name (`eos`), a text, or an id."""
 
     kind: str
@@ -91,35 +91,35 @@ class ClassifierPadsWithAnotherToken(SourceRule):
         if len(loads) != 1 or LEFT.search(module.text):
             return
         given = loads[0].keywords.get("pad_token_id")
-        of_model = [_pad_of(module, given)] if given is not None else []
-        of_model += [_pad_of(module, node) for node in _model_pads(module)]
-        of_tokenizer = [_pad_of(module, node) for node in _tokenizer_pads(module)]
+        of_model = [_pad_value_of(module, given)] if given is not None else []
+        of_model += [_pad_value_of(module, node) for node in _pad_settings_of_model(module)]
+        of_tokenizer = [_pad_value_of(module, node) for node in _pad_settings_of_tokenizer(module)]
         if len(of_model) != 1 or len(of_tokenizer) != 1:
             return
         model, tokenizer = of_model[0], of_tokenizer[0]
         name = module.flow.value(loads[0].argument(0, "pretrained_model_name_or_path"))
-        if model is None or tokenizer is None or not _differ(model, tokenizer, name):
+        if model is None or tokenizer is None or not _are_different_tokens(model, tokenizer, name):
             return
         if ENCODER.search(f"{name} {' '.join(loads[0].names)}"):
             return
         yield self.finding(
-            f"the tokenizer pads with {_in_words(tokenizer)}, and the classifier looks for {_in_words(model)}: in a"
-            " batch it reads the answer off a pad",
+            f"the tokenizer pads with {_pad_in_words(tokenizer)}, and the classifier looks for"
+            f" {_pad_in_words(model)}: in a batch it reads the answer off a pad",
             "set model.config.pad_token_id = tokenizer.pad_token_id, after the tokenizer's pad is set",
             cases=[case_of_node(module, model.node), case_of_node(module, tokenizer.node)],
         )
 
 
-def _model_pads(module: Module) -> Iterator[ast.expr]:
+def _pad_settings_of_model(module: Module) -> Iterator[ast.expr]:
     """What `model.config.pad_token_id` is set to."""
     for node in module.nodes(ast.Assign):
         for target in node.targets:
             if isinstance(target, ast.Attribute) and target.attr == "pad_token_id":
-                if _is_config(target.value):
+                if _is_model_config(target.value):
                     yield node.value
 
 
-def _tokenizer_pads(module: Module) -> Iterator[ast.expr]:
+def _pad_settings_of_tokenizer(module: Module) -> Iterator[ast.expr]:
     """What a tokenizer's pad is set to: by its attribute, as a special token, or where it is loaded."""
     for node in module.nodes(ast.Assign):
         for target in node.targets:
@@ -127,7 +127,7 @@ def _tokenizer_pads(module: Module) -> Iterator[ast.expr]:
                 "pad_token",
                 "pad_token_id",
             )
-            if is_pad and isinstance(target, ast.Attribute) and not _is_config(target.value):
+            if is_pad and isinstance(target, ast.Attribute) and not _is_model_config(target.value):
                 yield node.value
     for call in module.methods("add_special_tokens"):
         entries = module.flow.entries(call.args[0])[0] if call.args else {}
@@ -138,32 +138,32 @@ def _tokenizer_pads(module: Module) -> Iterator[ast.expr]:
             yield call.keywords["pad_token"]
 
 
-def _is_config(node: ast.expr) -> bool:
+def _is_model_config(node: ast.expr) -> bool:
     """Is it a model's config?"""
     name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
     return "config" in str(name)
 
 
-def _pad_of(module: Module, node: ast.expr) -> Pad | None:
+def _pad_value_of(module: Module, node: ast.expr) -> PadValue | None:
     """What an expression sets a pad to; None where it is not known."""
     if isinstance(node, ast.Attribute):
         named = SPECIAL.fullmatch(node.attr)
         if named is not None:
-            return Pad("named", named["name"], node)
+            return PadValue("named", named["name"], node)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr != "convert_tokens_to_ids" or not node.args:
             return None
-        return _pad_of(module, node.args[0])
+        return _pad_value_of(module, node.args[0])
     value = module.flow.value(node)
     texts = possible_texts(module, node)
     # A field of a dataclass or an option: its default, where that is the only text.
     if len(texts) == 1:
-        return Pad("text", texts[0], node)
+        return PadValue("text", texts[0], node)
     is_id = isinstance(value, int) and not isinstance(value, bool)
-    return Pad("id", value, node) if is_id else None
+    return PadValue("id", value, node) if is_id else None
 
 
-def _differ(model: Pad, tokenizer: Pad, name: object) -> bool:
+def _are_different_tokens(model: PadValue, tokenizer: PadValue, name: object) -> bool:
     """Are two pads surely different tokens?"""
     if model.kind == tokenizer.kind:
         # `config.pad_token_id = tokenizer.pad_token_id` is the tokenizer's own, whatever that was set to.
@@ -185,7 +185,7 @@ def _eos_ids(name: object) -> frozenset[int]:
     return next((ids for family, ids in EOS_IDS if re.match(family, plain)), frozenset())
 
 
-def _in_words(pad: Pad) -> str:
+def _pad_in_words(pad: PadValue) -> str:
     """A pad in a sentence."""
     if pad.kind == "id":
         return f"the id {pad.value}"

@@ -57,7 +57,7 @@ FIRST_LISTED = "models.list().data[0]"
 """Stands for a name that is the first of the server's list, whatever it is"""
 
 
-def _requests(module: Module) -> Iterator[ModelRequest]:
+def _requests_of_file(module: Module) -> Iterator[ModelRequest]:
     """The requests of a file, those for the first model of a list by a name of their own."""
     listed = first_listed_models(module)
     for request in model_requests(module):
@@ -71,11 +71,11 @@ class ClientAsksForTheBase(SourceRule):
     code = "SRC035"
     symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "warning"
-    looks_at = CodePlaces("models that requests name", _requests)
+    looks_at = CodePlaces("models that requests name", _requests_of_file)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        requests = list(_requests(module))
+        requests = list(_requests_of_file(module))
         # A name that only the program knows may be that of an adapter.
         if not requests or any(not request.names for request in requests):
             return
@@ -90,10 +90,10 @@ class ClientAsksForTheBase(SourceRule):
                 named = min(request.names & bases, default=None)
                 if named is not None:
                     # One server is enough: a second one says the same of the same requests.
-                    yield self._finding(server, request.node, named)
+                    yield self._finding_on_request(server, request.node, named)
                     return
 
-    def _finding(self, one: AdapterServer, node: ast.AST, asked: str) -> Finding:
+    def _finding_on_request(self, one: AdapterServer, node: ast.AST, asked: str) -> Finding:
         """The finding on the first request that names the base of a server with adapters."""
         module = self.subject
         if not one.adapters:

@@ -123,7 +123,7 @@ def _collective_calls(module: Module) -> Iterator[Call]:
     )
 
 
-def _decisions_of_callbacks(module: Module) -> Iterator[ast.Assign]:
+def _control_assignments_in_callbacks(module: Module) -> Iterator[ast.Assign]:
     """Where a callback tells the trainer to stop or to evaluate: `control.should_training_stop = True`."""
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
@@ -133,10 +133,12 @@ def _decisions_of_callbacks(module: Module) -> Iterator[ast.Assign]:
 
 
 def _collective_places(module: Module) -> Iterator[object]:
-    """Such calls, and models that a loop of one's own wraps for several processes."""
+    """Calls that wait for all processes, and models that a loop of one's own wraps for several
+    processes.
+    """
     yield from _collective_calls(module)
     yield from multi_process_model_preparations(module)
-    yield from _decisions_of_callbacks(module)
+    yield from _control_assignments_in_callbacks(module)
 
 
 class CollectiveCallOnOneRank(SourceRule):
@@ -159,21 +161,21 @@ class CollectiveCallOnOneRank(SourceRule):
             if guard is None:
                 continue
             if not _gathers_sharded_weights(module, call):
-                yield self._finding(call, guard, None)
+                yield self._finding_on_call(call, guard, None)
                 continue
             sharding = _sharding_of_run(module, guard)
             if sharding is not None:
-                yield self._finding(call, guard, sharding)
+                yield self._finding_on_call(call, guard, sharding)
 
         for left in loop_exits_by_one_process(module):
-            yield self._report_exit(left)
-        for decision in _decisions_of_callbacks(module):
+            yield self._finding_on_exit(left)
+        for decision in _control_assignments_in_callbacks(module):
             guard = _one_process_condition(module, decision)
             if guard is not None:
-                yield self._report_decision(decision, guard)
+                yield self._finding_on_decision(decision, guard)
 
-    def _report_exit(self, left: LoopExit) -> Finding:
-        """A process that goes another way through the loop than the others."""
+    def _finding_on_exit(self, left: LoopExit) -> Finding:
+        """The finding on a process that leaves the loop in another way than the others."""
         module = self.subject
         place = module.place(left.test)[0]
         if left.cause == OWN_EXCEPTION:
@@ -201,8 +203,8 @@ class CollectiveCallOnOneRank(SourceRule):
             cases=[case_of_node(module, left.node)],
         )
 
-    def _report_decision(self, decision: ast.Assign, guard: ast.expr) -> Finding:
-        """What a callback tells the trainer of one process alone."""
+    def _finding_on_decision(self, decision: ast.Assign, guard: ast.expr) -> Finding:
+        """The finding on what a callback tells the trainer of one process alone."""
         module = self.subject
         name = ast.unparse(decision.targets[0])
         return self.finding(
@@ -214,8 +216,8 @@ class CollectiveCallOnOneRank(SourceRule):
             cases=[case_of_node(module, decision)],
         )
 
-    def _finding(self, call: Call, guard: ast.expr, sharding: Sharding | None) -> Finding:
-        """What one call under a condition does; `sharding` where only that makes it wait."""
+    def _finding_on_call(self, call: Call, guard: ast.expr, sharding: Sharding | None) -> Finding:
+        """The finding on one call under a condition; `sharding` where only that makes it wait."""
         module = self.subject
         home = module.home(guard)
         of_file = "" if home.path == module.path else f" of {Path(home.path).name}"
@@ -254,16 +256,16 @@ def _waits_for_all(module: Module, call: Call) -> bool:
         return call.named(*TORCH_COLLECTIVES)
     kinds = module.flow.types(call.receiver)
     if call.method == "save_checkpoint":
-        return _is_engine(module, call.receiver)
+        return _is_deepspeed_engine(module, call.receiver)
     if call.method in LIGHTNING_LOGS or call.method == "all_gather":
-        return _is_of_lightning(module, call)
+        return _is_lightning_collective(module, call)
     is_trainer = "trainer" in kinds or _is_trainer_of_a_callback(module, call.receiver)
     return (is_trainer and call.method in TRAINER_METHODS) or (
         "accelerator" in kinds and call.method in ACCELERATOR_METHODS
     )
 
 
-def _is_of_lightning(module: Module, call: Call) -> bool:
+def _is_lightning_collective(module: Module, call: Call) -> bool:
     """Is it `self.log(..., sync_dist=True)` or `self.all_gather(...)` of a LightningModule?"""
     if not isinstance(call.receiver, ast.Name) or call.receiver.id != "self":
         return False
@@ -273,7 +275,7 @@ def _is_of_lightning(module: Module, call: Call) -> bool:
     return is_reduced or call.method == "all_gather"
 
 
-def _is_engine(module: Module, receiver: ast.expr) -> bool:
+def _is_deepspeed_engine(module: Module, receiver: ast.expr) -> bool:
     """Is it what `deepspeed.initialize` gives back?"""
     return any(
         isinstance(origin.node, ast.Call)
@@ -303,13 +305,13 @@ def _gathers_sharded_weights(module: Module, call: Call) -> bool:
         is_model = "model" in kinds or _is_model_of_a_callback(module, call.receiver)
         return is_model and not GATHERED_FIRST.search(module.text)
     if call.method == "state_dict":
-        return _is_of_full_state(module, call)
+        return _gathers_full_state(module, call)
     return call.method in SHARD_METHODS or (
         call.method in GATHERING_METHODS and "accelerator" in kinds
     )
 
 
-def _is_of_full_state(module: Module, call: Call) -> bool:
+def _gathers_full_state(module: Module, call: Call) -> bool:
     """Does it stand in `with FSDP.state_dict_type(...)`, where it gathers?"""
     return any(
         isinstance(parent, ast.With)
@@ -343,7 +345,7 @@ def _one_process_condition(module: Module, node: ast.AST, depth: int = 3) -> ast
         if left is not None:
             return left
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            return _one_process_decorator(parent) or _condition_around_calls(
+            return _one_process_decorator(parent) or _condition_around_every_call(
                 module, parent, node, depth
             )
         if (
@@ -357,7 +359,7 @@ def _one_process_condition(module: Module, node: ast.AST, depth: int = 3) -> ast
 
 
 def _one_process_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
-    """The decorator with which only one process runs a function; None where it has none."""
+    """The decorator by which only one process runs a function; None where it has none."""
     return next(
         (
             part
@@ -400,14 +402,14 @@ def _condition_others_leave_by(
         return None
     for before in body[: body.index(statement)]:
         if isinstance(before, ast.If) and isinstance(before.body[-1], LEAVING_STATEMENTS):
-            if _is_test_of_others(module, before.test) and not _make_collective_call(
+            if _is_met_by_all_but_one(module, before.test) and not _make_collective_call(
                 module, before.body
             ):
                 return before.test
     return None
 
 
-def _is_test_of_others(module: Module, test: ast.expr) -> bool:
+def _is_met_by_all_but_one(module: Module, test: ast.expr) -> bool:
     """Do all processes but the first meet the condition: `rank != 0`, `not self.is_writer`?"""
     if OTHER_PROCESSES_TEST.fullmatch(ast.unparse(test)):
         return True
@@ -416,7 +418,7 @@ def _is_test_of_others(module: Module, test: ast.expr) -> bool:
     return is_one_process_test(module, test.operand)
 
 
-def _condition_around_calls(
+def _condition_around_every_call(
     module: Module, function: ast.AST, node: ast.AST, depth: int
 ) -> ast.expr | None:
     """The condition around a call of a function.

@@ -97,7 +97,7 @@ class CompiledModelSaved(SourceRule):
         for call in module.calls("peft.get_peft_model", "trl.*Trainer"):
             model = call.argument(0, "model")
             has_adapter = call.named("peft.*") or "peft_config" in call.keywords
-            wrapper = _compile_call_of_model(module, model, compiled) if has_adapter else None
+            wrapper = _compile_call_on_every_path(module, model, compiled) if has_adapter else None
             if wrapper is not None:
                 yield self.finding(
                     "an adapter is put on a compiled model: it is saved with _orig_mod in its names,"
@@ -106,8 +106,8 @@ class CompiledModelSaved(SourceRule):
                     cases=[case_of_node(module, call.node), case_of_node(module, wrapper)],
                 )
         for call in module.methods("state_dict"):
-            wrapper = _compile_call_of_model(module, call.receiver, compiled)
-            if wrapper is not None and _is_saved(module, call.node):
+            wrapper = _compile_call_on_every_path(module, call.receiver, compiled)
+            if wrapper is not None and _is_state_saved(module, call.node):
                 yield self.finding(
                     "the weights of a compiled model are saved with _orig_mod. before their names",
                     ON_WEIGHTS,
@@ -116,7 +116,7 @@ class CompiledModelSaved(SourceRule):
                 )
 
 
-def _compile_call_of_model(
+def _compile_call_on_every_path(
     module: Module, model: ast.expr | None, compiled: dict[ast.Call, Call]
 ) -> ast.Call | None:
     """The call of `torch.compile` that the model comes from on every way."""
@@ -125,7 +125,7 @@ def _compile_call_of_model(
     return made[0] if made and len(made) == len(origins) else None
 
 
-def _is_saved(module: Module, state: ast.Call) -> bool:
+def _is_state_saved(module: Module, state: ast.Call) -> bool:
     """Is the state given to a call that saves, itself or in a dictionary?"""
     for call in module.calls(*SAVING_CALLS):
         if call.args:

@@ -60,7 +60,7 @@ CURVES = (
 )
 
 
-def _curves(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _curve_calls_and_scores(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that compute a curve or its area, with the scores that they are given."""
     for call in module.calls(*CURVES):
         scores = call.argument(1, "y_score")
@@ -74,19 +74,19 @@ def _curves(module: Module) -> Iterator[tuple[Call, ast.expr]]:
             yield call, scores
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
-    """Such calls."""
-    return (call.node for call, _ in _curves(module))
+def _curve_calls(module: Module) -> Iterator[ast.AST]:
+    """The calls that compute a curve or its area."""
+    return (call.node for call, _ in _curve_calls_and_scores(module))
 
 
 class CurveOfHardLabels(SourceRule):
     code = "SRC407"
     severity = "error"
-    looks_at = CodePlaces("curves over thresholds, and their areas", _places)
+    looks_at = CodePlaces("curves over thresholds, and their areas", _curve_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call, scores in _curves(module):
+        for call, scores in _curve_calls_and_scores(module):
             decision = class_decision(module, scores)
             if decision is None:
                 continue

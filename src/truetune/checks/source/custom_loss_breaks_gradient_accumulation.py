@@ -82,7 +82,7 @@ KNOWS_FLAG = "5.19.0"
 OLDER = Unmet(f"it is about transformers {COUNTS_ITEMS} and later, and an older one is asked for")
 
 
-def _losses(module: Module) -> Iterator[ast.AST]:
+def _custom_losses(module: Module) -> Iterator[ast.AST]:
     """The losses of a file: methods of trainers, and functions that trainers are given."""
     yield from (method for _, method in custom_loss_methods(module))
     yield from given_loss_functions(module)
@@ -93,9 +93,10 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("losses of one's own that a trainer computes", _losses)
+    looks_at = CodePlaces("losses of one's own that a trainer computes", _custom_losses)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where an older transformers is pinned, which counts no items."""
         if self.subject.pins.before("transformers", COUNTS_ITEMS):
             return OLDER
         return super().unmet()
@@ -105,11 +106,11 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         if module.pins.before("transformers", COUNTS_ITEMS):
             return
         for owner, method in custom_loss_methods(module):
-            yield from self._of_class(owner, method)
+            yield from self._findings_on_class(owner, method)
         for function in given_loss_functions(module):
-            yield from self._of_function(function)
+            yield from self._findings_on_function(function)
 
-    def _of_class(self, owner: ast.ClassDef, method: ast.FunctionDef) -> Iterator[Finding]:
+    def _findings_on_class(self, owner: ast.ClassDef, method: ast.FunctionDef) -> Iterator[Finding]:
         """The finding on the `compute_loss` of a class."""
         module = self.subject
         arguments = method.args
@@ -123,9 +124,9 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
             module, method
         )
         if missing or unscaled:
-            yield self._finding(owner, method, missing=missing, unscaled=unscaled)
+            yield self._finding_on_loss(owner, method, missing=missing, unscaled=unscaled)
 
-    def _of_function(self, function: LossFunction) -> Iterator[Finding]:
+    def _findings_on_function(self, function: LossFunction) -> Iterator[Finding]:
         """The finding on a function that a trainer is given as its loss."""
         module = self.subject
         arguments = function.args
@@ -150,13 +151,15 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
             evidence=[
                 "the Trainer never divides the loss of compute_loss_func by the accumulation steps"
             ],
-            cases=[case_of_node(module, function, _head_of_function(function))],
+            cases=[case_of_node(module, function, _signature_text(function))],
         )
 
-    def _finding(
+    def _finding_on_loss(
         self, owner: ast.ClassDef, method: ast.FunctionDef, *, missing: bool, unscaled: bool
     ) -> Finding:
-        """The finding on one loss: a parameter that is missing, gradients that are not scaled, or both."""
+        """The finding on one loss: a parameter that is missing, gradients that are not scaled, or
+        both.
+        """
         module = self.subject
         changes: Changes = ()
         is_before_flag = module.pins.before("transformers", KNOWS_FLAG)
@@ -215,7 +218,7 @@ def _first_statement(owner: ast.ClassDef) -> ast.stmt:
     return owner.body[1] if is_text else first
 
 
-def _head_of_function(function: LossFunction) -> str:
+def _signature_text(function: LossFunction) -> str:
     """`def name(outputs, labels)`, or the parameters of a lambda."""
     parameters = ast.unparse(function.args)
     if isinstance(function, ast.Lambda):

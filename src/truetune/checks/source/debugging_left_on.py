@@ -95,12 +95,16 @@ class DebuggingLeftOn(SourceRule):
     symptoms = ("slow-training",)
     severity = "warning"
     stability = "preview"
-    looks_at = CodePlaces("switches of debugging in scripts that train", lambda m: _switches(m))
+    looks_at = CodePlaces(
+        "switches of debugging in scripts that train", lambda m: _debugging_switches(m)
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for switch in _switches(module):
-            if not runs_unconditionally(module, switch.node) or _is_in_test(module, switch.node):
+        for switch in _debugging_switches(module):
+            if not runs_unconditionally(module, switch.node) or _is_in_pytest_function(
+                module, switch.node
+            ):
                 continue
             if _is_off_in_training(module, switch):
                 continue
@@ -111,10 +115,10 @@ class DebuggingLeftOn(SourceRule):
             )
 
 
-def _switches(module: Module) -> Iterator[_Switch]:
+def _debugging_switches(module: Module) -> Iterator[_Switch]:
     """The switches of debugging that are on in a script that trains for more than a few steps."""
     trains = trains_anything(module) or any(module.methods("fit"))
-    if not trains or _is_short(module):
+    if not trains or _has_few_steps(module):
         return
     yield from _switches_by_value(
         module,
@@ -129,16 +133,20 @@ def _switches(module: Module) -> Iterator[_Switch]:
             yield _Switch(call.keywords["detect_anomaly"], OF_ANOMALY)
         if module.flow.value(call.keywords.get("profiler")) in LIGHTNING_PROFILERS:
             yield _Switch(call.keywords["profiler"], OF_PROFILER)
-    yield from _profilers_of_whole_loops(module)
+    yield from _profilers_without_schedule(module)
     yield from _switches_by_value(
         module,
-        [(node, node.value) for node in module.nodes(ast.Assign) if _is_blocking(node.targets[0])],
+        [
+            (node, node.value)
+            for node in module.nodes(ast.Assign)
+            if _sets_launch_blocking(node.targets[0])
+        ],
         ("1", "0"),
         OF_BLOCKING,
     )
 
 
-def _profilers_of_whole_loops(module: Module) -> Iterator[_Switch]:
+def _profilers_without_schedule(module: Module) -> Iterator[_Switch]:
     """Profilers without a schedule around a loop of the training; a loop that is left early is the measurement."""
     loops = backward_loops(module) if any(module.calls(*PROFILERS)) else set()
     for block in module.nodes(ast.With):
@@ -178,7 +186,7 @@ def _is_off_in_training(module: Module, switch: _Switch) -> bool:
     )
 
 
-def _is_in_test(module: Module, node: ast.AST) -> bool:
+def _is_in_pytest_function(module: Module, node: ast.AST) -> bool:
     """Does it stand in a function that pytest runs?"""
     return any(
         isinstance(one, ast.FunctionDef) and one.name.startswith("test_")
@@ -186,8 +194,8 @@ def _is_in_test(module: Module, node: ast.AST) -> bool:
     )
 
 
-def _is_blocking(target: ast.expr) -> bool:
-    """`os.environ["CUDA_LAUNCH_BLOCKING"]`"""
+def _sets_launch_blocking(target: ast.expr) -> bool:
+    """Is the target `os.environ["CUDA_LAUNCH_BLOCKING"]`?"""
     return (
         isinstance(target, ast.Subscript)
         and isinstance(target.slice, ast.Constant)
@@ -195,7 +203,7 @@ def _is_blocking(target: ast.expr) -> bool:
     )
 
 
-def _is_short(module: Module) -> bool:
+def _has_few_steps(module: Module) -> bool:
     """Is a run limited to few steps?"""
     for call in module.all_calls:
         steps = module.flow.value(call.keywords.get("max_steps"))

@@ -57,29 +57,29 @@ from truetune.source.module import Module
 KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
 
-def _dictionaries(module: Module) -> Iterator[ast.AST]:
+def _deepspeed_dictionaries(module: Module) -> Iterator[ast.AST]:
     """Dictionaries with the rows of one GPU, which only DeepSpeed's settings have."""
     for node in (*module.nodes(ast.Dict), *module.nodes(ast.Call)):
-        if KEYS[1] in _entries(node):
+        if KEYS[1] in _dictionary_entries(node):
             yield node
 
 
-def _batch_settings(module: Module) -> Iterator[tuple[ast.AST, list[int]]]:
+def _known_batch_settings(module: Module) -> Iterator[tuple[ast.AST, list[int]]]:
     """Dictionaries with all three numbers, where each has one value."""
-    for node in _dictionaries(module):
-        entries = _entries(node)
+    for node in _deepspeed_dictionaries(module):
+        entries = _dictionary_entries(node)
         given = [possible_numbers(module, entries[key]) for key in KEYS if key in entries]
         # Two values are those of two runs, or of a default and of a command.
-        if len(given) == len(KEYS) and all(map(_is_one_whole_number, given)):
+        if len(given) == len(KEYS) and all(map(_is_single_integer, given)):
             yield node, [int(numbers[0]) for numbers in given]
 
 
-def _is_one_whole_number(numbers: Sequence[float]) -> bool:
+def _is_single_integer(numbers: Sequence[float]) -> bool:
     """Is there one number alone, and no fraction?"""
     return len(numbers) == 1 and numbers[0] == int(numbers[0])
 
 
-def _entries(node: ast.AST) -> dict[str, ast.expr]:
+def _dictionary_entries(node: ast.AST) -> dict[str, ast.expr]:
     """The entries of `{...}` and of `dict(...)`."""
     if isinstance(node, ast.Call):
         is_dict = isinstance(node.func, ast.Name) and node.func.id == "dict"
@@ -94,25 +94,25 @@ class DeepspeedBatchOfAnotherWorldSize(SourceRule):
     code = "SRC380"
     symptoms = ("several-gpus",)
     severity = "error"
-    looks_at = CodePlaces("batch settings of DeepSpeed in a script", _dictionaries)
+    looks_at = CodePlaces("batch settings of DeepSpeed in a script", _deepspeed_dictionaries)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         started = launched_processes(Path(module.path))
-        for node, (whole, rows, steps) in _batch_settings(module):
+        for node, (whole, rows, steps) in _known_batch_settings(module):
             if started is not None and whole != rows * steps * started[0]:
-                yield self._finding(node, whole, (rows, steps), started)
+                yield self._finding_on_dictionary(node, whole, (rows, steps), started)
             elif started is None and rows * steps and whole % (rows * steps):
-                yield self._finding(node, whole, (rows, steps), None)
+                yield self._finding_on_dictionary(node, whole, (rows, steps), None)
 
-    def _finding(
+    def _finding_on_dictionary(
         self,
         node: ast.AST,
         whole: int,
         of_process: tuple[int, int],
         started: tuple[int, str] | None,
     ) -> Finding:
-        """What is said of one dictionary; without a command, no number of processes fits."""
+        """The finding on one dictionary; without a command, no number of processes fits."""
         rows, steps = of_process
         if started is None:
             product = (

@@ -67,7 +67,7 @@ PLACING = ("accelerate.dispatch_model", "accelerate.load_checkpoint_and_dispatch
 COUNTS_OR_RANK = re.compile(r"rank|process|world|local", re.I)
 
 
-def _maps_of_several(module: Module) -> Iterator[Call]:
+def _mapped_models_of_several_processes(module: Module) -> Iterator[Call]:
     """Models that are given a device map, in a file that runs as several processes."""
     mapped = list(_mapped_models(module))
     # The commands of a project are read only where there is a map to judge.
@@ -112,15 +112,21 @@ class DeviceMapInADistributedScript(SourceRule):
     code = "SRC062"
     severity = "error"
     since = "0.1.0"
-    looks_at = CodePlaces("device maps in scripts of several processes", _maps_of_several)
+    looks_at = CodePlaces(
+        "device maps in scripts of several processes", _mapped_models_of_several_processes
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         # Commands of the project are opened only where a map stands in the file.
-        if not any(_maps_of_several(module)):
+        if not any(_mapped_models_of_several_processes(module)):
             return
         sign = _sign_of_several_processes(module)
-        if sign is None or not _trains(module) or refuses_several_processes(module):
+        if (
+            sign is None
+            or not _makes_trainer_or_optimizer(module)
+            or refuses_several_processes(module)
+        ):
             return
         mapped = list(_mapped_models(module))
         for call in mapped:
@@ -133,11 +139,13 @@ class DeviceMapInADistributedScript(SourceRule):
             spreading = _spreading_map(module, value)
             if spreading is None and not is_on_one_gpu:
                 continue
-            spellings = (call.node, *_places_of_spelling(module, value))
+            spellings = (call.node, *_places_naming_map(module, value))
             if not any(is_under_process_count(module, node) for node in spellings):
-                yield self._finding(call, device_map, spreading, sign)
+                yield self._finding_on_model(call, device_map, spreading, sign)
 
-    def _finding(self, call: Call, device_map: object, spreading: str | None, sign: str) -> Finding:
+    def _finding_on_model(
+        self, call: Call, device_map: object, spreading: str | None, sign: str
+    ) -> Finding:
         """The finding on one model; `sign` is what starts several processes."""
         if spreading is None:
             message = (
@@ -169,7 +177,7 @@ def _sign_of_several_processes(module: Module) -> str | None:
     return next(signs, None) or launch_command(module)
 
 
-def _trains(module: Module) -> bool:
+def _makes_trainer_or_optimizer(module: Module) -> bool:
     """Does the file make a trainer or an optimizer?"""
     return any({"trainer", "optimizer"} & module.flow.types(call.node) for call in module.all_calls)
 
@@ -188,7 +196,7 @@ def _names_one_gpu(given: object) -> bool:
     return bool(_gpu_number(given))
 
 
-def _places_of_spelling(module: Module, value: ast.expr) -> Iterator[ast.AST]:
+def _places_naming_map(module: Module, value: ast.expr) -> Iterator[ast.AST]:
     """Where the name of the map is written."""
     yield value
     yield from (origin.node for origin in module.flow.origins(value))

@@ -72,7 +72,7 @@ SIZES = re.compile(r"vocab|\bV\b|\.size\(|\.shape\b|numel\(", re.I)
 """What a product holds that makes up for the mean"""
 
 
-def _divergences(module: Module) -> Iterator[Call]:
+def _divergences_beside_language_model(module: Module) -> Iterator[Call]:
     """Divergences that are computed or made beside a language model."""
     loads_model = any(any(part.calls(*LANGUAGE_MODELS)) for part in module.with_linked)
     if loads_model and not FEW_CLASSES.search(module.text):
@@ -83,13 +83,13 @@ class DivergenceAveragedOverTheVocabulary(SourceRule):
     code = "SRC288"
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
-    looks_at = CodePlaces("divergences of language models", _divergences)
+    looks_at = CodePlaces("divergences of language models", _divergences_beside_language_model)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in _divergences(module):
-            is_default = _is_mean(module, call)
-            if is_default is None or _is_made_up_for(module, call):
+        for call in _divergences_beside_language_model(module):
+            is_default = _is_default_or_given_mean(module, call)
+            if is_default is None or _is_result_rescaled(module, call):
                 continue
             mean = "no reduction is given, which is 'mean'" if is_default else "reduction is 'mean'"
             yield self.finding(
@@ -101,8 +101,10 @@ class DivergenceAveragedOverTheVocabulary(SourceRule):
             )
 
 
-def _is_mean(module: Module, call: Call) -> bool | None:
-    """Is it a mean, by default (True) or as given (False)? None where it is another reduction, or not known."""
+def _is_default_or_given_mean(module: Module, call: Call) -> bool | None:
+    """True for a mean by default, False for a mean that is given; None where it is another
+    reduction, or not known.
+    """
     place = 4 if call.named(*FUNCTIONS) else 2
     old = ("size_average", "reduce")
     if call.open or any(name in call.keywords for name in old):
@@ -113,7 +115,7 @@ def _is_mean(module: Module, call: Call) -> bool | None:
     return False if module.flow.value(given) == "mean" else None
 
 
-def _is_made_up_for(module: Module, call: Call) -> bool:
+def _is_result_rescaled(module: Module, call: Call) -> bool:
     """Is the result, of this call or of those of the loss that it makes, multiplied by a size?"""
     nodes: list[ast.AST] = [call.node]
     if call.named(*CLASSES):

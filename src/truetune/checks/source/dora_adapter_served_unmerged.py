@@ -78,7 +78,7 @@ class DoraAdapterServedUnmerged(SourceRule):
         if not any(module.methods("generate")):
             return
         for call in _adapter_calls(module):
-            says = _says_dora(module, call)
+            says = _evidence_of_dora(module, call)
             if says is not None:
                 yield self.finding(
                     "an adapter with DoRA generates unmerged: the norms of all adapted weights are"
@@ -89,7 +89,7 @@ class DoraAdapterServedUnmerged(SourceRule):
                 )
 
 
-def _says_dora(module: Module, call: Call) -> str | None:
+def _evidence_of_dora(module: Module, call: Call) -> str | None:
     """What says that the adapter has DoRA: its configuration in the file, or the one in its folder."""
     if call.named("peft.get_peft_model"):
         config = module.flow.producing_call(call.argument(1, "peft_config"))
@@ -98,10 +98,10 @@ def _says_dora(module: Module, call: Call) -> str | None:
     is_auto = call.named(*ADAPTER_LOADS[1:])
     given = call.argument(0 if is_auto else 1, "model_id")
     folder = module.flow.value(given) if given is not None else None
-    return _has_dora_in_folder(module, folder) if isinstance(folder, str) else None
+    return _dora_setting_of_folder(module, folder) if isinstance(folder, str) else None
 
 
-def _has_dora_in_folder(module: Module, folder: str) -> str | None:
+def _dora_setting_of_folder(module: Module, folder: str) -> str | None:
     """`use_dora` of the adapter in a folder, which is named from the script's folder or from the current one."""
     for base in (Path(module.path).absolute().parent, Path()):
         path = base / folder / ADAPTER_CONFIG

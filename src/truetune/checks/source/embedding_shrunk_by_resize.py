@@ -79,8 +79,8 @@ class EmbeddingShrunkByResize(SourceRule):
             # With a multiple, the embedding keeps padded rows; a condition may compare the two lengths.
             if is_guarded or not call.lacks("pad_to_multiple_of", 1):
                 continue
-            tokenizer = _tokenizer_measured(module, call.argument(0, "new_num_tokens"))
-            if tokenizer is not None and _is_padded(module, tokenizer):
+            tokenizer = _tokenizer_of_len(module, call.argument(0, "new_num_tokens"))
+            if tokenizer is not None and _is_embedding_longer(module, tokenizer):
                 yield self.finding(
                     "the embedding is resized to len(tokenizer) though no token is added: padded"
                     " rows are cut off",
@@ -96,7 +96,7 @@ def _adds_tokens(module: Module) -> bool:
     return any(name in text for name in TOKEN_ADDING_NAMES)
 
 
-def _tokenizer_measured(module: Module, length: ast.expr | None) -> ast.expr | None:
+def _tokenizer_of_len(module: Module, length: ast.expr | None) -> ast.expr | None:
     """`tokenizer` of `len(tokenizer)`; None of any other length."""
     if not isinstance(length, ast.Call) or not length.args:
         return None
@@ -104,7 +104,7 @@ def _tokenizer_measured(module: Module, length: ast.expr | None) -> ast.expr | N
     return length.args[0] if is_len and "tokenizer" in module.flow.types(length.args[0]) else None
 
 
-def _is_padded(module: Module, tokenizer: ast.expr) -> bool:
+def _is_embedding_longer(module: Module, tokenizer: ast.expr) -> bool:
     """Is the embedding longer than the tokenizer, in each of the models it may be of?"""
     known = families_of_tokenizer(module, tokenizer)
     if known and all(one is not None and one.spare_rows is not None for one in known):

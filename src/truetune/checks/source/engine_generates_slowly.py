@@ -55,7 +55,7 @@ SMALL_CAP = 8
 keys and values bounds them by itself"""
 
 
-def prompts_at_a_time(cap: int) -> str:
+def describe_concurrency(cap: int) -> str:
     """`one prompt after another`, `4 prompts at a time, and all others wait`"""
     return (
         "one prompt after another" if cap == 1 else f"{cap} prompts at a time, and all others wait"
@@ -105,7 +105,7 @@ def _slow_arguments(module: Module, call: Call) -> Iterator[SlowArgument]:
     if type(cap) is int and 1 <= cap <= SMALL_CAP:
         yield SlowArgument(
             f"max_num_seqs={cap}",
-            f"max_num_seqs={cap} answers {prompts_at_a_time(cap)}",
+            f"max_num_seqs={cap} answers {describe_concurrency(cap)}",
             "set max_num_seqs=64, or leave max_num_seqs out",
         )
     offloaded = value("cpu_offload_gb")

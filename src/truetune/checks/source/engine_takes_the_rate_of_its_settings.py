@@ -75,10 +75,10 @@ class EngineTakesTheRateOfItsSettings(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         for found in find_engine_rates(self.subject):
-            yield self._finding(found)
+            yield self._finding_on_engine(found)
 
-    def _finding(self, found: EngineRate) -> Finding:
-        """What is said of one engine."""
+    def _finding_on_engine(self, found: EngineRate) -> Finding:
+        """The finding on one engine."""
         taken, unread = found.taken, found.unread
         where = taken.file or "the settings of deepspeed.initialize"
         factor = taken.value / unread.value

@@ -73,12 +73,12 @@ class EvalWithoutChatTemplate(SourceRule):
                 "give apply_chat_template=True (and fewshot_as_multiturn=True with few-shot"
                 " examples)",
                 cases=[case_of_node(module, node)],
-                fix=_fix(module, calls[node]) if node in calls else None,
+                fix=_fix_of_call(module, calls[node]) if node in calls else None,
             )
 
 
-def _fix(module: Module, call: Call) -> Fix | None:
-    """The switch in the call."""
+def _fix_of_call(module: Module, call: Call) -> Fix | None:
+    """The fix that adds the switch to the call."""
     return fix_of_changes(
         module, set_keyword(module, call, "apply_chat_template", "True"), safe=False
     )
@@ -89,11 +89,11 @@ def _plain_evaluations(module: Module) -> Iterator[ast.AST]:
     for trace in traces_of(module):
         for call in trace.calls(*HARNESS_CALLS):
             if call.home.path == module.path and call.lacks("apply_chat_template"):
-                if any(CHAT_MODEL_NAME.search(name) for name in _models_asked(call)):
+                if any(CHAT_MODEL_NAME.search(name) for name in _names_of_asked_models(call)):
                     yield call.node
 
 
-def _models_asked(call: CallEvent) -> Iterator[str]:
+def _names_of_asked_models(call: CallEvent) -> Iterator[str]:
     """The names of the models that an evaluation may ask."""
     for given in constants_of(call.argument(1, "model_args")):
         named = given.get("pretrained") if isinstance(given, dict) else given

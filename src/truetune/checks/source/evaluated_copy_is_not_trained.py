@@ -90,7 +90,7 @@ class CopiedModel(NamedTuple):
     model: str
 
 
-def _copies(module: Module) -> Iterator[CopiedModel]:
+def _model_copies(module: Module) -> Iterator[CopiedModel]:
     """The copies of models that a file makes."""
     for call in module.calls("copy.deepcopy"):
         copied = call.args[0] if call.args else None
@@ -108,24 +108,24 @@ def _copies(module: Module) -> Iterator[CopiedModel]:
             yield CopiedModel(statement, name, model)
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
-    """Such copies."""
-    return (one.statement for one in _copies(module))
+def _copy_nodes(module: Module) -> Iterator[ast.AST]:
+    """The places at which a file copies a model."""
+    return (one.statement for one in _model_copies(module))
 
 
 class EvaluatedCopyIsNotTrained(SourceRule):
     code = "SRC411"
     severity = "error"
-    looks_at = CodePlaces("copies of models", _places)
+    looks_at = CodePlaces("copies of models", _copy_nodes)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for one in _copies(module):
-            used = _only_evaluation(module, one)
-            training = _training_loop(module, one)
-            if used is None or training is None or not _runs_behind(module, used, training):
+        for one in _model_copies(module):
+            used = _first_pass_of_evaluated_copy(module, one)
+            training = _training_loop_after_copy(module, one)
+            if used is None or training is None or not _runs_after_backward(module, used, training):
                 continue
-            if _answers_without_gradients(module, one.model):
+            if _may_evaluate_model_itself(module, one.model):
                 continue
             yield self.finding(
                 f"`{one.name}` is a copy of `{one.model}` from before the training, and nothing updates it: each"
@@ -136,25 +136,25 @@ class EvaluatedCopyIsNotTrained(SourceRule):
             )
 
 
-def _names(module: Module, name: str) -> Iterator[ast.Name | ast.Attribute]:
+def _reads_of_name(module: Module, name: str) -> Iterator[ast.Name | ast.Attribute]:
     """The places that read a variable."""
     return (node for node in module.variable_reads() if variable_name(node) == name)
 
 
-def _only_evaluation(module: Module, one: CopiedModel) -> ast.AST | None:
+def _first_pass_of_evaluated_copy(module: Module, one: CopiedModel) -> ast.AST | None:
     """The first pass of a copy that does nothing but evaluate; None where anything else is done with it."""
     first: ast.AST | None = None
-    for name in _names(module, one.name):
+    for name in _reads_of_name(module, one.name):
         parent = module.scopes.parent.get(name)
         if isinstance(parent, ast.Attribute) and parent.attr in SWITCHES:
             continue
-        if not _is_pass(parent, name) or _is_beside_backward(module, name):
+        if not _is_model_pass(parent, name) or _is_beside_backward(module, name):
             return None
         first = first or parent
     return first
 
 
-def _is_pass(parent: ast.AST | None, name: ast.AST) -> bool:
+def _is_model_pass(parent: ast.AST | None, name: ast.AST) -> bool:
     """Is it `copy(**batch)` or `copy.generate(...)`?"""
     if isinstance(parent, ast.Call):
         return parent.func is name
@@ -168,24 +168,25 @@ def _has_backward(block: ast.AST) -> bool:
 
 def _is_beside_backward(module: Module, name: ast.AST) -> bool:
     """Does the innermost loop around a pass make a backward pass as well, as with the reference of a loss?"""
-    loop = _loop_around(module, name)
+    loop = _innermost_loop_around(module, name)
     return loop is None or _has_backward(loop)
 
 
 def _is_training_pass(module: Module, name: ast.AST) -> bool:
     """Is a pass in the very loop that makes the backward pass? One beside it is an evaluation, if of a few rows."""
-    loop = _loop_around(module, name)
+    loop = _innermost_loop_around(module, name)
     return loop is not None and any(
-        is_backward_call(part) and _loop_around(module, part) is loop for part in ast.walk(loop)
+        is_backward_call(part) and _innermost_loop_around(module, part) is loop
+        for part in ast.walk(loop)
     )
 
 
-def _loop_around(module: Module, node: ast.AST) -> ast.AST | None:
+def _innermost_loop_around(module: Module, node: ast.AST) -> ast.AST | None:
     """The innermost loop around a node."""
     return next((one for one in module.parents(node) if isinstance(one, LOOPS)), None)
 
 
-def _training_loop(module: Module, one: CopiedModel) -> ast.For | None:
+def _training_loop_after_copy(module: Module, one: CopiedModel) -> ast.For | None:
     """The first loop behind the copy that trains the model which was copied, the innermost of several."""
     found: ast.For | None = None
     for loop in module.nodes(ast.For):
@@ -201,7 +202,7 @@ def _is_within(node: ast.AST, block: ast.AST) -> bool:
     return any(part is node for part in ast.walk(block))
 
 
-def _runs_behind(module: Module, used: ast.AST, training: ast.For) -> bool:
+def _runs_after_backward(module: Module, used: ast.AST, training: ast.For) -> bool:
     """Does a pass come behind the backward pass? One in front may compute what the loss is made of, as for DPO."""
     around = module.function_around(used)
     is_here = around is None or _is_within(training, around)
@@ -211,13 +212,13 @@ def _runs_behind(module: Module, used: ast.AST, training: ast.For) -> bool:
     return bool(places) and all(getattr(place, "lineno", 0) > last for place in places)
 
 
-def _answers_without_gradients(module: Module, name: str) -> bool:
+def _may_evaluate_model_itself(module: Module, name: str) -> bool:
     """Is the model itself evaluated, or handed to a function that may do so?"""
-    for node in _names(module, name):
+    for node in _reads_of_name(module, name):
         parent = module.scopes.parent.get(node)
         if isinstance(parent, ast.Call) and parent.func is not node:
             if module.flow.name(parent.func) != "copy.deepcopy":
                 return True
-        elif _is_pass(parent, node) and not _is_training_pass(module, node):
+        elif _is_model_pass(parent, node) and not _is_training_pass(module, node):
             return True
     return False

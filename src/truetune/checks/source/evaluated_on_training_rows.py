@@ -70,7 +70,7 @@ EVALUATES = frozenset(("evaluate", "predict"))
 DATA_SETS = ("train_dataset", "eval_dataset")
 
 
-def _places(module: Module) -> Iterator[object]:
+def _trainers_loaders_and_file_options(module: Module) -> Iterator[object]:
     """Trainers with both data sets, loaders of held-out rows, and options of files."""
     yield from calls_with("", DATA_SETS, *TRAINERS).find(module)
     yield from loaders_of_held_out_rows(module)
@@ -82,12 +82,14 @@ class EvaluatedOnTrainingRows(SourceRule):
     symptoms = ("odd-metrics",)
     severity = "warning"
     since = "0.1.0"
-    looks_at = CodePlaces("trainers and loaders with rows to evaluate on", _places)
+    looks_at = CodePlaces(
+        "trainers and loaders with rows to evaluate on", _trainers_loaders_and_file_options
+    )
 
     def findings(self) -> Iterator[Finding]:
         judged: set[object] = set()
-        yield from self._of_loaders()
-        yield from self._of_commands()
+        yield from self._findings_on_loaders()
+        yield from self._findings_on_commands()
         for trace in traces_of(self.subject):
             for trainer in trace.calls(*TRAINERS):
                 if trainer.home.path != self.subject.path or trainer.node in judged:
@@ -95,10 +97,10 @@ class EvaluatedOnTrainingRows(SourceRule):
                 judged.add(trainer.node)
                 train, held = (trainer.keywords.get(name) for name in DATA_SETS)
                 if train is not None and held is not None and not _only_evaluates(trace, trainer):
-                    yield from self._of_trainer(trainer, train, held)
+                    yield from self._findings_on_trainer(trainer, train, held)
 
-    def _of_loaders(self) -> Iterator[Finding]:
-        """Loaders of a loop of one's own."""
+    def _findings_on_loaders(self) -> Iterator[Finding]:
+        """Findings on loaders of a loop of one's own."""
         pairs = {pair.held: pair for pair in loaders_of_the_same_rows(self.subject)}
         for pair in pairs.values():
             yield self.finding(
@@ -110,8 +112,8 @@ class EvaluatedOnTrainingRows(SourceRule):
                 ],
             )
 
-    def _of_commands(self) -> Iterator[Finding]:
-        """One file for both in the command that starts the script."""
+    def _findings_on_commands(self) -> Iterator[Finding]:
+        """Findings on one file for both in the command that starts the script."""
         for shared in files_given_twice(self.subject):
             yield self.finding(
                 f"`{shared.option}` is the file that is trained on: the evaluation follows the training loss",
@@ -119,13 +121,15 @@ class EvaluatedOnTrainingRows(SourceRule):
                 cases=[shared.case],
             )
 
-    def _of_trainer(self, trainer: CallEvent, train: Value, held: Value) -> Iterator[Finding]:
+    def _findings_on_trainer(
+        self, trainer: CallEvent, train: Value, held: Value
+    ) -> Iterator[Finding]:
         """The finding on one trainer's rows; `held` may be a dictionary of several data sets."""
         data_sets = list(held.entries.values()) if isinstance(held, Mapping) else [held]
         for one in data_sets:
             way, other = steps_to(train), steps_to(one)
             if way is not None and other is not None and share_rows(way, other):
-                yield self._of_shared_rows(trainer, way, other, one)
+                yield self._finding_on_shared_rows(trainer, way, other, one)
                 return
             divided = division_of_repeated_rows(train, one)
             if divided is not None:
@@ -140,12 +144,12 @@ class EvaluatedOnTrainingRows(SourceRule):
                 )
                 return
 
-    def _of_shared_rows(
+    def _finding_on_shared_rows(
         self, trainer: CallEvent, train: tuple[RowStep, ...], held: tuple[RowStep, ...], data: Value
     ) -> Finding:
         """The finding on rows that both sets hold."""
-        place = _node_of(data) or trainer.node
-        ranges = [_text_of_range(steps) for steps in (train, held)]
+        place = _node_that_made(data) or trainer.node
+        ranges = [_range_in_words(steps) for steps in (train, held)]
         if None not in ranges:
             return self.finding(
                 f"{ranges[0]} and {ranges[1]} overlap: evaluation rows are training rows",
@@ -170,13 +174,13 @@ def _only_evaluates(trace: Trace, trainer: CallEvent) -> bool:
     return bool(asked & EVALUATES) and "train" not in asked
 
 
-def _node_of(data: Value) -> ast.AST | None:
+def _node_that_made(data: Value) -> ast.AST | None:
     """Where a data set was made; of several options, the first that is no None."""
     known = [one for one in options_of(data) if constant_of(one) is not None]
     return known[0].node if known else None
 
 
-def _text_of_range(steps: tuple[RowStep, ...]) -> str | None:
+def _range_in_words(steps: tuple[RowStep, ...]) -> str | None:
     """`train[80%:]`, or `rows 8000 to 9000`; None where the last step is no range."""
     last = steps[-1]
     if last.kind != "range" or not isinstance(last.what, tuple):

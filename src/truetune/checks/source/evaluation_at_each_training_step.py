@@ -84,7 +84,7 @@ Comprehension = ast.GeneratorExp | ast.ListComp | ast.SetComp | ast.DictComp
 
 
 class _SlowPlace(NamedTuple):
-    """What takes far longer than a step."""
+    """A place that takes far longer than a training step."""
 
     node: ast.AST
     why: str
@@ -92,12 +92,12 @@ class _SlowPlace(NamedTuple):
 
 def _slow_places(module: Module) -> Iterator[_SlowPlace]:
     """The places of a file that evaluate or save."""
-    yield from _slow_methods(module)
+    yield from _saves_and_trainer_evaluations(module)
     for function in module.nodes(ast.FunctionDef):
         if _evaluates_rows(function):
             calls = module.flow.calls_of(function)
             yield from (
-                _SlowPlace(one, EVALUATES) for one in calls if _is_of_held_out(function, one)
+                _SlowPlace(one, EVALUATES) for one in calls if _names_an_evaluation(function, one)
             )
     for assignment in module.nodes(ast.Assign):
         target = assignment.targets[0]
@@ -107,7 +107,7 @@ def _slow_places(module: Module) -> Iterator[_SlowPlace]:
                 yield _SlowPlace(assignment, CONTROL_SWITCHES[target.attr])
 
 
-def _slow_methods(module: Module) -> Iterator[_SlowPlace]:
+def _saves_and_trainer_evaluations(module: Module) -> Iterator[_SlowPlace]:
     """The calls that write weights, and `evaluate` of a trainer."""
     for call in module.all_calls:
         is_of_weights = call.named("torch.save") and "state_dict" in ast.unparse(call.node)
@@ -145,23 +145,23 @@ class EvaluationAtEachTrainingStep(SourceRule):
 def _evaluates_rows(function: ast.FunctionDef) -> bool:
     """Does a function go over batches without gradients, and make no backward pass?"""
     nodes = list(ast.walk(function))
-    if any(is_backward_call(one) for one in nodes) or not _has_no_gradient(function):
+    if any(is_backward_call(one) for one in nodes) or not _runs_without_gradient(function):
         return False
     return any(
-        isinstance(one, ast.Call) and _is_model_call(one)
+        isinstance(one, ast.Call) and _is_forward_pass(one)
         for loop in nodes
         if isinstance(loop, Loop | Comprehension)
         for one in ast.walk(loop)
     )
 
 
-def _is_of_held_out(function: ast.FunctionDef, call: ast.Call) -> bool:
+def _names_an_evaluation(function: ast.FunctionDef, call: ast.Call) -> bool:
     """Do names say that it evaluates? Rollouts of RL and passes of a teacher go over batches without gradients too."""
     heads = [ast.unparse(one.iter) for one in ast.walk(function) if isinstance(one, HEADS)]
     return any(HELD_OUT.search(text) for text in (ast.unparse(call), *heads))
 
 
-def _has_no_gradient(function: ast.FunctionDef) -> bool:
+def _runs_without_gradient(function: ast.FunctionDef) -> bool:
     """Is it, or a block of it, without gradients: `@torch.no_grad()`, `with torch.inference_mode():`?"""
     managers = [
         item.context_expr
@@ -173,7 +173,7 @@ def _has_no_gradient(function: ast.FunctionDef) -> bool:
     return any(name in text for text in texts for name in NO_GRADIENT)
 
 
-def _is_model_call(call: ast.Call) -> bool:
+def _is_forward_pass(call: ast.Call) -> bool:
     """Is it a forward pass: `model(**batch)`, `self.net(ids, labels=labels)`?"""
     spreads = any(keyword.arg is None or keyword.arg == "labels" for keyword in call.keywords)
     name = ast.unparse(call.func).lower()

@@ -92,35 +92,39 @@ MOVING_METHODS = frozenset(("cuda", "to", "eval", "half", "bfloat16", "float", "
 OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*")
 
 
-def _forward_calls(module: Module) -> Iterator[ast.Call]:
+def _forward_calls_in_loops(module: Module) -> Iterator[ast.Call]:
     """Calls of models in loops of their own function, or of one that calls it."""
     if not module.mentions("from_pretrained"):
         return
     for node in module.nodes(ast.Call):
         if not isinstance(node.func, ast.Name | ast.Attribute):
             continue
-        if "model" in module.flow.types(node.func) and not _only_moves(node):
-            if _loops_around(module, node) or _route_in_loop(module, node) is not None:
+        if "model" in module.flow.types(node.func) and not _is_move_of_model(node):
+            if _loops_around(module, node) or _route_through_loop(module, node) is not None:
                 yield node
-        elif _is_of_callback(module, node) and _loops_around(module, node):
+        elif _is_model_of_callback(module, node) and _loops_around(module, node):
             yield node
 
 
-def _only_moves(node: ast.Call) -> bool:
-    """`model.to(device)`, which gives a model as well"""
+def _is_move_of_model(node: ast.Call) -> bool:
+    """Does the call only move a model: `model.to(device)`, which gives a model as well?"""
     return isinstance(node.func, ast.Attribute) and node.func.attr in MOVING_METHODS
 
 
-def _route_in_loop(module: Module, node: ast.Call) -> Route | None:
+def _route_through_loop(module: Module, node: ast.Call) -> Route | None:
     """A way from the running script to a pass, through a loop, where gradients are recorded and none is wanted."""
     trains_nothing = _trains_nothing(module)
     for route in call_routes_to(module, node):
         # Who runs a function that nothing calls is not known.
         starts = isinstance(route[-1].scope, ast.Module)
         is_looped = any(_loops_around(module, stop.node) for stop in route)
-        if not starts or not is_looped or any(_is_off_here(module, stop.node) for stop in route):
+        if (
+            not starts
+            or not is_looped
+            or any(_is_recording_off_in_function(module, stop.node) for stop in route)
+        ):
             continue
-        if trains_nothing or any(_evaluates(module, stop) for stop in route):
+        if trains_nothing or any(_is_evaluating_function(module, stop) for stop in route):
             return route
     return None
 
@@ -138,7 +142,7 @@ def _trains_nothing(module: Module) -> bool:
     )
 
 
-def _evaluates(module: Module, stop: RouteStep) -> bool:
+def _is_evaluating_function(module: Module, stop: RouteStep) -> bool:
     """Is it a function that puts a model into eval mode above a place, and wants no gradient?"""
     if not isinstance(stop.scope, FUNCTIONS):
         return False
@@ -155,7 +159,7 @@ def _evaluates(module: Module, stop: RouteStep) -> bool:
     )
 
 
-def _is_off_here(module: Module, node: ast.AST) -> bool:
+def _is_recording_off_in_function(module: Module, node: ast.AST) -> bool:
     """Is gradient recording off at a place, by a `with` or a decorator of its function?"""
     for around in module.parents(node):
         if isinstance(around, ast.With | ast.AsyncWith):
@@ -170,7 +174,7 @@ def _is_off_here(module: Module, node: ast.AST) -> bool:
 class EvaluationBuildsGraphs(SourceRule):
     code = "SRC091"
     severity = "warning"
-    looks_at = CodePlaces("calls of models in loops", _forward_calls)
+    looks_at = CodePlaces("calls of models in loops", _forward_calls_in_loops)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -180,15 +184,15 @@ class EvaluationBuildsGraphs(SourceRule):
         ):
             return
         seen: set[str] = set()
-        for node in _forward_calls(module):
+        for node in _forward_calls_in_loops(module):
             name = module.text_of(node.func)
             if name in seen:
                 continue
-            route = _route_in_loop(module, node)
+            route = _route_through_loop(module, node)
             if route is not None and not FREEZING_CODE.search(module.text):
                 seen.add(name)
-                yield self._of_route(name, route)
-            elif _is_without_graph(module, node) or not _loops_around(module, node):
+                yield self._finding_on_route(name, route)
+            elif _is_recording_off(module, node) or not _loops_around(module, node):
                 continue
             elif _is_evaluation_pass(module, node):
                 seen.add(name)
@@ -198,7 +202,7 @@ class EvaluationBuildsGraphs(SourceRule):
                     " keeps them",
                     cases=[case_of_node(module, node)],
                 )
-            elif _is_second_model(module, node):
+            elif _is_untrained_second_model(module, node):
                 seen.add(name)
                 yield self.finding(
                     f"{name} is not trained, and its forward pass keeps a graph: its activations stay in memory until"
@@ -207,8 +211,10 @@ class EvaluationBuildsGraphs(SourceRule):
                     cases=[case_of_node(module, node)],
                 )
 
-    def _of_route(self, name: str, route: Route) -> Finding:
-        """The finding on a pass that a loop of an evaluation reaches, in its function or through others."""
+    def _finding_on_route(self, name: str, route: Route) -> Finding:
+        """The finding on a pass that a loop of an evaluation reaches, in its function or through
+        others.
+        """
         module = self.subject
         loops = (stop.node for stop in route if _loops_around(module, stop.node))
         looped = next(loops, route[0].node)
@@ -220,7 +226,7 @@ class EvaluationBuildsGraphs(SourceRule):
         )
 
 
-def _is_of_callback(module: Module, node: ast.Call) -> bool:
+def _is_model_of_callback(module: Module, node: ast.Call) -> bool:
     """Is it the model that the Trainer gives a method of a callback, called there?"""
     if not isinstance(node.func, ast.Name) or node.func.id != "model":
         return False
@@ -247,7 +253,7 @@ def _loops_around(module: Module, node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def _is_without_graph(module: Module, node: ast.AST, depth: int = 4) -> bool:
+def _is_recording_off(module: Module, node: ast.AST, depth: int = 4) -> bool:
     """Is gradient recording off at a place: by a `with`, a decorator, or at each call of its function?"""
     for around in module.parents(node):
         if isinstance(around, ast.With | ast.AsyncWith):
@@ -260,12 +266,12 @@ def _is_without_graph(module: Module, node: ast.AST, depth: int = 4) -> bool:
             return (
                 depth > 0
                 and bool(callers)
-                and all(_is_without_graph(module, caller, depth - 1) for caller in callers)
+                and all(_is_recording_off(module, caller, depth - 1) for caller in callers)
             )
     return False
 
 
-def _function_or_loop(module: Module, node: ast.AST) -> ast.AST:
+def _function_or_outermost_loop(module: Module, node: ast.AST) -> ast.AST:
     """The function around a place, else the outermost loop."""
     function = next((one for one in module.parents(node) if isinstance(one, FUNCTIONS)), None)
     return function or _loops_around(module, node)[-1]
@@ -273,14 +279,14 @@ def _function_or_loop(module: Module, node: ast.AST) -> ast.AST:
 
 def _is_evaluation_pass(module: Module, node: ast.Call) -> bool:
     """Is it a pass of an evaluation: eval() before it in its function, and no gradient wanted there?"""
-    scope = _function_or_loop(module, node)
+    scope = _function_or_outermost_loop(module, node)
     inner = _loops_around(module, node)[0]
     # Without a weight that requires gradients, torch records no graph either.
     if WANTS_GRADIENTS.search(module.text_of(inner)) or FREEZING_CODE.search(module.text):
         return False
     if isinstance(scope, FUNCTIONS) and WANTS_GRADIENTS.search(module.text_of(scope)):
         return False
-    trains = any(module.methods("backward")) or _is_of_callback(module, node)
+    trains = any(module.methods("backward")) or _is_model_of_callback(module, node)
     return trains and _is_in_eval_mode(module, node, scope)
 
 
@@ -291,17 +297,17 @@ def _is_in_eval_mode(module: Module, node: ast.Call, scope: ast.AST) -> bool:
         # `pandas.eval("...")` has arguments.
         if call.receiver is None or call.args or ast.unparse(call.receiver) != model:
             continue
-        if _is_in(scope, call.node) and call.node.lineno < node.lineno:
+        if _is_node_in_scope(scope, call.node) and call.node.lineno < node.lineno:
             return True
     return False
 
 
-def _is_in(scope: ast.AST, node: ast.AST) -> bool:
+def _is_node_in_scope(scope: ast.AST, node: ast.AST) -> bool:
     """Does a place stand in this function or loop?"""
     return any(part is node for part in ast.walk(scope))
 
 
-def _is_second_model(module: Module, node: ast.Call) -> bool:
+def _is_untrained_second_model(module: Module, node: ast.Call) -> bool:
     """Is it a model that no optimizer of the file has, in a loop that trains another one?"""
     loops = _loops_around(module, node)
     if not any("backward" in module.text_of(loop) for loop in loops) or FREEZING_CODE.search(
@@ -316,14 +322,14 @@ def _is_second_model(module: Module, node: ast.Call) -> bool:
     ):
         return False
     own = {origin.node for origin in module.flow.origins(node.func)}
-    loaded = _without_moves(module, node.func)
+    loaded = _making_call_without_moves(module, node.func)
     if loaded is None or not loaded.named("transformers.*.from_pretrained"):
         return False
     trained = _trained_model_sources(module)
     return bool(trained) and not own & trained
 
 
-def _without_moves(module: Module, model: ast.expr) -> Call | None:
+def _making_call_without_moves(module: Module, model: ast.expr) -> Call | None:
     """The call that made a model, without those that move it: `from_pretrained(...).eval().cuda()`."""
     made = module.flow.producing_call(model)
     while (

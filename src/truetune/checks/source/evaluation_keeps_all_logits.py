@@ -75,30 +75,30 @@ WHOLE_ROWS = ("softmax", "cross_entropy", "nll_loss", "logsumexp")
 LARGE_OUTPUTS = ("output_hidden_states", "output_attentions")
 
 
-def _trainers_of_large_outputs(module: Module) -> Iterator[Call]:
+def _trainers_with_large_outputs(module: Module) -> Iterator[Call]:
     """Trainers of causal models, and those of others whose model returns more than logits."""
     causal = list(causal_trainers_with_metrics(module))
     yield from causal
-    if next(_kept_outputs(module), None) is not None:
+    if next(_settings_for_extra_outputs(module), None) is not None:
         known = {call.node for call in causal}
         yield from (
             call for call in module.calls("transformers.*Trainer") if call.node not in known
         )
 
 
-def _kept_outputs(module: Module) -> Iterator[ast.AST]:
+def _settings_for_extra_outputs(module: Module) -> Iterator[ast.AST]:
     """What makes the model return hidden states or attentions at each pass: an argument, or a field of its config."""
     for call in module.calls("*.from_pretrained"):
-        if any(_is_true(call.keywords.get(name)) for name in LARGE_OUTPUTS):
+        if any(_is_certainly_true(call.keywords.get(name)) for name in LARGE_OUTPUTS):
             yield call.node
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         is_field = isinstance(target, ast.Attribute) and target.attr in LARGE_OUTPUTS
-        if is_field and "config" in ast.unparse(target) and _is_true(node.value):
+        if is_field and "config" in ast.unparse(target) and _is_certainly_true(node.value):
             yield node
 
 
-def _is_true(node: ast.AST | None) -> bool:
+def _is_certainly_true(node: ast.AST | None) -> bool:
     """Is a value certainly true?"""
     return isinstance(node, ast.Constant) and node.value is True
 
@@ -110,7 +110,7 @@ def _keeps_logits(module: Module, trainer: Call) -> bool:
 
 
 def _remedy(module: Module, trainer: Call) -> str:
-    """What keeps less than the logits, and all that the metrics need of them."""
+    """The remedy: what keeps less than the logits, and all that the metrics need of them."""
     functions = functions_seeing_logits(module, trainer) or ()
     calls = (n for one in functions for n in ast.walk(one) if isinstance(n, ast.Call))
     if any(ast.unparse(call.func).endswith(WHOLE_ROWS) for call in calls):
@@ -130,7 +130,7 @@ class EvaluationKeepsAllLogits(SourceRule):
     since = "0.1.0"
     looks_at = CodePlaces(
         "trainers of causal models, or of models that return hidden states",
-        _trainers_of_large_outputs,
+        _trainers_with_large_outputs,
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -138,8 +138,8 @@ class EvaluationKeepsAllLogits(SourceRule):
         if module.mentions(*OTHER_LIMITS):
             return
         evaluates = any(module.methods("evaluate", "predict"))
-        outputs = next(_kept_outputs(module), None)
-        for call in _trainers_of_large_outputs(module):
+        outputs = next(_settings_for_extra_outputs(module), None)
+        for call in _trainers_with_large_outputs(module):
             if not evaluates and call.lacks("eval_dataset"):
                 continue
             given = argument_or_attribute_of_trainer(module, call, "compute_metrics")
@@ -147,14 +147,14 @@ class EvaluationKeepsAllLogits(SourceRule):
                 continue
             if module.mentions(TO_HOST):
                 if any(one.node is call.node for one in causal_trainers_with_metrics(module)):
-                    yield self._of_moved_logits(call, given)
+                    yield self._finding_on_moved_logits(call, given)
             elif outputs is not None and not module.mentions("ignore_keys"):
-                yield self._of_hidden_states(given, outputs)
+                yield self._finding_on_hidden_states(given, outputs)
             else:
-                yield self._of_logits(call, given)
+                yield self._finding_on_logits(call, given)
 
-    def _of_hidden_states(self, given: ast.expr, outputs: ast.AST) -> Finding:
-        """Hidden states or attentions that the evaluation keeps beside the logits."""
+    def _finding_on_hidden_states(self, given: ast.expr, outputs: ast.AST) -> Finding:
+        """The finding on hidden states or attentions that the evaluation keeps beside the logits."""
         module = self.subject
         return self.finding(
             "the model returns hidden states or attentions of all layers, and the evaluation keeps them for"
@@ -168,8 +168,8 @@ class EvaluationKeepsAllLogits(SourceRule):
             cases=[case_of_node(module, outputs), case_of_node(module, given)],
         )
 
-    def _of_logits(self, trainer: Call, given: ast.expr) -> Finding:
-        """Logits that stay on the GPU until the end of the evaluation."""
+    def _finding_on_logits(self, trainer: Call, given: ast.expr) -> Finding:
+        """The finding on logits that stay on the GPU until the end of the evaluation."""
         module = self.subject
         return self.finding(
             "compute_metrics gets the logits of the whole evaluation set, which are kept until its end",
@@ -178,8 +178,10 @@ class EvaluationKeepsAllLogits(SourceRule):
             cases=[case_of_node(module, given)],
         )
 
-    def _of_moved_logits(self, trainer: Call, given: ast.expr) -> Finding:
-        """Logits that eval_accumulation_steps moves away from the GPU, and that are kept all the same."""
+    def _finding_on_moved_logits(self, trainer: Call, given: ast.expr) -> Finding:
+        """The finding on logits that eval_accumulation_steps moves away from the GPU, and that are
+        kept all the same.
+        """
         module = self.subject
         return self.finding(
             f"{TO_HOST} moves the logits of the evaluation {MOVED_TO_HOST}, and compute_metrics gets those of all rows"

@@ -73,7 +73,7 @@ class EvaluationOverflowsFloat16(SourceRule):
         module = self.subject
         for found in float16_evaluations(module):
             model = evaluated_model(module, found)
-            if model is None or not _overflows(model, found):
+            if model is None or not _overflows_in_float16(model, found):
                 continue
             shown = nan_loss_line_beside(module)
             is_proved = model.is_sure or bool(shown)
@@ -91,13 +91,13 @@ class EvaluationOverflowsFloat16(SourceRule):
             return
 
 
-def _overflows(model: EvaluatedModel, found: Float16Evaluation) -> bool:
+def _overflows_in_float16(model: EvaluatedModel, found: Float16Evaluation) -> bool:
     """Does the family overflow, loaded or cast as it is?"""
     return found.is_cast or model.family.startswith(OVERFLOWS_AS_LOADED) or not model.family
 
 
 def _message(model: EvaluatedModel) -> str:
-    """What is wrong, as far as the model is known."""
+    """The finding's message: what is wrong, as far as the model is known."""
     if not model.family:
         return (
             f"{model.where} trains in bfloat16, and the evaluation computes in float16, whose largest number is 65,504:"
@@ -111,7 +111,7 @@ def _message(model: EvaluatedModel) -> str:
 
 
 def _advice(found: Float16Evaluation) -> str:
-    """The edit."""
+    """The edit that avoids float16."""
     if found.setting == AUTOCAST_SETTING:
         return (
             "set bf16=True in place of fp16=True; on a GPU without bfloat16 (T4, V100) set neither"

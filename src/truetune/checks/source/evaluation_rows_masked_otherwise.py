@@ -87,7 +87,7 @@ MAX_STEPS = 12
 """Methods that a data set is followed through; scripts chain about six"""
 
 
-class Labelled(NamedTuple):
+class LabelFunction(NamedTuple):
     """A function that makes labels."""
 
     function: ast.FunctionDef
@@ -95,7 +95,7 @@ class Labelled(NamedTuple):
     """Does it, or what it calls, write -100?"""
 
 
-def _places(module: Module) -> Iterator[object]:
+def _trainers_and_held_out_loaders(module: Module) -> Iterator[object]:
     """Trainers with both data sets, and loaders of held-out rows."""
     yield from calls_with("", DATA_SETS, *TRAINERS).find(module)
     yield from loaders_of_held_out_rows(module)
@@ -105,15 +105,17 @@ class EvaluationRowsMaskedOtherwise(SourceRule):
     code = "SRC370"
     symptoms = ("odd-metrics",)
     severity = "warning"
-    looks_at = CodePlaces("trainers and loaders with rows to evaluate on", _places)
+    looks_at = CodePlaces(
+        "trainers and loaders with rows to evaluate on", _trainers_and_held_out_loaders
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if module.mentions(*COLLATORS_THAT_LABEL):
             return
         judged: set[ast.AST] = set()
-        for train, held in _pairs_of_rows(module):
-            one, other = _labels_of(module, train), _labels_of(module, held)
+        for train, held in _trained_and_evaluated_rows(module):
+            one, other = _label_function_of(module, train), _label_function_of(module, held)
             if one is None or other is None or one.masks is other.masks:
                 continue
             if other.function in judged:
@@ -128,7 +130,7 @@ class EvaluationRowsMaskedOtherwise(SourceRule):
             )
 
 
-def _pairs_of_rows(module: Module) -> Iterator[tuple[Value, Value]]:
+def _trained_and_evaluated_rows(module: Module) -> Iterator[tuple[Value, Value]]:
     """Rows that are trained, and rows that are evaluated on beside them."""
     for trace in traces_of(module):
         for trainer in trace.calls(*TRAINERS):
@@ -138,7 +140,7 @@ def _pairs_of_rows(module: Module) -> Iterator[tuple[Value, Value]]:
     yield from training_and_held_out_rows(module)
 
 
-def _labels_of(module: Module, rows: Value) -> Labelled | None:
+def _label_function_of(module: Module, rows: Value) -> LabelFunction | None:
     """The function that makes the labels of a data set; None where none is seen, or several may be meant."""
     for _ in range(MAX_STEPS):
         if isinstance(rows, Item):
@@ -149,7 +151,7 @@ def _labels_of(module: Module, rows: Value) -> Labelled | None:
         call = rows.call
         given = call.argument(0, "function")
         if call.method == "map" and isinstance(given, Function):
-            made = _labelled(module, given)
+            made = _as_label_function(module, given)
             if made is not None:
                 return made
         if call.receiver is None:
@@ -158,7 +160,7 @@ def _labels_of(module: Module, rows: Value) -> Labelled | None:
     return None
 
 
-def _labelled(module: Module, function: Function) -> Labelled | None:
+def _as_label_function(module: Module, function: Function) -> LabelFunction | None:
     """A function of the project that writes labels; None for others, and where it is not clear what it masks."""
     node = function.definition
     if not isinstance(node, ast.FunctionDef):
@@ -166,6 +168,6 @@ def _labelled(module: Module, function: Function) -> Labelled | None:
     parts = with_called_functions(module, [node])
     text = "\n".join(ast.unparse(part) for part in parts)
     if any(holds_ignored_label(module.home(part), part) for part in parts):
-        return Labelled(node, masks=True) if "labels" in text else None
+        return LabelFunction(node, masks=True) if "labels" in text else None
     copies = COPIES_IDS.search(text) is not None and MAY_MASK.search(text) is None
-    return Labelled(node, masks=False) if copies else None
+    return LabelFunction(node, masks=False) if copies else None

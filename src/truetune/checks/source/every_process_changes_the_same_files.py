@@ -95,10 +95,14 @@ OTHER_SAVERS = ("DeepSpeed", "deepspeed", "FullyShardedDataParallel", "fully_sha
 MAX_FINDING_CASES = 20
 
 
-def _changes(module: Module) -> Iterator[Call]:
+def _unsafe_file_changes(module: Module) -> Iterator[Call]:
     """Calls that fail, or leave a broken file, where another process does the same at the same time."""
     for call in module.all_calls:
-        is_change = _is_deletion(module, call) or _is_making(call) or _is_write(module, call)
+        is_change = (
+            _is_deletion(module, call)
+            or _makes_folder_or_fails(call)
+            or _is_file_write_under_accelerate(module, call)
+        )
         if is_change or _is_opened_for_writing(module, call) or _is_table_write(module, call):
             yield call
 
@@ -107,39 +111,45 @@ class EveryProcessChangesTheSameFiles(SourceRule):
     code = "SRC226"
     symptoms = ("several-gpus",)
     severity = "error"
-    looks_at = CodePlaces("files that are deleted, renamed or made", _changes)
+    looks_at = CodePlaces("files that are deleted, renamed or made", _unsafe_file_changes)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        calls = [call for call in _changes(module) if not _is_harmless(module, call)]
+        calls = [
+            call
+            for call in _unsafe_file_changes(module)
+            if not _tolerates_earlier_process(module, call)
+        ]
         if not calls:
             return
         several = sign_of_several_processes(module)
         if several is None:
             return
-        raced = [call for call in calls if _is_raced(module, call)]
-        yield from self._of_races(raced, several)
+        raced = [call for call in calls if _is_done_by_all_to_one_path(module, call)]
+        yield from self._findings_on_races(raced, several)
         for call in raced:
             is_written = _is_opened_for_writing(module, call) or _is_table_write(module, call)
             if is_written and _holds_own_rows(module, call):
-                yield self._of_lost_rows(call, several)
+                yield self._finding_on_lost_rows(call, several)
 
-    def _of_races(self, raced: list[Call], several: SeveralProcesses) -> Iterator[Finding]:
-        """What all processes do to the same path, one finding for each kind."""
+    def _findings_on_races(self, raced: list[Call], several: SeveralProcesses) -> Iterator[Finding]:
+        """Findings on what all processes do to the same path, one finding for each kind."""
         module = self.subject
         deletions = [call for call in raced if _is_deletion(module, call)]
-        makings = [call for call in raced if _is_making(call)]
-        writes = [call for call in raced if _is_write(module, call)]
+        makings = [call for call in raced if _makes_folder_or_fails(call)]
+        writes = [call for call in raced if _is_file_write_under_accelerate(module, call)]
         if deletions:
-            yield self._finding(deletions, several, "deletes or moves the same files", "error")
+            yield self._finding_on_calls(
+                deletions, several, "deletes or moves the same files", "error"
+            )
         if makings:
             what = "makes the same folder without exist_ok"
-            yield self._finding(makings, several, what, "warning")
+            yield self._finding_on_calls(makings, several, what, "warning")
         if writes:
-            yield self._finding(writes, several, "writes the same file", "warning")
+            yield self._finding_on_calls(writes, several, "writes the same file", "warning")
 
-    def _of_lost_rows(self, call: Call, several: SeveralProcesses) -> Finding:
-        """What is said of a file that each process empties and fills with its part of the rows."""
+    def _finding_on_lost_rows(self, call: Call, several: SeveralProcesses) -> Finding:
+        """The finding on a file that each process empties and fills with its part of the rows."""
         return self.finding(
             f"every process writes its part of the rows to one file ({self.subject.text_of(call.node)[:80]}), which"
             " each of them empties first: the file holds the rows of one process, and those of the others are lost",
@@ -150,14 +160,14 @@ class EveryProcessChangesTheSameFiles(SourceRule):
             cases=[case_of_node(self.subject, call.node)],
         )
 
-    def _finding(
+    def _finding_on_calls(
         self, calls: list[Call], several: SeveralProcesses, what: str, severity: str
     ) -> Finding:
-        """What every process does at once."""
+        """The finding on what every process does at once."""
         module = self.subject
         is_made = what.startswith("makes")
         names = ", ".join(dict.fromkeys(module.text_of(call.node.func) for call in calls))
-        guard = _guard_of(module)
+        guard = _guard_in_words(module)
         remedy = (
             "pass exist_ok=True"
             if is_made
@@ -181,7 +191,7 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         )
 
 
-def _guard_of(module: Module) -> str:
+def _guard_in_words(module: Module) -> str:
     """The condition that lets one process through, in the words of the script's library."""
     if any(True for part in module.with_linked for _ in part.calls("accelerate.Accelerator")):
         return "if accelerator.is_main_process: ... and accelerator.wait_for_everyone()"
@@ -210,11 +220,11 @@ def _is_path(module: Module, value: ast.expr) -> bool:
                 for one in module.flow.origins(name)
                 if isinstance(one.node, ast.expr)
             ]
-    texts += [ast.unparse(loop.iter) for loop in _loops_of(module, value)]
+    texts += [ast.unparse(loop.iter) for loop in _loops_of_value(module, value)]
     return any(PATH_SIGNS.search(text) for text in texts)
 
 
-def _loops_of(module: Module, value: ast.expr) -> Iterator[ast.For]:
+def _loops_of_value(module: Module, value: ast.expr) -> Iterator[ast.For]:
     """The loops whose variable a value is."""
     names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
     for around in module.parents(value):
@@ -224,14 +234,14 @@ def _loops_of(module: Module, value: ast.expr) -> Iterator[ast.For]:
             yield around
 
 
-def _is_making(call: Call) -> bool:
+def _makes_folder_or_fails(call: Call) -> bool:
     """Does it make a folder, and fail where there is one?"""
     if call.named(*MAKING_CALLS):
         return call.lacks("exist_ok", 2)
     return call.method == "mkdir" and not call.names and call.lacks("exist_ok", 2)
 
 
-def _is_write(module: Module, call: Call) -> bool:
+def _is_file_write_under_accelerate(module: Module, call: Call) -> bool:
     """Does it write one file under a script that accelerate starts?
 
     A loop of one's own is judged by every-process-writes-the-checkpoint. Under FSDP and DeepSpeed each process may have
@@ -270,10 +280,12 @@ def _holds_own_rows(module: Module, call: Call) -> bool:
     # Processes that gather write all rows each.
     if any("gather" in part.text or "merge" in part.text for part in module.with_linked):
         return False
-    return any(_is_divided(module, part) for part in _written_there(module, call))
+    return any(
+        _is_divided_by_process(module, part) for part in _names_written_to_file(module, call)
+    )
 
 
-def _written_there(module: Module, call: Call) -> Iterator[ast.expr]:
+def _names_written_to_file(module: Module, call: Call) -> Iterator[ast.expr]:
     """The names that stand in the block of a file, or beside it in one call: `json.dump(rows, open(path, "w"))`."""
     table = _table_of_write(call)
     if table is not None:
@@ -294,7 +306,7 @@ def _blocks_that_write(module: Module, opening: Call) -> list[ast.AST]:
     return [] if around is None else [around]
 
 
-def _is_divided(module: Module, rows: ast.expr) -> bool:
+def _is_divided_by_process(module: Module, rows: ast.expr) -> bool:
     """Are rows taken from a list by the number of the process: `rows[rank::world]`, `data.shard(world, rank)`?"""
     return any(_takes_own_rows(module, part) for part in backward_slice_through_loops(module, rows))
 
@@ -305,7 +317,7 @@ def _takes_own_rows(module: Module, part: ast.AST) -> bool:
         case ast.Subscript(slice=ast.Slice()):
             return depends_on_process(module, part.slice)
         case ast.Call():
-            return _divides(module, part)
+            return _divides_by_datasets(module, part)
         case ast.Name():
             return _is_picked_by_process(module, part)
         case ast.comprehension():
@@ -327,7 +339,7 @@ def _is_picked_by_process(module: Module, name: ast.Name) -> bool:
     return is_filled_by_process_condition(module, name)
 
 
-def _divides(module: Module, call: ast.Call) -> bool:
+def _divides_by_datasets(module: Module, call: ast.Call) -> bool:
     """Does a call of datasets give the rows of one process?"""
     is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "shard"
     is_range = module.flow.name(call.func) in ("range", "itertools.islice")
@@ -337,15 +349,15 @@ def _divides(module: Module, call: ast.Call) -> bool:
     return (is_method or is_function) and any(depends_on_process(module, one) for one in given)
 
 
-def _is_harmless(module: Module, call: Call) -> bool:
+def _tolerates_earlier_process(module: Module, call: Call) -> bool:
     """Does a call allow that another process was first, by an argument or by what catches its error?"""
     switches = [call.keywords[name] for name in TOLERANT if name in call.keywords]
     is_tolerant = any(module.flow.value(one) is not False for one in switches)
     ignores_errors = call.named("shutil.rmtree") and len(call.args) > 1
-    return call.open or is_tolerant or ignores_errors or _is_guarded(module, call.node)
+    return call.open or is_tolerant or ignores_errors or _is_error_caught(module, call.node)
 
 
-def _is_guarded(module: Module, node: ast.AST) -> bool:
+def _is_error_caught(module: Module, node: ast.AST) -> bool:
     """Does a `try` around a node catch its error, or `contextlib.suppress`?"""
     inner = node
     for around in module.parents(node):
@@ -359,14 +371,14 @@ def _is_guarded(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def _is_raced(module: Module, call: Call) -> bool:
+def _is_done_by_all_to_one_path(module: Module, call: Call) -> bool:
     """Does every process do it, to the same path?"""
     paths = [*call.args, *call.keywords.values()]
     # Before the dot of a table's method stand the rows, and not the path.
     is_table = call.method == "save_to_disk" or _table_of_write(call) is not None
     if call.receiver is not None and not call.names and not is_table:
         paths.append(call.receiver)
-    loops = [loop.iter for path in paths for loop in _loops_of(module, path)]
+    loops = [loop.iter for path in paths for loop in _loops_of_value(module, path)]
     if any(differs_by_process(module, path) for path in (*paths, *loops)):
         return False
     return not is_under_process_count(module, call.node) and runs_in_every_process(

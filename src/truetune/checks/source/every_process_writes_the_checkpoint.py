@@ -74,7 +74,9 @@ class EveryProcessWritesTheCheckpoint(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        places = [call for call in _weight_writes(module) if _is_done_by_all(module, call)]
+        places = [
+            call for call in _weight_writes(module) if _is_done_by_all_under_one_name(module, call)
+        ]
         if places:
             yield self.finding(
                 "every process writes the same file at the same time",
@@ -83,7 +85,7 @@ class EveryProcessWritesTheCheckpoint(SourceRule):
             )
 
 
-def _is_done_by_all(module: Module, call: Call) -> bool:
+def _is_done_by_all_under_one_name(module: Module, call: Call) -> bool:
     """Is it done by every process, under one name?"""
     target = (
         call.argument(1, "f") if call.named("torch.save") else call.argument(0, "save_directory")

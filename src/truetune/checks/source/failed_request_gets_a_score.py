@@ -87,15 +87,15 @@ class ConstantScore(NamedTuple):
     value: object
 
 
-def _guarded_requests(module: Module) -> Iterator[tuple[ast.Try, ast.Call]]:
+def _requests_in_try(module: Module) -> Iterator[tuple[ast.Try, ast.Call]]:
     """Requests inside of `try`."""
     for node in module.nodes(ast.Try):
-        request = _request_in(module, node.body)
+        request = _first_request_in(module, node.body)
         if request is not None:
             yield node, request
 
 
-def _requests(module: Module) -> Iterator[ast.AST]:
+def _request_calls(module: Module) -> Iterator[ast.AST]:
     """Requests, wherever they stand."""
     for call in module.all_calls:
         if REQUEST.search(ast.unparse(call.node.func)):
@@ -106,11 +106,11 @@ class FailedRequestGetsAScore(SourceRule):
     code = "SRC302"
     symptoms = ("odd-metrics",)
     severity = "warning"
-    looks_at = CodePlaces("requests to a model", _requests)
+    looks_at = CodePlaces("requests to a model", _request_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in (*_constant_scores(module), *_scores_of_exceptions(module)):
+        for found in (*_scores_of_handlers(module), *_scores_of_exceptions(module)):
             yield self.finding(
                 f"a request to the judge that fails is scored {found.value!r}: a spent quota or a rate limit gives"
                 " every model this score",
@@ -133,11 +133,11 @@ def _scores_of_exceptions(module: Module) -> Iterator[ConstantScore]:
         if module.flow.value(call.keywords.get("return_exceptions")) is not True:
             continue
         gathering = module.statement(call.node)
-        if gathering is None or _request_in(module, [gathering]) is None:
+        if gathering is None or _first_request_in(module, [gathering]) is None:
             continue
-        names = _names_of(gathering)
+        names = _names_set_by(gathering)
         for chosen in module.nodes(ast.IfExp):
-            value = _constant_instead(chosen)
+            value = _constant_for_exception(chosen)
             statement = module.statement(chosen)
             if value is None or statement is None or not names & _names_read(statement):
                 continue
@@ -145,7 +145,7 @@ def _scores_of_exceptions(module: Module) -> Iterator[ConstantScore]:
                 yield ConstantScore(call.node, statement, value)
 
 
-def _names_of(statement: ast.stmt) -> set[str]:
+def _names_set_by(statement: ast.stmt) -> set[str]:
     """The names that a statement sets."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
@@ -160,29 +160,29 @@ def _names_read(statement: ast.stmt) -> set[str]:
     }
 
 
-def _constant_instead(chosen: ast.IfExp) -> object:
+def _constant_for_exception(chosen: ast.IfExp) -> object:
     """The score that stands for an exception in a choice by `isinstance`; None where there is none."""
     if "isinstance(" not in ast.unparse(chosen.test):
         return None
     constants = [one for one in (chosen.body, chosen.orelse) if isinstance(one, ast.Constant)]
     value = constants[0].value if len(constants) == 1 else None
-    return value if _is_score(value) and value != 0 else None
+    return value if _is_number_or_tie(value) and value != 0 else None
 
 
 def _scores_of_unread_replies(module: Module) -> Iterator[ConstantScore]:
     """Functions that read a judge's reply, and give a number where they can't; in files that ask a model."""
-    request = next(_requests(module), None)
+    request = next(_request_calls(module), None)
     if not isinstance(request, ast.Call):
         return
     for guarded in module.nodes(ast.Try):
         function = module.function_around(guarded)
         if function is None or not READS_A_SCORE.search(function.name):
             continue
-        if _request_in(module, guarded.body) is not None:
+        if _first_request_in(module, guarded.body) is not None:
             continue
         for handler in guarded.handlers:
             statement = _constant_of_handler(guarded, handler, function)
-            value = None if statement is None else _constant_of(statement, function)
+            value = None if statement is None else _constant_of_statement(statement, function)
             if statement is not None and _is_score_that_hides(value):
                 yield ConstantScore(request, statement, value)
 
@@ -192,7 +192,7 @@ def _is_score_that_hides(value: object) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-def _request_in(module: Module, body: list[ast.stmt]) -> ast.Call | None:
+def _first_request_in(module: Module, body: list[ast.stmt]) -> ast.Call | None:
     """The first request in these statements, or in a function of the file that they call."""
     calls = [node for part in body for node in ast.walk(part) if isinstance(node, ast.Call)]
     for call in calls:
@@ -208,20 +208,20 @@ def _request_in(module: Module, body: list[ast.stmt]) -> ast.Call | None:
     return None
 
 
-def _constant_scores(module: Module) -> Iterator[ConstantScore]:
+def _scores_of_handlers(module: Module) -> Iterator[ConstantScore]:
     """The handlers of failed requests that give a score."""
-    for guarded, request in _guarded_requests(module):
+    for guarded, request in _requests_in_try(module):
         function = module.function_around(guarded)
         if not _gives_a_score(function, guarded):
             continue
         for handler in guarded.handlers:
-            if not _is_broad(handler):
+            if not _catches_failed_requests(handler):
                 continue
             statement = _constant_of_handler(
                 guarded, handler, function
-            ) or _constant_after_attempts(function, guarded, handler)
+            ) or _constant_after_retry_loop(function, guarded, handler)
             if statement is not None:
-                yield ConstantScore(request, statement, _constant_of(statement, function))
+                yield ConstantScore(request, statement, _constant_of_statement(statement, function))
                 break
 
 
@@ -239,7 +239,7 @@ def _gives_a_score(function: Function | None, guarded: ast.Try) -> bool:
     return False
 
 
-def _is_broad(handler: ast.ExceptHandler) -> bool:
+def _catches_failed_requests(handler: ast.ExceptHandler) -> bool:
     """Does a handler take failed requests, and not only replies that are no number?"""
     if handler.type is None:
         return True
@@ -261,25 +261,30 @@ def _constant_of_handler(
     }
     for part in handler.body:
         is_own = isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) in assigned
-        if (isinstance(part, ast.Return) or is_own) and _is_score(_constant_of(part, function)):
+        if (isinstance(part, ast.Return) or is_own) and _is_number_or_tie(
+            _constant_of_statement(part, function)
+        ):
             return part
     return None
 
 
-def _constant_after_attempts(
+def _constant_after_retry_loop(
     function: Function | None, guarded: ast.Try, handler: ast.ExceptHandler
 ) -> ast.stmt | None:
     """`return 5` after a loop of attempts, whose handler waits and continues."""
     ends = any(_keeps_failure(part) or isinstance(part, ast.Return) for part in handler.body)
-    if function is None or ends or not _is_attempt(function, guarded):
+    if function is None or ends or not _is_in_retry_loop(function, guarded):
         return None
     last = function.body[-1]
     return (
-        last if isinstance(last, ast.Return) and _is_score(_constant_of(last, function)) else None
+        last
+        if isinstance(last, ast.Return)
+        and _is_number_or_tie(_constant_of_statement(last, function))
+        else None
     )
 
 
-def _is_attempt(function: Function, guarded: ast.Try) -> bool:
+def _is_in_retry_loop(function: Function, guarded: ast.Try) -> bool:
     """Is a block tried in a loop of the function, which it leaves with a result?"""
     loops = [one for one in function.body if isinstance(one, ast.For | ast.While)]
     is_repeated = any(guarded in ast.walk(loop) for loop in loops)
@@ -295,7 +300,7 @@ def _keeps_failure(statement: ast.stmt) -> bool:
     )
 
 
-def _constant_of(statement: ast.stmt, function: Function | None) -> object:
+def _constant_of_statement(statement: ast.stmt, function: Function | None) -> object:
     """The constant that a statement returns or sets, also as the default of a parameter; None for anything else."""
     value = statement.value if isinstance(statement, ast.Return | ast.Assign) else None
     if isinstance(value, ast.Name) and function is not None:
@@ -313,7 +318,7 @@ def _default_of(function: Function, name: str) -> ast.expr | None:
     return by_name.get(name)
 
 
-def _is_score(value: object) -> bool:
+def _is_number_or_tie(value: object) -> bool:
     """Is it a number that counts, or a tie?"""
     if isinstance(value, str):
         return value.lower() in TIES

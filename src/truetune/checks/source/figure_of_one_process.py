@@ -85,8 +85,8 @@ from truetune.checks.source.evidence.several_process_scripts import sign_of_seve
 from truetune.source.module import Module
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
-    """Figures of evaluations that run as several processes."""
+def _logged_figures(module: Module) -> Iterator[ast.AST]:
+    """The places that log figures of evaluations which run as several processes."""
     yield from (one.loop for one in partial_evaluations(module))
     yield from (call.node for call in validation_log_calls(module))
 
@@ -94,7 +94,7 @@ def _places(module: Module) -> Iterator[ast.AST]:
 class FigureOfOneProcess(SourceRule):
     code = "SRC409"
     severity = "warning"
-    looks_at = CodePlaces("figures of evaluations by several processes", _places)
+    looks_at = CodePlaces("figures of evaluations by several processes", _logged_figures)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -102,14 +102,14 @@ class FigureOfOneProcess(SourceRule):
         is_certain = several is not None and several.is_certain
         for evaluation in partial_evaluations(module):
             if evaluation.logged is not None:
-                yield self._of_loop(evaluation, evaluation.logged, is_certain=is_certain)
+                yield self._finding_on_loop(evaluation, evaluation.logged, is_certain=is_certain)
         for figure in unreduced_lightning_figures(module):
-            yield self._of_lightning(figure)
+            yield self._finding_on_lightning(figure)
 
-    def _of_loop(
+    def _finding_on_loop(
         self, evaluation: PartialEvaluation, logged: ast.AST, *, is_certain: bool
     ) -> Finding:
-        """A loop over the rows of this process, whose figure rank 0 logs."""
+        """The finding on a loop over the rows of this process, whose figure rank 0 logs."""
         module = self.subject
         return self.finding(
             "each process evaluates its part of the rows, and rank 0 logs its own figure: nothing sums it over the"
@@ -124,8 +124,8 @@ class FigureOfOneProcess(SourceRule):
             ],
         )
 
-    def _of_lightning(self, figure: LoggedFigure) -> Finding:
-        """A figure that Lightning logs of each process by itself."""
+    def _finding_on_lightning(self, figure: LoggedFigure) -> Finding:
+        """The finding on a figure that Lightning logs of each process by itself."""
         module = self.subject
         chooses = figure.chooser is not None
         return self.finding(

@@ -73,14 +73,18 @@ class WrongReading(NamedTuple):
     sample: str
 
 
-def _encoded_reads(module: Module) -> Iterator[CallEvent]:
+def _single_byte_reads(module: Module) -> Iterator[CallEvent]:
     """The calls of a file that read in an encoding of single bytes."""
     if not module.mentions("encoding"):
         return
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
         for call in trace.all_calls:
-            if call.home.path != module.path or call.node in seen or not _encoding_of(call):
+            if (
+                call.home.path != module.path
+                or call.node in seen
+                or not _single_byte_encoding(call)
+            ):
                 continue
             if call.named(*READERS) or call.method in METHODS:
                 seen.add(call.node)
@@ -91,11 +95,11 @@ class FileReadInAnotherEncoding(SourceRule):
     code = "SRC190"
     symptoms = ("garbage-output",)
     severity = "error"
-    looks_at = CodePlaces("files that are read in an encoding of single bytes", _encoded_reads)
+    looks_at = CodePlaces("files that are read in an encoding of single bytes", _single_byte_reads)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in _encoded_reads(module):
+        for call in _single_byte_reads(module):
             found = _wrong_reading(module, call)
             if found is not None:
                 yield self.finding(
@@ -107,7 +111,7 @@ class FileReadInAnotherEncoding(SourceRule):
                 )
 
 
-def _encoding_of(call: CallEvent) -> str | None:
+def _single_byte_encoding(call: CallEvent) -> str | None:
     """The encoding that a call names, where it is one of single bytes."""
     value = call.keywords.get("encoding")
     if value is None and call.method == "read_text" and call.args:
@@ -123,8 +127,8 @@ def _encoding_of(call: CallEvent) -> str | None:
 
 def _wrong_reading(module: Module, call: CallEvent) -> WrongReading | None:
     """What is wrong with one call; None where its file is not here, is written, or is not UTF-8."""
-    encoding, path = _encoding_of(call), _path_of(module, call)
-    mode = constant_of(call.keywords.get("mode") or _positional_mode(call))
+    encoding, path = _single_byte_encoding(call), _existing_path(module, call)
+    mode = constant_of(call.keywords.get("mode") or _mode_by_position(call))
     if encoding is None or path is None or (isinstance(mode, str) and set(mode) & set("wax")):
         return None
     try:
@@ -132,7 +136,7 @@ def _wrong_reading(module: Module, call: CallEvent) -> WrongReading | None:
             data = stream.read(MAX_BYTES)
     except OSError:
         return None
-    text = _decode(data)
+    text = _decode_utf8(data)
     if text is None:
         return None
     wide = [number for number, character in enumerate(text) if ord(character) > 0x7F]
@@ -143,14 +147,14 @@ def _wrong_reading(module: Module, call: CallEvent) -> WrongReading | None:
     return WrongReading(call.node, path.name, encoding, len(wide), sample)
 
 
-def _positional_mode(call: CallEvent) -> Value | None:
+def _mode_by_position(call: CallEvent) -> Value | None:
     """The mode of `open`, where it is given by its place."""
     place = 0 if call.method == "open" and not call.named(*READERS) else 1
     is_open = call.method == "open" or call.named("open", "io.open", "codecs.open")
     return call.args[place] if is_open and len(call.args) > place else None
 
 
-def _decode(data: bytes) -> str | None:
+def _decode_utf8(data: bytes) -> str | None:
     """The text of bytes in UTF-8, of which the last character may be cut; None where they are not."""
     for end in range(len(data), max(len(data) - 4, -1), -1):
         try:
@@ -161,7 +165,7 @@ def _decode(data: bytes) -> str | None:
     return None
 
 
-def _path_of(module: Module, call: CallEvent) -> Path | None:
+def _existing_path(module: Module, call: CallEvent) -> Path | None:
     """The file that a call reads, where it is here."""
     given = call.args[0] if call.args else next(iter(call.keywords.values()), None)
     value = call.receiver if call.method in METHODS and not call.named(*READERS) else given

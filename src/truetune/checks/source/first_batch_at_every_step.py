@@ -60,7 +60,7 @@ KEEPS_LOADER = ("prepare", "prepare_data_loader")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
-def _loaders_made(module: Module) -> Iterator[object]:
+def _loaders_of_own_loop(module: Module) -> Iterator[object]:
     """Loaders of a script that trains in a loop of its own."""
     if any(module.methods("backward")):
         yield from module.calls(*LOADERS)
@@ -70,15 +70,15 @@ class FirstBatchAtEveryStep(SourceRule):
     code = "SRC286"
     symptoms = ("nothing-is-learned", "loss-does-not-fall")
     severity = "error"
-    looks_at = CodePlaces("loaders of loops that compute gradients", _loaders_made)
+    looks_at = CodePlaces("loaders of loops that compute gradients", _loaders_of_own_loop)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for node in module.nodes(ast.Call):
-            loader = _loader_begun_again(module, node)
+            loader = _loader_of_next_iter(module, node)
             if loader is None or not _is_in_training_loop(module, node):
                 continue
-            order = _order_of(module, loader)
+            order = _order_of_loader(module, loader)
             if order is None:
                 continue
             shuffled = order == "shuffled"
@@ -97,7 +97,7 @@ class FirstBatchAtEveryStep(SourceRule):
             )
 
 
-def _loader_begun_again(module: Module, node: ast.Call) -> ast.expr | None:
+def _loader_of_next_iter(module: Module, node: ast.Call) -> ast.expr | None:
     """x of `next(iter(x))`."""
     if module.flow.name(node.func) != "next" or not node.args:
         return None
@@ -123,7 +123,7 @@ def _computes_gradients(node: ast.AST) -> bool:
     return is_backward_call(node) or any(map(_computes_gradients, ast.iter_child_nodes(node)))
 
 
-def _order_of(module: Module, loader: ast.expr) -> str | None:
+def _order_of_loader(module: Module, loader: ast.expr) -> str | None:
     """`in order` or `shuffled`; None where it is not known."""
     calls = list(_loader_calls(module, loader))
     if not calls or not all(call.named(*LOADERS) for call in calls):

@@ -73,7 +73,7 @@ class Float16WeightsUnderAdam(SourceRule):
         module = self.subject
         for weights in narrow_weights_of_optimizers(module, "float16", *ADAM_OPTIMIZERS):
             if _rounds_eps_to_zero(weights.optimizer):
-                yield self._finding_on(
+                yield self._finding_on_weights(
                     weights,
                     "float16 weights are updated by Adam, whose eps is 0 in float16: NaN after the"
                     " first step",
@@ -81,14 +81,14 @@ class Float16WeightsUnderAdam(SourceRule):
         for weights in narrow_weights_of_trainers(module, "float16"):
             settings = trainer_settings(weights.optimizer)
             if constant_of(settings.get("fp16")) is True:
-                yield self._finding_on(
+                yield self._finding_on_weights(
                     weights,
                     'float16 weights are trained with fp16=True: the run stops at its first step with "Attempting to'
                     ' unscale FP16 gradients"',
                     "set the dtype of the weights to float32: fp16=True alone runs the forward pass in float16",
                 )
             elif "bf16" not in settings:
-                yield self._finding_on(
+                yield self._finding_on_weights(
                     weights,
                     "float16 weights are updated in place by the trainer: small gradients and most of Adam's second"
                     " moments are 0 in float16, and nothing scales them",
@@ -96,7 +96,7 @@ class Float16WeightsUnderAdam(SourceRule):
                     severity="warning",
                 )
 
-    def _finding_on(
+    def _finding_on_weights(
         self,
         weights: NarrowWeights,
         message: str,

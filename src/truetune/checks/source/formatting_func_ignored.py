@@ -71,9 +71,9 @@ class FormattingFuncIgnored(SourceRule):
             if given is None or module.flow.value(given) is None:
                 continue
             function = module.flow.function(given)
-            seen = _reads_messages(function) if function is not None else None
+            seen = _read_of_messages(function) if function is not None else None
             if seen is None and (data := call.keywords.get("train_dataset")) is not None:
-                seen = _has_messages(module, data)
+                seen = _origin_of_messages(module, data)
             if seen is None:
                 continue
             same = function is not None and _only_renders(module, function)
@@ -93,7 +93,7 @@ class FormattingFuncIgnored(SourceRule):
             )
 
 
-def _reads_messages(function: ast.AST) -> ast.AST | None:
+def _read_of_messages(function: ast.AST) -> ast.AST | None:
     """Where a function reads the column `messages` of its first parameter."""
     arguments = getattr(function, "args", None)
     names = (
@@ -128,7 +128,7 @@ def _only_renders(module: Module, function: ast.AST) -> bool:
     )
 
 
-def _has_messages(module: Module, data: ast.expr) -> ast.AST | None:
+def _origin_of_messages(module: Module, data: ast.expr) -> ast.AST | None:
     """Where a dataset of the file gets its column `messages`: a literal, or the last function that it is mapped by."""
     for origin in module.flow.origins(data):
         if not isinstance(origin.node, ast.Call):
@@ -136,15 +136,15 @@ def _has_messages(module: Module, data: ast.expr) -> ast.AST | None:
         call = module.flow.call(origin.node)
         place: ast.AST | None = None
         if call.named("datasets.*Dataset.from_list", "datasets.*Dataset.from_dict") and call.args:
-            place = _messages_in_literal(module, call.args[0])
+            place = _messages_key_in_literal(module, call.args[0])
         elif call.method == "map":
-            place = _messages_of_map(module, call)
+            place = _messages_returned_by_map(module, call)
         if place is not None:
             return place
     return None
 
 
-def _messages_in_literal(module: Module, rows: ast.expr) -> ast.AST | None:
+def _messages_key_in_literal(module: Module, rows: ast.expr) -> ast.AST | None:
     """The key `messages` in rows that the file spells; None where it has none."""
     for part in ast.walk(next(iter(module.flow.origins(rows))).node):
         if isinstance(part, ast.Constant) and part.value == "messages":
@@ -152,7 +152,7 @@ def _messages_in_literal(module: Module, rows: ast.expr) -> ast.AST | None:
     return None
 
 
-def _messages_of_map(module: Module, call: Call) -> ast.AST | None:
+def _messages_returned_by_map(module: Module, call: Call) -> ast.AST | None:
     """What the function of a `map` returns, where that has the key `messages`; None otherwise."""
     given = call.argument(0, "function")
     if given is None:

@@ -82,7 +82,7 @@ GRADIENT_AVERAGING = re.compile(
 """Signs that the script averages gradients itself; said of all files together"""
 
 
-def _is_of_accelerate(module: Module, call: Call) -> bool:
+def _is_accelerator_method(module: Module, call: Call) -> bool:
     """Is a call a method of accelerate's Accelerator?"""
     return call.receiver is not None and "accelerator" in module.flow.types(call.receiver)
 
@@ -90,14 +90,14 @@ def _is_of_accelerate(module: Module, call: Call) -> bool:
 def _prepared_without_model(module: Module) -> Iterator[Call]:
     """Calls of `prepare` that are given an optimizer, in a script whose calls of it are given no model."""
     methods = module.methods("prepare", "prepare_model")
-    calls = [call for call in methods if _is_of_accelerate(module, call)]
+    calls = [call for call in methods if _is_accelerator_method(module, call)]
     arguments = [argument for call in calls for argument in call.node.args]
     kinds = [module.flow.types(argument) for argument in arguments]
     if all(kinds) and not any("model" in kind for kind in kinds):
-        yield from (call for call in calls if _gets_optimizer(module, call))
+        yield from (call for call in calls if _is_given_optimizer(module, call))
 
 
-def _gets_optimizer(module: Module, call: Call) -> bool:
+def _is_given_optimizer(module: Module, call: Call) -> bool:
     """Is an optimizer among the arguments of a call, all of which are seen?"""
     return not call.open and any(
         "optimizer" in module.flow.types(argument) for argument in call.node.args
@@ -111,7 +111,7 @@ def _models_wrapped_around(module: Module) -> Iterator[ast.expr]:
         yield from models_given_to_wrappers(part)
 
 
-def _wrapped_places(module: Module) -> Iterator[ast.AST]:
+def _wrapped_models(module: Module) -> Iterator[ast.AST]:
     """What the rule looks at: models that are wrapped for several processes."""
     yield from _models_wrapped_around(module)
     yield from (call.node for call in _prepared_without_model(module))
@@ -121,24 +121,26 @@ def _wrapped_places(module: Module) -> Iterator[ast.AST]:
 class ForwardAroundTheWrapper(SourceRule):
     code = "SRC022"
     severity = "error"
-    looks_at = CodePlaces("models that are wrapped for several processes", _wrapped_places)
+    looks_at = CodePlaces("models that are wrapped for several processes", _wrapped_models)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        yield from self._never_synchronised()
-        yield from self._never_prepared()
-        yield from self._never_wrapped()
+        yield from self._findings_on_no_sync()
+        yield from self._findings_on_unprepared_model()
+        yield from self._findings_on_unwrapped_model()
         wrapped = _models_wrapped_around(module)
         bare = [made for model in wrapped for made in constructions_of_model(module, model)]
         if not bare or any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
             return
-        for backward, part in _backward_with_calls_of_its_loss(module):
+        for backward, part in _backward_and_loss_calls(module):
             inside = model_called_around_wrapper(module, part, bare)
             if inside is not None and may_record_gradients(module, part):
-                yield self._finding(part, backward, *inside)
+                yield self._finding_on_forward(part, backward, *inside)
 
-    def _never_synchronised(self) -> Iterator[Finding]:
-        """Backward passes that all run under `no_sync`, which leaves the averaging to a pass outside of it."""
+    def _findings_on_no_sync(self) -> Iterator[Finding]:
+        """Findings on backward passes that all run under `no_sync`, which leaves the averaging to a
+        pass outside of it.
+        """
         module = self.subject
         passes = [call for part in module.with_linked for call in part.methods("backward")]
         around = [_no_sync_around(module.home(call.node), call.node) for call in passes]
@@ -149,12 +151,15 @@ class ForwardAroundTheWrapper(SourceRule):
                 cases=[case_of_node(module, node) for node in around[:1] if node is not None],
             )
 
-    def _never_prepared(self) -> Iterator[Finding]:
-        """Accelerate is given the optimizer, and never the model, whose gradients it would average."""
+    def _findings_on_unprepared_model(self) -> Iterator[Finding]:
+        """Findings where Accelerate is given the optimizer, and never the model, whose gradients it
+        would average.
+        """
         module = self.subject
         for call in _prepared_without_model(module):
             backward = next(
-                (one for one in module.methods("backward") if _is_of_accelerate(module, one)), None
+                (one for one in module.methods("backward") if _is_accelerator_method(module, one)),
+                None,
             )
             if backward is not None:
                 yield self.finding(
@@ -168,8 +173,10 @@ class ForwardAroundTheWrapper(SourceRule):
                 )
                 return
 
-    def _never_wrapped(self) -> Iterator[Finding]:
-        """Processes that share out the rows, and step each on its own gradients: nothing wraps the model."""
+    def _findings_on_unwrapped_model(self) -> Iterator[Finding]:
+        """Findings on processes that share out the rows, and step each on its own gradients:
+        nothing wraps the model.
+        """
         module = self.subject
         if any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
             return
@@ -184,13 +191,13 @@ class ForwardAroundTheWrapper(SourceRule):
                     case_of_node(module, found.backward.node),
                     *(
                         [case_of_node(module, found.step.node)]
-                        if _is_in(module, found.step)
+                        if _is_in_file(module, found.step)
                         else []
                     ),
                 ],
             )
 
-    def _finding(
+    def _finding_on_forward(
         self, forward: ast.Call, backward: ast.AST, model: ast.expr, wrapper: str
     ) -> Finding:
         """The finding on a forward pass; `model` is what it calls, or what its helper is given to call."""
@@ -206,12 +213,12 @@ class ForwardAroundTheWrapper(SourceRule):
         )
 
 
-def _is_in(module: Module, event: CallEvent) -> bool:
+def _is_in_file(module: Module, event: CallEvent) -> bool:
     """Does a call stand in this file?"""
     return event.home.path == module.path
 
 
-def _backward_with_calls_of_its_loss(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
+def _backward_and_loss_calls(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
     """(backward pass, call that its loss is computed by); each such call once, with the first backward pass."""
     seen: set[ast.AST] = set()
     for backward in backward_calls(module):

@@ -58,7 +58,7 @@ def _loads_in_4bit(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _is_set_afterwards(module: Module) -> bool:
+def _is_dtype_set_as_attribute(module: Module) -> bool:
     """Is the dtype set as an attribute: `quantization.bnb_4bit_compute_dtype = torch.bfloat16`?"""
     attributes = (node for part in module.with_linked for node in part.nodes(ast.Attribute))
     return any(node.attr == DTYPE and isinstance(node.ctx, ast.Store) for node in attributes)
@@ -71,7 +71,7 @@ class FourBitComputedInFloat32(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.imports_unsloth or _is_set_afterwards(module):
+        if module.imports_unsloth or _is_dtype_set_as_attribute(module):
             return
         for call in _loads_in_4bit(module):
             given = call.argument(6 if call.named(BITSANDBYTES_CONFIG) else -1, DTYPE)

@@ -111,14 +111,14 @@ class FourBitStorageUnderFsdp(SourceRule):
 def _fsdp_command(module: Module) -> str | None:
     """The launch command of the project that runs the script under FSDP; None where there is none."""
     for command in launches_of(Path(module.path)):
-        if FSDP_IN_COMMAND.search(command) or _starts_fsdp(
+        if FSDP_IN_COMMAND.search(command) or _launch_config_starts_fsdp(
             CONFIG_FILE_OPTION.search(command), Path(module.path)
         ):
             return command
     return None
 
 
-def _starts_fsdp(named: re.Match[str] | None, script: Path) -> bool:
+def _launch_config_starts_fsdp(named: re.Match[str] | None, script: Path) -> bool:
     """Is it a launch configuration of accelerate that starts FSDP?"""
     if named is None:
         return False

@@ -71,7 +71,9 @@ class FrozenWeightsFlattenedWithTrained(SourceRule):
             return
         for call in module.calls(WRAPPER):
             model = call.argument(0, "module")
-            if "peft-model" not in module.flow.types(model) or not _flattens(module, call):
+            if "peft-model" not in module.flow.types(model) or not _flattens_parameters(
+                module, call
+            ):
                 continue
             yield self.finding(
                 "FSDP joins the frozen weights of the base and the trained ones of the adapter in one flat parameter:"
@@ -81,7 +83,7 @@ class FrozenWeightsFlattenedWithTrained(SourceRule):
             )
 
 
-def _flattens(module: Module, call: Call) -> bool:
+def _flattens_parameters(module: Module, call: Call) -> bool:
     """Is `use_orig_params` surely off?"""
     if call.lacks("use_orig_params"):
         return True

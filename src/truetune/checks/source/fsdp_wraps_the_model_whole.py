@@ -84,7 +84,7 @@ class FsdpWrapsTheModelWhole(SourceRule):
         if len(calls) != 1 or not _is_of_large_model(module, calls[0]):
             return
         (call,) = calls
-        strategy = _strategy(module, call)
+        strategy = _strategy_name(module, call)
         if strategy.endswith("NO_SHARD"):
             yield self.finding(
                 "FSDP shards nothing (NO_SHARD): each GPU holds all weights, gradients and optimizer states, as with"
@@ -92,7 +92,11 @@ class FsdpWrapsTheModelWhole(SourceRule):
                 "take ShardingStrategy.FULL_SHARD, with an auto_wrap_policy for the layers",
                 cases=[case_of_node(module, call.node)],
             )
-        elif _is_one_unit(module, call) and strategy in ("", "FULL_SHARD", "HYBRID_SHARD"):
+        elif _wraps_nothing_by_itself(module, call) and strategy in (
+            "",
+            "FULL_SHARD",
+            "HYBRID_SHARD",
+        ):
             yield self.finding(
                 "FSDP makes one unit of the whole model: each GPU gathers all weights at once, and makes their whole"
                 " gradient, as if nothing were sharded",
@@ -117,7 +121,7 @@ def _is_of_large_model(module: Module, call: Call) -> bool:
     return not sizes or max(sizes) >= MIN_BILLIONS
 
 
-def _strategy(module: Module, call: Call) -> str:
+def _strategy_name(module: Module, call: Call) -> str:
     """The strategy by its name; empty where none is given."""
     given = call.argument(STRATEGY_PLACE, "sharding_strategy")
     if given is None or call.named(SECOND_VERSION):
@@ -125,7 +129,7 @@ def _strategy(module: Module, call: Call) -> str:
     return (module.flow.name(given) or ast.unparse(given)).rpartition(".")[2]
 
 
-def _is_one_unit(module: Module, call: Call) -> bool:
+def _wraps_nothing_by_itself(module: Module, call: Call) -> bool:
     """Is nothing of the model wrapped by itself?"""
     if any(word in module.text for word in PARTLY_WRAPPED):
         return False

@@ -80,11 +80,11 @@ class GatheredRowsCountTwice(SourceRule):
         for call in _gather_calls(module):
             if call.method != "gather":
                 continue
-            given = _text_of_gathered(module, call)
+            given = _gathered_code(module, call)
             if (
                 PREDICTION_WORDS.search(given)
                 and LABEL_WORDS.search(given)
-                and _is_in_evaluation(module, call)
+                and _is_in_loop_without_training(module, call)
             ):
                 yield self.finding(
                     "rows that fill up the last batch of each process are gathered too, and count twice",
@@ -93,7 +93,7 @@ class GatheredRowsCountTwice(SourceRule):
                 )
 
 
-def _text_of_gathered(module: Module, call: Call) -> str:
+def _gathered_code(module: Module, call: Call) -> str:
     """What is gathered: the arguments as they stand, and what their names were set to."""
     texts = [module.text_of(one) for one in call.args]
     names = (
@@ -110,7 +110,7 @@ def _text_of_gathered(module: Module, call: Call) -> str:
     return ", ".join(texts)
 
 
-def _is_in_evaluation(module: Module, call: Call) -> bool:
+def _is_in_loop_without_training(module: Module, call: Call) -> bool:
     """Does it stand in a loop that trains nothing?"""
     loop = next((p for p in module.parents(call.node) if isinstance(p, ast.For)), None)
     if loop is None:

@@ -77,7 +77,7 @@ SETS_BESIDE = re.compile(r"\bzip\(|references\s*=")
 """What compares lists by position"""
 
 
-def _gathered(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _object_gathers(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """Calls that gather objects of the processes, with what each of them gives."""
     for call in module.calls(*GATHERS):
         is_filled = call.named("*.all_gather_object")
@@ -90,19 +90,19 @@ class GatheredRowsInOrderOfProcesses(SourceRule):
     code = "SRC381"
     symptoms = ("several-gpus", "odd-metrics")
     severity = "error"
-    looks_at = CodePlaces("objects that are gathered from all processes", _gathered)
+    looks_at = CodePlaces("objects that are gathered from all processes", _object_gathers)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(PUTS_BACK.search(part.text) for part in module.with_linked):
             return
-        if not SETS_BESIDE.search(module.text) and not _fills_column(module):
+        if not SETS_BESIDE.search(module.text) and not _flattens_into_column(module):
             return
         # rows-joined-by-position names joins of which it can follow both sides.
         if any(join.change.kind == "parts" for join in wrong_joins(module)):
             return
-        for call, given in _gathered(module):
-            dealt = _dealt_rows(module, given)
+        for call, given in _object_gathers(module):
+            dealt = _strided_slice_of_rows(module, given)
             if dealt is not None:
                 yield self.finding(
                     "the answers of the processes are joined one after another, and their rows were dealt in turn"
@@ -113,7 +113,7 @@ class GatheredRowsInOrderOfProcesses(SourceRule):
                 )
 
 
-def _dealt_rows(module: Module, given: ast.expr) -> ast.Subscript | None:
+def _strided_slice_of_rows(module: Module, given: ast.expr) -> ast.Subscript | None:
     """Where every so many rows are taken, of which an expression is made: `rows[rank::world]`."""
     for part in backward_slice_through_loops(module, given):
         if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
@@ -123,7 +123,7 @@ def _dealt_rows(module: Module, given: ast.expr) -> ast.Subscript | None:
     return None
 
 
-def _fills_column(module: Module) -> bool:
+def _flattens_into_column(module: Module) -> bool:
     """Does a list of lists, taken apart, become a column: `table["a"] = [one for part in parts for one in part]`?"""
     for node in module.nodes(ast.Assign):
         target = node.targets[0]

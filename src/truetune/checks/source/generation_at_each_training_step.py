@@ -73,7 +73,7 @@ class GenerationAtEachTrainingStep(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in module.methods("generate"):
-            place = _place_of_shown_answers(module, call)
+            place = _hook_or_loop_showing_answers(module, call)
             if place is None:
                 continue
             yield self.finding(
@@ -86,7 +86,7 @@ class GenerationAtEachTrainingStep(SourceRule):
             return
 
 
-def _place_of_shown_answers(module: Module, call: Call) -> ast.AST | None:
+def _hook_or_loop_showing_answers(module: Module, call: Call) -> ast.AST | None:
     """The hook or the loop that generates in each step, where the answers are not taken into the training."""
     function = module.function_around(call.node)
     if function is None or _may_keep_answers(function):

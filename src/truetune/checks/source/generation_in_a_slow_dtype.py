@@ -84,7 +84,7 @@ MIN_BILLIONS = 1.0
 """Parameters from which float32 is a choice that costs something; tests and demonstrations are smaller"""
 
 
-def _asking_calls(module: Module) -> Iterator[ast.AST]:
+def _generating_calls_and_pipelines(module: Module) -> Iterator[ast.AST]:
     """Calls of `generate`, and pipelines."""
     for call in (*module.methods("generate"), *module.calls(TRANSFORMERS_PIPELINE)):
         yield call.node
@@ -94,7 +94,7 @@ class GenerationInASlowDtype(SourceRule):
     code = "SRC089"
     symptoms = ("slow-generation",)
     severity = "info"
-    looks_at = CodePlaces("calls that ask a model for text", _asking_calls)
+    looks_at = CodePlaces("calls that ask a model for text", _generating_calls_and_pipelines)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -104,19 +104,19 @@ class GenerationInASlowDtype(SourceRule):
         for call in generate_calls(module):
             chains = model_chains(module, call.receiver) if call.receiver is not None else None
             for chain in chains or ():
-                why = _why_slow(module, chain)
+                why = _explain_slowness(module, chain)
                 if chain.load.node in seen or why is None:
                     continue
                 seen.add(chain.load.node)
-                yield self._report(chain.load, call, why)
-        if not seen and (found := _only_8_bit_load(module)) is not None:
-            yield self._report(*found, EIGHT_BITS)
+                yield self._finding_on_load(chain.load, call, why)
+        if not seen and (found := _only_8_bit_load_and_question(module)) is not None:
+            yield self._finding_on_load(*found, EIGHT_BITS)
 
-    def _report(self, load: Call, asking: Call, why: str) -> Finding:
-        """A load in a slow dtype, with the room that a card beside has."""
+    def _finding_on_load(self, load: Call, asking: Call, why: str) -> Finding:
+        """The finding on a load in a slow dtype, with the room that a card beside has."""
         module = self.subject
-        billions, room = billions_of_model(module, load), _room_beside(module)
-        fits = _fits(room, billions)
+        billions, room = billions_of_model(module, load), _gpu_beside(module)
+        fits = _fits_in_bfloat16(room, billions)
         size = f" ({BYTES_OF_BFLOAT16 * billions:.0f} GB of weights)" if billions else ""
         where = f"it fits the {room.name}{size}" if fits and room else f"that fits the GPU{size}"
         is_certain = fits or is_float32_by_default(module, load)
@@ -132,7 +132,7 @@ class GenerationInASlowDtype(SourceRule):
         )
 
 
-def _only_8_bit_load(module: Module) -> tuple[Call, Call] | None:
+def _only_8_bit_load_and_question(module: Module) -> tuple[Call, Call] | None:
     """The one load of a file, in 8 bits, and what asks it for text; None where several models are loaded."""
     loads = [*module.calls(*CAUSAL_LOADS)]
     pipelines = [*module.calls(TRANSFORMERS_PIPELINE)]
@@ -155,13 +155,13 @@ def _is_given_a_model(module: Module, pipeline: Call, loads: list[Call]) -> bool
     return not isinstance(module.flow.value(model), str)
 
 
-def _room_beside(module: Module) -> GpuBeside | None:
+def _gpu_beside(module: Module) -> GpuBeside | None:
     """The GPU that the files beside name or measure; None where they name none, or several sizes."""
     gpus = find_gpus_beside(module.path, module.text)
     return gpus[0] if len({one.memory for one in gpus}) == 1 else None
 
 
-def _fits(gpu: GpuBeside | None, billions: float | None) -> bool:
+def _fits_in_bfloat16(gpu: GpuBeside | None, billions: float | None) -> bool:
     """Do the weights fit a card in bfloat16, with room for the cache?"""
     if gpu is None:
         return False
@@ -182,7 +182,7 @@ def _evidence_of_room(gpu: GpuBeside) -> list[str]:
     ]
 
 
-def _why_slow(module: Module, chain: ModelChain) -> str | None:
+def _explain_slowness(module: Module, chain: ModelChain) -> str | None:
     """What makes each token slow; None where nothing is seen to."""
     billions = billions_of_model(module, chain.load)
     if billions is not None and billions < MIN_BILLIONS:
@@ -190,7 +190,7 @@ def _why_slow(module: Module, chain: ModelChain) -> str | None:
     if _is_in_8_bits(module, chain.load):
         return EIGHT_BITS
     wide = any(dtype in WIDE for dtype in load_dtypes(module, chain.load))
-    narrowed = any(_casts_weights(module, step) for step in chain.steps)
+    narrowed = any(_may_cast_weights(module, step) for step in chain.steps)
     if not wide and not narrowed and is_float32_by_default(module, chain.load):
         wide = True
     if wide and not narrowed and billions is not None:
@@ -198,7 +198,7 @@ def _why_slow(module: Module, chain: ModelChain) -> str | None:
     return None
 
 
-def _casts_weights(module: Module, step: Call) -> bool:
+def _may_cast_weights(module: Module, step: Call) -> bool:
     """Does a step give the weights another dtype, or one that is not known?"""
     given = [*step.args, *step.keywords.values()]
     return step.method in ("half", "bfloat16") or any(

@@ -100,16 +100,16 @@ class GenerationLengthNotSet(SourceRule):
         lambda module: (
             *generate_calls(module),
             *module.calls(*VLLM_SAMPLING),
-            *_short_completions(module),
+            *_completions_without_length(module),
             *(call for call, _ in evaluations_without_length(module)),
         ),
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        yield from self._of_vllm()
-        yield from self._of_completions()
-        yield from self._of_evaluations()
+        yield from self._findings_on_vllm()
+        yield from self._findings_on_completions()
+        yield from self._findings_on_trainers()
         calls = [
             call
             for call in generate_calls(module)
@@ -117,9 +117,9 @@ class GenerationLengthNotSet(SourceRule):
         ]
         if not calls or _sets_generation_config(module):
             return
-        with_options = _scopes_with_options(module)
+        with_options = _scopes_with_callers_options(module)
         for call in calls:
-            if _is_tried_in_notebook(module, call) or _in_test(module, call):
+            if _is_tried_in_notebook(module, call) or _is_in_test(module, call):
                 continue
             if module.scopes.of[call.node] in with_options:
                 continue
@@ -132,8 +132,10 @@ class GenerationLengthNotSet(SourceRule):
                 cases=[case_of_node(module, call.node)],
             )
 
-    def _of_vllm(self) -> Iterator[Finding]:
-        """Sampling parameters of vLLM that leave the length to its default of 16 tokens."""
+    def _findings_on_vllm(self) -> Iterator[Finding]:
+        """Findings on sampling parameters of vLLM that leave the length to its default of 16
+        tokens.
+        """
         module = self.subject
         for call in module.calls(*VLLM_SAMPLING):
             if (
@@ -147,8 +149,10 @@ class GenerationLengthNotSet(SourceRule):
                     cases=[case_of_node(module, call.node)],
                 )
 
-    def _of_evaluations(self) -> Iterator[Finding]:
-        """Trainers that generate in their evaluations, and leave the length to the default of 20 tokens."""
+    def _findings_on_trainers(self) -> Iterator[Finding]:
+        """Findings on trainers that generate in their evaluations, and leave the length to the
+        default of 20 tokens.
+        """
         module = self.subject
         cut = label_cut_length(module)
         if cut is not None and cut <= DEFAULT_LENGTH:
@@ -165,8 +169,10 @@ class GenerationLengthNotSet(SourceRule):
                 cases=[case_of_node(module, call.node)],
             )
 
-    def _of_completions(self) -> Iterator[Finding]:
-        """Completions of servers and of llama-cpp-python that leave the length to their default of 16 tokens."""
+    def _findings_on_completions(self) -> Iterator[Finding]:
+        """Findings on completions of servers and of llama-cpp-python that leave the length to their
+        default of 16 tokens.
+        """
         module = self.subject
         for call, _ in (*completion_prompts_of_clients(module), *engine_prompts(module)):
             if not _has_limit_of_16(module, call) or "max_tokens" in module.text:
@@ -178,7 +184,7 @@ class GenerationLengthNotSet(SourceRule):
             )
 
 
-def _short_completions(module: Module) -> Iterator[Call]:
+def _completions_without_length(module: Module) -> Iterator[Call]:
     """Completions that end after 16 tokens where nobody says more."""
     for call, _ in (*completion_prompts_of_clients(module), *engine_prompts(module)):
         if _has_limit_of_16(module, call):
@@ -226,7 +232,7 @@ def _is_tried_in_notebook(module: Module, call: Call) -> bool:
     return bool(module.cells) and not is_again
 
 
-def _in_test(module: Module, call: Call) -> bool:
+def _is_in_test(module: Module, call: Call) -> bool:
     """Does a call stand in a test?"""
     functions = (
         around for around in module.parents(call.node) if isinstance(around, ast.FunctionDef)
@@ -234,20 +240,20 @@ def _in_test(module: Module, call: Call) -> bool:
     return any(function.name.startswith("test") for function in functions)
 
 
-def _scopes_with_options(module: Module) -> list[Scope]:
+def _scopes_with_callers_options(module: Module) -> list[Scope]:
     """The functions in which a `generate` gets `**options` of their callers, who may say how long answers are."""
     return [
         module.scopes.of[call.node]
         for call in generate_calls(module)
         if not all(argument_is_certainly_missing(module, call, name) for name in LENGTH_ARGUMENTS)
         and any(
-            keyword.arg is None and _is_parameter(module, keyword.value)
+            keyword.arg is None and _is_given_by_caller(module, keyword.value)
             for keyword in call.node.keywords
         )
     ]
 
 
-def _is_parameter(module: Module, options: ast.expr) -> bool:
+def _is_given_by_caller(module: Module, options: ast.expr) -> bool:
     """Are these options handed on by a function's caller?"""
     arguments = getattr(module.scopes.of[options].node, "args", None)
     names = (

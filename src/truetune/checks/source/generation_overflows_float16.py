@@ -68,7 +68,7 @@ OVERFLOWING_BY_SIZE = "gemma3"
 """Beginning of the families that overflow however they are loaded, without signs between"""
 
 
-def _generating_calls(module: Module) -> Iterator[Call]:
+def _generating_calls_and_pipelines(module: Module) -> Iterator[Call]:
     """The calls that generate, and pipelines."""
     yield from generate_calls(module)
     yield from module.calls(PIPELINE)
@@ -78,7 +78,7 @@ class GenerationOverflowsFloat16(SourceRule):
     code = "SRC094"
     symptoms = ("garbage-output",)
     severity = "warning"
-    looks_at = CodePlaces("models that generate, and pipelines", _generating_calls)
+    looks_at = CodePlaces("models that generate, and pipelines", _generating_calls_and_pipelines)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -72,7 +72,7 @@ OWN_STOPS = (
 LOADS = ("*.from_pretrained", "vllm.LLM")
 
 
-def _answers_by_template(module: Module) -> Iterator[Call]:
+def _generations_by_template(module: Module) -> Iterator[Call]:
     """The calls by which a file that renders chats has a model answer."""
     if module.mentions("apply_chat_template"):
         yield from generate_calls(module)
@@ -86,12 +86,12 @@ class GenerationPassesTheTurnEnd(SourceRule):
     code = "SRC283"
     symptoms = ("garbage-output", "never-stops")
     severity = "error"
-    looks_at = CodePlaces("models that are asked by their chat template", _answers_by_template)
+    looks_at = CodePlaces("models that are asked by their chat template", _generations_by_template)
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._of_own_stops()
+        yield from self._findings_on_own_stops()
         module = self.subject
-        calls = list(_answers_by_template(module))
+        calls = list(_generations_by_template(module))
         if not calls or _gives_own_stop(module):
             return
         for folder in _folders_loaded(module):
@@ -111,8 +111,8 @@ class GenerationPassesTheTurnEnd(SourceRule):
             )
             return
 
-    def _of_own_stops(self) -> Iterator[Finding]:
-        """Stops that the script gives, and that are no end of a turn."""
+    def _findings_on_own_stops(self) -> Iterator[Finding]:
+        """Findings on stops that the script gives, and that are no end of a turn."""
         for stop in stops_without_turn_end(self.subject):
             family = stop.family
             ids = sorted(family.turn_ids, reverse=True)

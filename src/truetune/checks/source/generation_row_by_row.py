@@ -145,15 +145,15 @@ class GenerationRowByRow(SourceRule):
             )
         seen: set[ast.AST] = set()
         for question in model_questions(module):
-            repeat = _repeated_by(module, question)
+            repeat = _loop_over_rows(module, question)
             if repeat is not None:
                 seen.add(question.call.node)
-                asks, instead = _description_of_question(module, question)
+                asks, instead = _asker_and_batching_advice(module, question)
                 yield self.finding(
                     f"{asks} on one row at a time, in a loop",
                     instead,
                     severity="warning"
-                    if asks == OF_ENGINE or _is_of_file(module, repeat)
+                    if asks == OF_ENGINE or _is_over_many_rows(module, repeat)
                     else "info",
                     cases=[
                         case_of_node(module, question.call.node),
@@ -162,14 +162,16 @@ class GenerationRowByRow(SourceRule):
                         ),
                     ],
                 )
-        yield from self._of_runs(seen)
+        yield from self._findings_on_traced_runs(seen)
 
-    def _of_runs(self, seen: set[ast.AST]) -> Iterator[Finding]:
-        """Generations that only the symbolic run sees to be of one row each."""
+    def _findings_on_traced_runs(self, seen: set[ast.AST]) -> Iterator[Finding]:
+        """Findings on generations that only the symbolic run sees to be of one row each."""
         module = self.subject
         for one in generations_per_row(module):
             call = one.call
-            if call.node in seen or _returns_several(call.keywords.get("num_return_sequences")):
+            if call.node in seen or _traced_value_is_batch(
+                call.keywords.get("num_return_sequences")
+            ):
                 continue
             asks, instead = OF_MODEL
             yield self.finding(
@@ -205,7 +207,7 @@ def _blocking_handlers(module: Module) -> Iterator[BlockingHandler]:
             yield BlockingHandler(call.node, handler, f"async def {handler.name}(...)")
 
 
-def _repeated_by(module: Module, question: ModelQuestion) -> CodeRepetition | None:
+def _loop_over_rows(module: Module, question: ModelQuestion) -> CodeRepetition | None:
     """The loop that a question is asked in once for each row; None where it takes several, or goes over few."""
     if not question.is_one or _is_growing_chat(module, question):
         return None
@@ -215,7 +217,8 @@ def _repeated_by(module: Module, question: ModelQuestion) -> CodeRepetition | No
         return None
     for repeat in repetitions_of(module, question.call.node):
         is_of_rows = repeat.kind != "request" and not any(
-            _is_few(module, iterated) or _is_count(iterated) for iterated in repeat.iterated
+            _is_over_a_handful(module, iterated) or _counts_repetitions(iterated)
+            for iterated in repeat.iterated
         )
         if is_of_rows and uses_repeated_element(module, question.text, repeat):
             return repeat
@@ -229,9 +232,9 @@ def _may_run_beside_others(module: Module, call: Call) -> bool:
     return module.mentions(*CONCURRENCY_SIGNS)
 
 
-def _is_of_file(module: Module, repeat: CodeRepetition) -> bool:
+def _is_over_many_rows(module: Module, repeat: CodeRepetition) -> bool:
     """Does a loop go over the rows of a file or data set, of which there are many more than a person would type?"""
-    sources = repeat.iterated or _mapped_rows(module, repeat)
+    sources = repeat.iterated or _iterables_of_map(module, repeat)
     return any(
         isinstance(part, ast.Call) and _last_name(part.func) in READERS
         for iterated in sources
@@ -239,7 +242,7 @@ def _is_of_file(module: Module, repeat: CodeRepetition) -> bool:
     )
 
 
-def _mapped_rows(module: Module, repeat: CodeRepetition) -> tuple[ast.expr, ...]:
+def _iterables_of_map(module: Module, repeat: CodeRepetition) -> tuple[ast.expr, ...]:
     """What `map` or `apply` goes over: its object, or the second argument of Python's own `map`."""
     if repeat.kind != "map" or not isinstance(repeat.node, ast.Call):
         return ()
@@ -260,8 +263,8 @@ def _samples_a_batch(module: Module, call: Call) -> bool:
     return isinstance(count, int) and count >= MIN_SAMPLES
 
 
-def _returns_several(value: Value | None) -> bool:
-    """The same of a value of the symbolic run."""
+def _traced_value_is_batch(value: Value | None) -> bool:
+    """Does a value of the symbolic run say that a call draws so many answers that they are a batch?"""
     count = constant_of(value)
     return isinstance(count, int) and count >= MIN_SAMPLES
 
@@ -282,7 +285,7 @@ def _takes_few_rows(module: Module, iterated: ast.AST) -> bool:
     return False
 
 
-def _is_few(module: Module, iterated: ast.AST) -> bool:
+def _is_over_a_handful(module: Module, iterated: ast.AST) -> bool:
     """Does a loop go over a handful of things that stand in the code, or of the rows?"""
     if _takes_few_rows(module, iterated):
         return True
@@ -294,7 +297,7 @@ def _is_few(module: Module, iterated: ast.AST) -> bool:
     return any(0 < len(one.elts) <= MAX_DEMO_QUESTIONS for one in lists)
 
 
-def _is_count(iterated: ast.AST) -> bool:
+def _counts_repetitions(iterated: ast.AST) -> bool:
     """Is it a number of repetitions, as of games or samples, and not the number of rows?"""
     text = ast.unparse(iterated)
     return text.startswith("range(") and not any(one in text for one in ROW_COUNTS)
@@ -303,10 +306,10 @@ def _is_count(iterated: ast.AST) -> bool:
 def _is_growing_chat(module: Module, question: ModelQuestion) -> bool:
     """Is the question a chat to which turns are added?"""
     names = (part for part in backward_slice(module, question.text) if isinstance(part, ast.Name))
-    return any(_holds_turn(added) for name in names for added in module.additions_to(name))
+    return any(_is_chat_turn(added) for name in names for added in module.additions_to(name))
 
 
-def _holds_turn(added: ast.expr) -> bool:
+def _is_chat_turn(added: ast.expr) -> bool:
     """Is what is added a turn: a dictionary with a role?"""
     keys = [key for part in ast.walk(added) if isinstance(part, ast.Dict) for key in part.keys]
     return any(isinstance(key, ast.Constant) and key.value == "role" for key in keys)
@@ -321,7 +324,7 @@ def _asks_server(call: Call) -> bool:
     )
 
 
-def _description_of_question(module: Module, question: ModelQuestion) -> tuple[str, str]:
+def _asker_and_batching_advice(module: Module, question: ModelQuestion) -> tuple[str, str]:
     """What asks, and how to ask for many rows at once."""
     call = question.call
     made = module.flow.producing_call(call.node.func)

@@ -64,7 +64,7 @@ from truetune.checks.source.evidence.stop_tokens_switched_off import stopping_sw
 from truetune.source.module import Module
 
 
-def _generation_calls(module: Module) -> Iterator[object]:
+def _generations_and_options(module: Module) -> Iterator[object]:
     """The calls that generate, and what sets their options."""
     yield from (given for given in generating_calls(module) if has_judgeable_number(given))
     yield from stop_strings(module)
@@ -80,7 +80,9 @@ class StopString(NamedTuple):
 
 
 def stop_strings(module: Module) -> Iterator[StopString]:
-    """`stop=["\\n"]` of a call, and `"stop"` of a request's body or options."""
+    """The strings at which answers end: `stop=["\
+    "]` of a call, and `"stop"` of a request's body or options.
+    """
     for stops, place in _stop_settings(module):
         value = module.flow.value(stops)
         texts = value if isinstance(value, list) else [value]
@@ -110,7 +112,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
     code = "SRC079"
     severity = "warning"
     moot_where = ("repetition-forbidden-in-structured-answers",)
-    looks_at = CodePlaces("calls that set how answers are generated", _generation_calls)
+    looks_at = CodePlaces("calls that set how answers are generated", _generations_and_options)
 
     def findings(self) -> Iterator[Finding]:
         told = set()
@@ -124,7 +126,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
                     evidence=[found.breach.limit.source],
                     cases=found.cases,
                 )
-        yield from self._of_stops()
+        yield from self._findings_on_stop_strings()
         for request in hot_requests(self.subject):
             if request.node not in told:
                 yield self.finding(
@@ -146,8 +148,10 @@ class GenerationSettingsDistortAnswers(SourceRule):
                 cases=[case_of_node(self.subject, switch.node)],
             )
 
-    def _of_stops(self) -> Iterator[Finding]:
-        """Stop strings that stand in the middle of the answers which the model was trained on."""
+    def _findings_on_stop_strings(self) -> Iterator[Finding]:
+        """Findings on stop strings that stand in the middle of the answers which the model was
+        trained on.
+        """
         module = self.subject
         stops = list(stop_strings(module))
         chats = find_nearby_chats(module.path) if stops else None

@@ -52,7 +52,7 @@ from truetune.source.module import Module
 EMPTY_MASK_TEST = re.compile(r"^not (any|sum)\(|(any|sum)\(.*\) == 0$|\.(any|sum)\(\)( == 0)?$")
 
 
-def _masks_named(module: Module) -> Iterator[ast.AST]:
+def _answer_mask_places(module: Module) -> Iterator[ast.AST]:
     """Where the mask of the answers is asked for, or read."""
     yield from (
         node for node in module.nodes(ast.keyword) if node.arg == "return_assistant_tokens_mask"
@@ -65,7 +65,7 @@ class GenerationTagMissingMaskAllOnes(SourceRule):
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     since = "0.1.0"
-    looks_at = CodePlaces("places that name the assistant's mask", _masks_named)
+    looks_at = CodePlaces("places that name the assistant's mask", _answer_mask_places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -84,7 +84,9 @@ class GenerationTagMissingMaskAllOnes(SourceRule):
                 if isinstance(node, ast.If)
                 else re.search(r"\b(any|sum)\(", test)
             )
-            made = next((part for item in body for part in ast.walk(item) if _all_ones(part)), None)
+            made = next(
+                (part for item in body for part in ast.walk(item) if _is_all_ones(part)), None
+            )
             if tests and made is not None:
                 yield self.finding(
                     "where the template marks no answer, all tokens are supervised",
@@ -94,8 +96,8 @@ class GenerationTagMissingMaskAllOnes(SourceRule):
                 )
 
 
-def _all_ones(node: ast.AST) -> bool:
-    """`[1] * n` or `ones_like(...)`"""
+def _is_all_ones(node: ast.AST) -> bool:
+    """Is it a mask of ones: `[1] * n` or `ones_like(...)`?"""
     if isinstance(node, ast.Call):
         return ast.unparse(node.func).endswith("ones_like")
     return (

@@ -64,7 +64,7 @@ ENGINES = ("vllm", "LLM(", "sglang")
 """In a script whose answers may come from an engine with weights of its own"""
 
 
-def _generating_places(module: Module) -> Iterator[Call]:
+def _generations_and_trainer_settings(module: Module) -> Iterator[Call]:
     """Calls of `generate`, and settings of trainers that generate."""
     yield from module.methods("generate")
     for call in module.calls("transformers.Seq2SeqTrainingArguments"):
@@ -76,11 +76,17 @@ class GenerationUnderZero3(SourceRule):
     code = "SRC188"
     symptoms = ("slow-generation", "several-gpus")
     severity = "warning"
-    looks_at = CodePlaces("calls of generate, and trainers that generate", _generating_places)
+    looks_at = CodePlaces(
+        "calls of generate, and trainers that generate", _generations_and_trainer_settings
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        calls = [call for call in _generating_places(module) if not _is_gathered(module, call)]
+        calls = [
+            call
+            for call in _generations_and_trainer_settings(module)
+            if not _is_in_gathering_block(module, call)
+        ]
         if not calls or module.mentions(*ENGINES) or not trains_a_model(module):
             return
         sharding = sharding_of_script(module)
@@ -96,7 +102,7 @@ class GenerationUnderZero3(SourceRule):
         )
 
 
-def _is_gathered(module: Module, call: Call) -> bool:
+def _is_in_gathering_block(module: Module, call: Call) -> bool:
     """Does the call stand in a block that gathers the weights first?"""
     around = [node for node in module.parents(call.node) if isinstance(node, ast.With)]
     heads = (module.text_of(item.context_expr) for node in around for item in node.items)

@@ -74,12 +74,12 @@ class GradientsAccumulatedTwice(SourceRule):
             yield self.finding(
                 _message(found),
                 _remedy(found),
-                cases=[case_of_node(module, found.node), *_case_of_number(module, found.engine)],
+                cases=[case_of_node(module, found.node), *_accumulation_cases(module, found.engine)],
             )
 
 
 def _message(found: CountedTwice) -> str:
-    """What is counted twice, and what comes of it."""
+    """The finding's message: what is counted twice, and what comes of it."""
     number = found.engine.number
     if found.kind == "loss":
         factor = found.by if number is None else number
@@ -105,7 +105,7 @@ def _message(found: CountedTwice) -> str:
 
 
 def _remedy(found: CountedTwice) -> str:
-    """The edit that leaves the counting to the library."""
+    """The remedy: the edit that leaves the counting to the library."""
     if found.kind == "loss":
         return f"take `/ {found.by}` out: {found.library} divides"
     if found.kind == "never":
@@ -119,8 +119,8 @@ def _remedy(found: CountedTwice) -> str:
     )
 
 
-def _case_of_number(module: Module, accumulation: EngineAccumulation) -> Iterator[Case]:
-    """Where the number of the engine is set."""
+def _accumulation_cases(module: Module, accumulation: EngineAccumulation) -> Iterator[Case]:
+    """The case of the line that sets the engine's number of batches."""
     if accumulation.node is not None:
         yield case_of_node(module, accumulation.node)
     elif accumulation.file:

@@ -76,28 +76,28 @@ DDP = "torch.*.DistributedDataParallel"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def _rare_steps(module: Module) -> Iterator[tuple[ast.AST, ast.If, ast.AST]]:
+def _counted_optimizer_steps(module: Module) -> Iterator[tuple[ast.AST, ast.If, ast.AST]]:
     """Steps of an optimizer that a count of batches allows, with the condition and the backward pass before it."""
     for step, _ in optimizer_steps(module):
         branch = next((one for one in module.parents(step.node) if isinstance(one, ast.If)), None)
         if branch is None or not _counts_batches(branch.test):
             continue
-        around = _block_of(module, branch)
+        around = _innermost_loop_or_function(module, branch)
         for backward in backward_calls(module):
             outside = branch not in set(module.parents(backward.node))
-            if outside and _block_of(module, backward.node) is around:
+            if outside and _innermost_loop_or_function(module, backward.node) is around:
                 yield step.node, branch, backward.node
                 break
 
 
-def _steps_under_conditions(module: Module) -> Iterator[ast.AST]:
+def _conditional_optimizer_steps(module: Module) -> Iterator[ast.AST]:
     """Steps of an optimizer under any condition: also of loops that put the averaging off."""
     for step, _ in optimizer_steps(module):
         if any(isinstance(one, ast.If) for one in module.parents(step.node)):
             yield step.node
 
 
-def _block_of(module: Module, node: ast.AST) -> ast.AST | None:
+def _innermost_loop_or_function(module: Module, node: ast.AST) -> ast.AST | None:
     """The innermost loop or function around a place."""
     kinds = (ast.For, ast.While, *FUNCTIONS)
     return next((one for one in module.parents(node) if isinstance(one, kinds)), None)
@@ -117,16 +117,16 @@ class GradientsAveragedAtEachMicroBatch(SourceRule):
     code = "SRC379"
     symptoms = ("several-gpus", "slow-training")
     severity = "info"
-    looks_at = CodePlaces("optimizer steps at some batches of a loop", _steps_under_conditions)
+    looks_at = CodePlaces("optimizer steps at some batches of a loop", _conditional_optimizer_steps)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(SPARES_TRANSFERS.search(part.text) for part in module.with_linked):
             return
-        wrapper = _wrapper(module)
+        wrapper = _advice_for_wrapper(module)
         if wrapper is None:
             return
-        for step, branch, backward in _rare_steps(module):
+        for step, branch, backward in _counted_optimizer_steps(module):
             yield self.finding(
                 "gradients are averaged between the processes at every micro-batch, though the optimizer steps at some"
                 " of them: accumulation saves no communication, which costs most between nodes and without NVLink",
@@ -139,7 +139,7 @@ class GradientsAveragedAtEachMicroBatch(SourceRule):
             return
 
 
-def _wrapper(module: Module) -> str | None:
+def _advice_for_wrapper(module: Module) -> str | None:
     """How the averaging is put off for the wrapper that the script uses; None where it runs as one process."""
     parts = module.with_linked
     if any(True for part in parts for _ in part.calls(DDP)):

@@ -167,7 +167,7 @@ STEPPED_ELSEWHERE = re.compile(
 """Words of files in which a hook or a framework steps the optimizer"""
 
 
-def _order_of_calls(found: ChangedLater) -> list[str]:
+def _lines_of_call_order(found: ChangedLater) -> list[str]:
     """The lines of the two calls in the wrong order, where helpers make the optimizer or the change."""
     first, second = diverging_calls(found)
     if first is found.optimizer.node and second is found.change.node:
@@ -177,27 +177,27 @@ def _order_of_calls(found: ChangedLater) -> list[str]:
     return [f"line {lines[0]} ({texts[0]}) runs before line {lines[1]} ({texts[1]})"]
 
 
-def _own_optimizers(module: Module) -> Iterator[Call]:
+def _optimizers_beside_own_backward(module: Module) -> Iterator[Call]:
     """The optimizers of a file that computes gradients itself."""
     if any(map(is_backward_call, module.nodes(ast.Call))):
-        yield from _optimizers(module)
+        yield from _optimizers_made(module)
 
 
-def _optimizers(module: Module) -> Iterator[Call]:
+def _optimizers_made(module: Module) -> Iterator[Call]:
     """The optimizers that a file makes."""
     for call in module.calls(*OPTIMIZER_CLASSES):
         if not call.named(*NO_OPTIMIZERS):
             yield call
 
 
-def _stepping_places(module: Module) -> Iterator[object]:
+def _things_that_must_step(module: Module) -> Iterator[object]:
     """Whatever has to step: optimizers, engines of DeepSpeed, Lightning's modules that optimize by themselves."""
-    yield from _optimizers(module)
+    yield from _optimizers_made(module)
     yield from _deepspeed_engines(module)
-    yield from _manual_modules(module)
-    yield from _steps_without_base(module)
+    yield from _manual_optimization_settings(module)
+    yield from _own_training_steps(module)
     yield from hooks_that_clear(module)
-    if not any(_optimizers(module)):
+    if not any(_optimizers_made(module)):
         # A helper steps the optimizer that it is given.
         yield from (call for call, _ in optimizer_steps(module))
 
@@ -205,28 +205,30 @@ def _stepping_places(module: Module) -> Iterator[object]:
 class GradientsNeverUsed(SourceRule):
     code = "SRC087"
     severity = "error"
-    looks_at = CodePlaces("optimizers that are made", _stepping_places)
+    looks_at = CodePlaces("optimizers that are made", _things_that_must_step)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        yield from self._of_engines()
-        yield from self._of_lightning()
-        yield from self._of_trainers()
-        yield from self._of_accumulation()
-        yield from self._of_clearings()
-        wrapped_later = list(self._of_runs())
+        yield from self._findings_on_engines()
+        yield from self._findings_on_lightning()
+        yield from self._findings_on_trainer_steps()
+        yield from self._findings_on_accumulation()
+        yield from self._findings_on_clearings()
+        wrapped_later = list(self._findings_on_order_of_run())
         yield from wrapped_later
-        yield from self._of_changes()
-        made = list(_own_optimizers(module))
+        yield from self._findings_on_later_changes()
+        made = list(_optimizers_beside_own_backward(module))
         if len(made) != 1 or STEPPED_ELSEWHERE.search(module.text):
             return
-        if not any(True for _ in _possible_steps(module)) and not _is_handed_on(module, made[0]):
+        if not any(
+            True for _ in _possible_optimizer_steps(module)
+        ) and not _may_be_stepped_elsewhere(module, made[0]):
             yield self.finding(
                 "the loss is differentiated, and the optimizer never steps: no weight moves",
                 "call optimizer.step() behind loss.backward()",
                 cases=[case_of_node(module, made[0].node)],
             )
-        wrapped = _wrapped_after(module, made[0])
+        wrapped = _adapter_after_optimizer(module, made[0])
         if wrapped is not None and not wrapped_later:
             yield self.finding(
                 f"the optimizer is made before {ast.unparse(wrapped.node.func)}: it holds the base's weights, which are"
@@ -241,7 +243,7 @@ class GradientsNeverUsed(SourceRule):
                 other.fix,
                 cases=[case_of_node(module, made[0].node), case_of_node(module, other.place)],
             )
-        head = _head_alone(module, made[0])
+        head = _head_given_alone(module, made[0])
         if head is not None:
             yield self.finding(
                 f"the optimizer holds {head} alone: the layers stay those of the base, whatever the loss says",
@@ -251,8 +253,10 @@ class GradientsNeverUsed(SourceRule):
                 cases=[case_of_node(module, made[0].node)],
             )
 
-    def _of_clearings(self) -> Iterator[Finding]:
-        """Gradients that are cleared between the backward pass and the step that should use them."""
+    def _findings_on_clearings(self) -> Iterator[Finding]:
+        """Findings on gradients that are cleared between the backward pass and the step that should
+        use them.
+        """
         module = self.subject
         for cleared, step in steps_with_cleared_gradients(module):
             yield self.finding(
@@ -269,8 +273,10 @@ class GradientsNeverUsed(SourceRule):
                 cases=[case_of_node(module, call)],
             )
 
-    def _of_runs(self) -> Iterator[Finding]:
-        """Optimizers that hold the base's weights when the adapter is trained, by the order of what the script does."""
+    def _findings_on_order_of_run(self) -> Iterator[Finding]:
+        """Findings on optimizers that hold the base's weights when the adapter is trained, by the
+        order of what the script does.
+        """
         module = self.subject
         for found in optimizers_before_adapters(module):
             wrapper = ast.unparse(getattr(found.wrapper.node, "func", found.wrapper.node))
@@ -287,23 +293,25 @@ class GradientsNeverUsed(SourceRule):
                 ],
             )
 
-    def _of_changes(self) -> Iterator[Finding]:
-        """Optimizers that lack weights which were made or unfrozen behind them."""
+    def _findings_on_later_changes(self) -> Iterator[Finding]:
+        """Findings on optimizers that lack weights which were made or unfrozen behind them."""
         for found in model_changes_after_optimizers(self.subject):
             text, fix, severity = CHANGES[found.kind]
             yield self.finding(
                 text.format(found.name),
                 fix.format(found.name),
                 severity=severity,
-                evidence=_order_of_calls(found),
+                evidence=_lines_of_call_order(found),
                 cases=[
                     case_of_node(self.subject, found.optimizer.node),
                     case_of_node(found.change.home, found.change.node),
                 ],
             )
 
-    def _of_accumulation(self) -> Iterator[Finding]:
-        """Steps at every so many batches that see the gradients of one, or come once and never again."""
+    def _findings_on_accumulation(self) -> Iterator[Finding]:
+        """Findings on steps at every so many batches that see the gradients of one, or come once
+        and never again.
+        """
         module = self.subject
         for clearing, step in clearings_at_each_batch_of_accumulation(module):
             yield self.finding(
@@ -321,17 +329,18 @@ class GradientsNeverUsed(SourceRule):
                 cases=[case_of_node(module, step), case_of_node(module, raised)],
             )
 
-    def _of_engines(self) -> Iterator[Finding]:
-        """Engines of DeepSpeed that compute gradients, and are never asked to step."""
+    def _findings_on_engines(self) -> Iterator[Finding]:
+        """Findings on engines of DeepSpeed that compute gradients, and are never asked to step."""
         module = self.subject
         for engine in _deepspeed_engines(module):
             passes = [
                 call
                 for call in module.methods("backward")
-                if call.receiver is not None and _is_engine(module, call.receiver, engine)
+                if call.receiver is not None and _is_engine_of_call(module, call.receiver, engine)
             ]
             steps = any(
-                call.receiver is None or _is_engine(module, call.receiver, engine) is not False
+                call.receiver is None
+                or _is_engine_of_call(module, call.receiver, engine) is not False
                 for part in module.with_linked
                 for call in part.methods("step", "train_batch")
             )
@@ -345,10 +354,12 @@ class GradientsNeverUsed(SourceRule):
                     cases=[case_of_node(module, passes[0].node), case_of_node(module, engine.node)],
                 )
 
-    def _of_lightning(self) -> Iterator[Finding]:
-        """Modules of Lightning that take the optimization into their own hands, and do nothing with it."""
+    def _findings_on_lightning(self) -> Iterator[Finding]:
+        """Findings on modules of Lightning that take the optimization into their own hands, and do
+        nothing with it.
+        """
         module = self.subject
-        switched = list(_manual_modules(module))
+        switched = list(_manual_optimization_settings(module))
         parts = module.with_linked
         if switched and not any(part.mentions("backward(") for part in parts):
             yield self.finding(
@@ -360,7 +371,7 @@ class GradientsNeverUsed(SourceRule):
         elif (
             switched
             and module.mentions("configure_optimizers")
-            and not any(_steps_of_lightning(module))
+            and not any(_possible_lightning_steps(module))
         ):
             yield self.finding(
                 "automatic_optimization is off, gradients are computed, and no optimizer steps: no weight moves",
@@ -368,12 +379,14 @@ class GradientsNeverUsed(SourceRule):
                 cases=[case_of_node(module, switched[0])],
             )
 
-    def _of_trainers(self) -> Iterator[Finding]:
-        """Steps of a Trainer that a subclass writes itself, and that compute no gradient."""
+    def _findings_on_trainer_steps(self) -> Iterator[Finding]:
+        """Findings on steps of a Trainer that a subclass writes itself, and that compute no
+        gradient.
+        """
         module = self.subject
         if module.mentions("backward"):
             return
-        for step in _steps_without_base(module):
+        for step in _own_training_steps(module):
             yield self.finding(
                 "training_step of the Trainer's subclass never calls backward: no gradient is computed, and no weight"
                 " moves",
@@ -383,7 +396,7 @@ class GradientsNeverUsed(SourceRule):
             )
 
 
-def _steps_of_lightning(module: Module) -> Iterator[Call]:
+def _possible_lightning_steps(module: Module) -> Iterator[Call]:
     """Calls of a Lightning module's files that may step an optimizer; those of its schedules do not."""
     for part in module.with_linked:
         for call in part.methods("step", "optimizer_step"):
@@ -392,7 +405,7 @@ def _steps_of_lightning(module: Module) -> Iterator[Call]:
                 yield call
 
 
-def _steps_without_base(module: Module) -> Iterator[ast.FunctionDef]:
+def _own_training_steps(module: Module) -> Iterator[ast.FunctionDef]:
     """The `training_step` of subclasses of a Trainer that compute a loss, and leave nothing to another method.
 
     A method that is not known may compute the gradients.
@@ -403,20 +416,20 @@ def _steps_without_base(module: Module) -> Iterator[ast.FunctionDef]:
             continue
         for step in owner.body:
             is_step = isinstance(step, ast.FunctionDef) and step.name == "training_step"
-            if isinstance(step, ast.FunctionDef) and is_step and _keeps_its_loss(step):
+            if isinstance(step, ast.FunctionDef) and is_step and _uses_loss_nowhere(step):
                 yield step
 
 
-def _keeps_its_loss(step: ast.FunctionDef) -> bool:
+def _uses_loss_nowhere(step: ast.FunctionDef) -> bool:
     """Does a method compute a loss, and give it to nothing that may compute the gradients?"""
     calls = [node for node in ast.walk(step) if isinstance(node, ast.Call)]
     names = {ast.unparse(call.func) for call in calls}
     own = {name for name in names if name.startswith(("self.", "super()"))}
     is_plain = "self.compute_loss" in own and own <= NO_GRADIENT_METHODS
-    return is_plain and not _hands_loss_on(step, calls)
+    return is_plain and not _passes_loss_on(step, calls)
 
 
-def _hands_loss_on(step: ast.FunctionDef, calls: list[ast.Call]) -> bool:
+def _passes_loss_on(step: ast.FunctionDef, calls: list[ast.Call]) -> bool:
     """Is the loss given to a function that may compute the gradients? Those of torch and of Python itself do not."""
     losses = {
         target.id
@@ -441,7 +454,7 @@ def _deepspeed_engines(module: Module) -> Iterator[Call]:
     return module.calls("deepspeed.initialize")
 
 
-def _is_engine(module: Module, receiver: ast.expr, engine: Call) -> bool | None:
+def _is_engine_of_call(module: Module, receiver: ast.expr, engine: Call) -> bool | None:
     """Is an object the engine that a call makes? None where it is not known what it is.
 
     The optimizer that `deepspeed.initialize` gives back (its second result) steps for the engine.
@@ -454,7 +467,7 @@ def _is_engine(module: Module, receiver: ast.expr, engine: Call) -> bool | None:
     return False if all(isinstance(origin.node, ast.Call) for origin in origins) else None
 
 
-def _manual_modules(module: Module) -> Iterator[ast.Assign]:
+def _manual_optimization_settings(module: Module) -> Iterator[ast.Assign]:
     """`self.automatic_optimization = False` in a file with a training step."""
     if not module.mentions("training_step"):
         return
@@ -465,7 +478,7 @@ def _manual_modules(module: Module) -> Iterator[ast.Assign]:
             yield assign
 
 
-def _head_alone(module: Module, optimizer: Call) -> str | None:
+def _head_given_alone(module: Module, optimizer: Call) -> str | None:
     """The head of a causal language model, where an optimizer is given its parameters and no others."""
     given = optimizer.argument(0, "params")
     if not isinstance(given, ast.Call) or any(module.methods("add_param_group")):
@@ -482,7 +495,7 @@ def _head_alone(module: Module, optimizer: Call) -> str | None:
     return ast.unparse(owner) if is_causal_model(module, model.value) else None
 
 
-def _possible_steps(module: Module) -> Iterator[Call]:
+def _possible_optimizer_steps(module: Module) -> Iterator[Call]:
     """Calls that may step an optimizer: any `step` that is not known to be a schedule's."""
     for part in module.with_linked:
         for call in part.methods("step", "optimizer_step", "train_batch"):
@@ -493,7 +506,7 @@ def _possible_steps(module: Module) -> Iterator[Call]:
                 yield call
 
 
-def _wrapped_after(module: Module, optimizer: Call) -> Call | None:
+def _adapter_after_optimizer(module: Module, optimizer: Call) -> Call | None:
     """What puts an adapter on the model behind an optimizer over its weights; None where nothing surely does."""
     if any(any(part.methods("add_param_group")) for part in module.with_linked):
         return None
@@ -502,9 +515,9 @@ def _wrapped_after(module: Module, optimizer: Call) -> Call | None:
         for owner in owners_of_parameters(module, optimizer)
         for origin in module.flow.origins(owner)
     ]
-    for call, model in _adapters_put_on(module):
+    for call, model in _adapter_calls_and_models(module):
         is_same = any(origin.node in owners for origin in module.flow.origins(model))
-        if is_same and _is_behind(module, call.node, optimizer.node):
+        if is_same and _runs_after(module, call.node, optimizer.node):
             # What is put on when the training is over is not what the optimizer should hold.
             return None if _is_trained_before(module, call.node) else call
     return None
@@ -516,7 +529,7 @@ def _is_trained_before(module: Module, node: ast.AST) -> bool:
     return any(runs_surely_before(module, one, node) for one in passes)
 
 
-def _adapters_put_on(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _adapter_calls_and_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that put an adapter on a model, in any file that runs with this one, and the model."""
     for part in module.with_linked:
         for call in part.calls(*ADAPTER_WRAPPERS):
@@ -529,20 +542,20 @@ def _adapters_put_on(module: Module) -> Iterator[tuple[Call, ast.expr]]:
                 yield call, call.receiver
 
 
-def _is_behind(module: Module, node: ast.AST, other: ast.AST) -> bool:
+def _runs_after(module: Module, node: ast.AST, other: ast.AST) -> bool:
     """Does it run behind the other: further down in one block of code, or in a function that is called later?"""
-    if _function_of(module, node) is _function_of(module, other):
-        return _is_later(module, node, other)
+    if _function_or_file_around(module, node) is _function_or_file_around(module, other):
+        return _stands_after(module, node, other)
     return runs_surely_before(module, other, node)
 
 
-def _function_of(module: Module, node: ast.AST) -> ast.AST:
+def _function_or_file_around(module: Module, node: ast.AST) -> ast.AST:
     """The function that a place stands in; its file where it stands in none."""
     functions = (one for one in module.parents(node) if isinstance(one, FUNCTIONS))
     return next(functions, module.home(node).tree)
 
 
-def _is_later(module: Module, node: ast.AST, other: ast.AST) -> bool:
+def _stands_after(module: Module, node: ast.AST, other: ast.AST) -> bool:
     """Does it stand behind the other in one list of statements, or in a block of a later one?"""
     first = module.statement(other)
     around = [node, *module.parents(node)]
@@ -560,7 +573,7 @@ def _sibling_blocks(module: Module, statement: ast.AST) -> Iterator[list[ast.stm
             yield block
 
 
-def _leaves_stepping(module: Module, call: Call) -> bool:
+def _surely_does_not_step(module: Module, call: Call) -> bool:
     """Does a call that is given an optimizer surely not step it itself?"""
     return (
         call.named("torch.optim.lr_scheduler.*", "transformers.get_*")
@@ -569,7 +582,7 @@ def _leaves_stepping(module: Module, call: Call) -> bool:
     )
 
 
-def _is_handed_on(module: Module, made: Call) -> bool:
+def _may_be_stepped_elsewhere(module: Module, made: Call) -> bool:
     """Is the optimizer given to something, or returned, that may step it: a trainer, an engine?
 
     A schedule does not, and what Accelerate prepares or a scaler unscales has to be stepped all the same. What a
@@ -577,7 +590,7 @@ def _is_handed_on(module: Module, made: Call) -> bool:
     """
     for node in module.nodes(ast.Call):
         call = module.flow.call(node)
-        if _leaves_stepping(module, call):
+        if _surely_does_not_step(module, call):
             continue
         given = [*call.args, *call.keywords.values()]
         if any(one.node is made.node for part in given for one in module.flow.origins(part)):

@@ -140,7 +140,7 @@ MAX_TEXT = 500
 """Characters of an expression that are read; a list of rows can be a whole file"""
 
 
-class Groups(NamedTuple):
+class RowGroups(NamedTuple):
     """A column that says which rows belong together, and what the rows in the files show."""
 
     column: str
@@ -159,12 +159,12 @@ def _random_splits(module: Module) -> Iterator[tuple[ast.Call, ast.expr]]:
         ):
             yield call.node, call.receiver
     for call in module.calls("random.shuffle", "numpy.random.shuffle"):
-        if call.args and _is_sliced_in_two(module, call.args[0]):
+        if call.args and _has_head_and_tail_slices(module, call.args[0]):
             yield call.node, call.args[0]
 
 
-def _is_sliced_in_two(module: Module, rows: ast.expr) -> bool:
-    """Are `rows[:n]` and `rows[n:]` taken?"""
+def _has_head_and_tail_slices(module: Module, rows: ast.expr) -> bool:
+    """Are both `rows[:n]` and `rows[n:]` taken?"""
     slices = [
         node.slice
         for node in module.nodes(ast.Subscript)
@@ -176,7 +176,7 @@ def _is_sliced_in_two(module: Module, rows: ast.expr) -> bool:
     return any(one.lower is not None and ast.unparse(one.lower) in stops for one in slices)
 
 
-def _all_splits(module: Module) -> Iterator[ast.AST]:
+def _random_splits_and_splitters(module: Module) -> Iterator[ast.AST]:
     """Random splits, and splitters of scikit-learn."""
     yield from (node for node, _ in _random_splits(module))
     yield from (call.node for call in module.calls("sklearn.model_selection.*Group*"))
@@ -186,14 +186,14 @@ class GroupsOnBothSidesOfASplit(SourceRule):
     code = "SRC305"
     symptoms = ("odd-metrics",)
     severity = "warning"
-    looks_at = CodePlaces("splits of rows", _all_splits)
+    looks_at = CodePlaces("splits of rows", _random_splits_and_splitters)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if SPLITS_GROUPS.search(module.text):
             return
         for node, rows in _random_splits(module):
-            if _are_groups(module, rows):
+            if _splits_groups(module, rows):
                 continue
             groups = _find_groups(module)
             if groups is None:
@@ -207,7 +207,7 @@ class GroupsOnBothSidesOfASplit(SourceRule):
             return
 
 
-def _are_groups(module: Module, rows: ast.expr) -> bool:
+def _splits_groups(module: Module, rows: ast.expr) -> bool:
     """Are groups split, and not rows: `train_test_split(doc_ids)`?"""
     texts = [
         ast.unparse(rows),
@@ -216,7 +216,7 @@ def _are_groups(module: Module, rows: ast.expr) -> bool:
     return any(IS_GROUPS.search(text) for text in texts)
 
 
-def _find_groups(module: Module) -> Groups | None:
+def _find_groups(module: Module) -> RowGroups | None:
     """The groups that both written files share, else those of the one file that is read."""
     files = named_rows(module)
     for trained, tested in permutations(files, 2):
@@ -226,18 +226,20 @@ def _find_groups(module: Module) -> Groups | None:
     if len(files) != 1:
         return None
     name, rows = next(iter(files.items()))
-    named = _names_in_code(module)
+    named = _texts_beside_written_keys(module)
     for column, counts in _group_columns(rows):
         if column not in named:
             evidence = (
                 f"{len(rows):,} rows of {name} are of {len(counts):,} values, which stand on both"
                 " sides"
             )
-            return Groups(column, evidence)
-    return _groups_of_answers(name, rows, named)
+            return RowGroups(column, evidence)
+    return _groups_by_long_answer(name, rows, named)
 
 
-def _groups_of_answers(name: str, rows: list[Mapping[str, Any]], named: set[str]) -> Groups | None:
+def _groups_by_long_answer(
+    name: str, rows: list[Mapping[str, Any]], named: set[str]
+) -> RowGroups | None:
     """The groups of rows with one long answer; the columns that the code names are what it may split by."""
     siblings = SiblingRows()
     for row in rows:
@@ -252,7 +254,7 @@ def _groups_of_answers(name: str, rows: list[Mapping[str, Any]], named: set[str]
         f"{groups.siblings:,} of {groups.rows:,} rows of {name} have the same answer as others, to other"
         f" questions ({len(groups.sizes):,} groups)"
     )
-    return Groups(groups.column or ANSWERS, evidence)
+    return RowGroups(groups.column or ANSWERS, evidence)
 
 
 def _prompt_and_answer(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -271,13 +273,13 @@ def _prompt_and_answer(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def _shared_groups(
     trained: list[Mapping[str, Any]], name: str, tested: list[Mapping[str, Any]]
-) -> Groups | None:
+) -> RowGroups | None:
     """The groups of the test file that stand in the training file too."""
     for column, counts in _group_columns([*trained, *tested]):
         known = {row.get(column) for row in trained}
         shared = sum(row.get(column) in known for row in tested)
         if shared >= MIN_SHARED * len(tested) and len(counts) >= MIN_GROUPS:
-            return Groups(
+            return RowGroups(
                 column, f"{shared:,} of {len(tested):,} rows of {name} have one that was trained on"
             )
     return None
@@ -297,7 +299,7 @@ def _group_columns(rows: list[Mapping[str, Any]]) -> Iterator[tuple[str, Counter
             yield column, counts
 
 
-def _names_in_code(module: Module) -> set[str]:
+def _texts_beside_written_keys(module: Module) -> set[str]:
     """The texts of a script that are no keys of a dictionary that it writes down."""
     keys = {key for node in module.nodes(ast.Dict) for key in node.keys if key is not None}
     attributes = {node.attr for node in module.nodes(ast.Attribute)}

@@ -89,7 +89,7 @@ SCORES = re.compile(
 EVALUATES = re.compile(r"eval|valid|\bdev\b|\bval\b|test", re.I)
 
 
-def _heads(module: Module) -> Iterator[ast.AST]:
+def _possible_head_slices(module: Module) -> Iterator[ast.AST]:
     """Places that may take the first rows, in a script that evaluates."""
     is_evaluation = asks_a_model(module) or SCORES.search(module.text) is not None
     if not is_evaluation and not _evaluates_in_training(module):
@@ -113,11 +113,11 @@ class HeadOfASortedFileEvaluated(SourceRule):
     code = "SRC264"
     symptoms = ("odd-metrics", "good-here-bad-there")
     severity = "warning"
-    looks_at = CodePlaces("heads of rows in an evaluation", _heads)
+    looks_at = CodePlaces("heads of rows in an evaluation", _possible_head_slices)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not any(_heads(module)):
+        if not any(_possible_head_slices(module)):
             return
         for head in sorted_heads(module):
             yield self.finding(

@@ -132,16 +132,16 @@ def _pair_prompts(module: Module) -> Iterator[ast.expr]:
         if isinstance(module.scopes.parent.get(node), ast.JoinedStr | ast.BinOp):
             continue
         text = _text_with_holes(node)
-        if text is not None and _asks_for_the_better(module, text, rubric):
+        if text is not None and _asks_for_better_in_words(module, text, rubric):
             yield node
-    yield from (one.node for one in files if _asks_for_the_better(module, one.text, ""))
+    yield from (one.node for one in files if _asks_for_better_in_words(module, one.text, ""))
 
 
-def _asks_for_the_better(module: Module, text: str, rubric: str) -> bool:
+def _asks_for_better_in_words(module: Module, text: str, rubric: str) -> bool:
     """Does a text ask for the better of two answers, alone or below a rubric that a file holds?"""
     if len(HOLES.findall(text)) < 2:
         return False
-    return _is_pair_prompt(text, rubric) or _has_lettered_pair(module, text, rubric)
+    return _asks_for_better_of_two(text, rubric) or _has_lettered_pair(module, text, rubric)
 
 
 class JudgeSeesOneOrder(SourceRule):
@@ -180,7 +180,7 @@ def _text_with_holes(node: ast.expr) -> str | None:
     return _text_with_holes(node.left) if isinstance(node, ast.BinOp) else None
 
 
-def _is_pair_prompt(text: str, rubric: str) -> bool:
+def _asks_for_better_of_two(text: str, rubric: str) -> bool:
     """Does a text have places for two answers, and it or its rubric ask for the better one?"""
     if JUDGING.search(text) is None and not rubric:
         return False
@@ -205,17 +205,17 @@ def _changes_order(module: Module) -> bool:
     """Does a file change the order of something: by a name, a draw, a reversed slice, or a call with two arguments
     exchanged?"""
     for node in module.order:
-        if CHANGES_ORDER.search(_name_of(node)):
+        if CHANGES_ORDER.search(_name_of_node(node)):
             return True
         if isinstance(node, ast.Slice) and node.step is not None and ast.unparse(node.step) == "-1":
             return True
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
             if ast.unparse(node.func).rpartition(".")[2] in DRAWS:
                 return True
-    return _has_exchanged_calls(module) or _assigns_exchanged(module)
+    return _has_exchanged_calls(module) or _assigns_both_orders(module)
 
 
-def _name_of(node: ast.AST) -> str:
+def _name_of_node(node: ast.AST) -> str:
     """The name that a node reads, sets or defines."""
     for attribute in ("id", "attr", "arg", "name"):
         value = getattr(node, attribute, None)
@@ -238,7 +238,7 @@ def _has_exchanged_calls(module: Module) -> bool:
     return False
 
 
-def _assigns_exchanged(module: Module) -> bool:
+def _assigns_both_orders(module: Module) -> bool:
     """`a, b = b, a`, and a loop over both orders: `for x, y in ((a, b), (b, a))`."""
     tuples = [
         tuple(ast.unparse(one) for one in node.elts)

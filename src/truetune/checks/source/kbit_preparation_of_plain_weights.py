@@ -71,7 +71,7 @@ class KbitPreparationOfPlainWeights(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call, loaded in casts_to_float32(module):
+        for call, loaded in kbit_preparations_and_loads(module):
             yield self.finding(
                 "prepare_model_for_kbit_training casts all weights to float32: the model is loaded without a"
                 " quantization",
@@ -80,15 +80,15 @@ class KbitPreparationOfPlainWeights(SourceRule):
             )
 
 
-def casts_to_float32(module: Module) -> Iterator[tuple[Call, Call]]:
+def kbit_preparations_and_loads(module: Module) -> Iterator[tuple[Call, Call]]:
     """The calls that prepare a model of plain weights, and what loads it."""
     for call in module.calls(*KBIT_PREPARATIONS):
         loaded = module.flow.producing_call(call.argument(0, "model"))
-        if loaded is not None and _is_plain(module, loaded):
+        if loaded is not None and _is_16_bit_load(module, loaded):
             yield call, loaded
 
 
-def _is_plain(module: Module, loaded: Call) -> bool:
+def _is_16_bit_load(module: Module, loaded: Call) -> bool:
     """Are these weights of 16 bits, certainly not quantized?"""
     if not loaded.named("transformers.AutoModel*.from_pretrained") or loaded.open:
         return False

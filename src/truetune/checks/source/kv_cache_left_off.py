@@ -110,7 +110,7 @@ class StillTraining(NamedTuple):
     """It runs between two steps of a loop of one's own"""
 
 
-def _generating_places(module: Module) -> Iterator[object]:
+def _generations_and_decoding_loops(module: Module) -> Iterator[object]:
     """What generates in a file: calls of `generate`, and calls of a model in a loop that makes its ids longer."""
     yield from _generations_of_models(module)
     yield from _decoding_loops(module)
@@ -122,12 +122,14 @@ class KvCacheLeftOff(SourceRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("calls of a model's generate, and decoding loops", _generating_places)
+    looks_at = CodePlaces(
+        "calls of a model's generate, and decoding loops", _generations_and_decoding_loops
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for value in _switched_off(module):
-            yield self._of_switch(value)
+        for value in _cache_switches_off(module):
+            yield self._finding_on_switch(value)
         for generate, load in generations_with_cache_off_at_load(module):
             yield self.finding(
                 "generation runs without the key-value cache: the model was loaded with use_cache=False, which generate"
@@ -145,9 +147,9 @@ class KvCacheLeftOff(SourceRule):
                 "call model.generate, or keep out.past_key_values, and give the model the new token alone with it",
                 cases=[case_of_node(module, called), case_of_node(module, grown)],
             )
-        yield from self._of_callbacks()
-        yield from self._of_saved_config()
-        trained = _still_in_training_mode(module)
+        yield from self._findings_on_callbacks()
+        yield from self._findings_on_saved_configs()
+        trained = _generation_after_training(module)
         if trained is not None:
             when = "between the steps of" if trained.in_loop else "after"
             yield self.finding(
@@ -159,7 +161,7 @@ class KvCacheLeftOff(SourceRule):
                 cases=[case_of_node(module, trained.call), case_of_node(module, trained.switch)],
             )
 
-    def _of_switch(self, value: ast.expr) -> Finding:
+    def _finding_on_switch(self, value: ast.expr) -> Finding:
         """The finding on a cache that the code switches off; only a literal is replaced."""
         module = self.subject
         fix = None
@@ -174,8 +176,10 @@ class KvCacheLeftOff(SourceRule):
             fix=fix,
         )
 
-    def _of_saved_config(self) -> Iterator[Finding]:
-        """Folders beside the file that it generates with, whose generation config switches the cache off."""
+    def _findings_on_saved_configs(self) -> Iterator[Finding]:
+        """Findings on folders beside the file that it generates with, whose generation config
+        switches the cache off.
+        """
         for load, path in _configs_without_cache(self.subject):
             yield self.finding(
                 f"generation runs without the key-value cache: {path.name} of the folder that is loaded has"
@@ -187,8 +191,8 @@ class KvCacheLeftOff(SourceRule):
                 ],
             )
 
-    def _of_callbacks(self) -> Iterator[Finding]:
-        """Callbacks that generate while the model trains."""
+    def _findings_on_callbacks(self) -> Iterator[Finding]:
+        """Findings on callbacks that generate while the model trains."""
         module = self.subject
         for one in _callbacks_in_training_mode(module):
             yield self.finding(
@@ -203,7 +207,7 @@ class KvCacheLeftOff(SourceRule):
             )
 
 
-def _switched_off(module: Module) -> Iterator[ast.expr]:
+def _cache_switches_off(module: Module) -> Iterator[ast.expr]:
     """Where `use_cache` is False: in calls of `generate`, and in a generation config that one of them reads."""
     calls = list(generate_calls(module))
     values = [
@@ -226,7 +230,9 @@ def _switched_off(module: Module) -> Iterator[ast.expr]:
 
 def _configs_without_cache(module: Module) -> Iterator[tuple[ast.Call, Path]]:
     """The loads of models whose folder has a generation config without cache, in a file that generates by it."""
-    if "use_cache" in module.text or not (any(generate_calls(module)) or _threads(module)):
+    if "use_cache" in module.text or not (
+        any(generate_calls(module)) or _streams_from_thread(module)
+    ):
         return
     for call in module.calls(*MODEL_LOADS):
         name = module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
@@ -235,7 +241,7 @@ def _configs_without_cache(module: Module) -> Iterator[tuple[ast.Call, Path]]:
             yield call.node, path
 
 
-def _threads(module: Module) -> bool:
+def _streams_from_thread(module: Module) -> bool:
     """Does a thread run a model's `generate`, whose text a streamer shows?"""
     targets = (call.keywords.get("target") for call in module.all_calls)
     return any(isinstance(one, ast.Attribute) and one.attr == "generate" for one in targets)
@@ -284,7 +290,7 @@ def _lengthening_statement(module: Module, loop: ast.AST, name: str) -> ast.AST 
     return None
 
 
-def _still_in_training_mode(module: Module) -> StillTraining | None:
+def _generation_after_training(module: Module) -> StillTraining | None:
     """A generation that runs after a training with checkpointing, where nothing ends the training mode."""
     switch = next(_checkpointing_switches(module), None)
     # Unsloth's generate puts the model into eval mode itself.
@@ -375,7 +381,7 @@ def _repeats_without_streaming(module: Module, call: Call) -> bool:
 
 
 def _is_cache_switch(target: ast.expr) -> bool:
-    """`....generation_config.use_cache`"""
+    """Is the target `....generation_config.use_cache`?"""
     return (
         isinstance(target, ast.Attribute)
         and target.attr == "use_cache"

@@ -90,7 +90,7 @@ OF_FILES = {
 }
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
+def _possible_label_numberings(module: Module) -> Iterator[ast.AST]:
     """Where labels may be numbered."""
     for call in (
         *module.calls("enumerate", "zip", "datasets.ClassLabel", "pandas.factorize"),
@@ -104,24 +104,24 @@ class LabelIdsInNoFixedOrder(SourceRule):
     code = "SRC350"
     symptoms = ("odd-metrics", "good-here-bad-there")
     severity = "error"
-    looks_at = CodePlaces("places that number labels", _places)
+    looks_at = CodePlaces("places that number labels", _possible_label_numberings)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         classifies = any(any(part.calls(*CLASSIFIERS)) for part in module.with_linked)
-        if not any(_places(module)) or not classifies:
+        if not any(_possible_label_numberings(module)) or not classifies:
             return
         numberings = list(label_numberings(module))
-        yield from self._of_files_numbered(numberings)
+        yield from self._findings_on_two_numberings(numberings)
         unfixed = [
             one for one in numberings if one.kind in ORDERS and not set_holds_numbers_only(one)
         ]
-        effect = _effect(module) if unfixed else ""
+        effect = _effect_of_lasting_ids(module) if unfixed else ""
         if effect and not project_fixes_hash_seed(module):
-            yield self._of_unfixed(unfixed[0], effect)
+            yield self._finding_on_unfixed_order(unfixed[0], effect)
 
-    def _of_unfixed(self, first: LabelNumbering, effect: str) -> Finding:
-        """That ids come from an order that differs in each process."""
+    def _finding_on_unfixed_order(self, first: LabelNumbering, effect: str) -> Finding:
+        """The finding that ids come from an order that differs in each process."""
         module = self.subject
         others = [one for one in numberings_beside(module) if one.kind == first.kind]
         return self.finding(
@@ -130,23 +130,23 @@ class LabelIdsInNoFixedOrder(SourceRule):
             " again, for the ids of a model that was trained so are not known",
             # A folder on one machine is mostly listed in one order.
             severity="error" if first.kind == SET else "warning",
-            evidence=[_other_in_words(one) for one in others[:2]],
+            evidence=[_other_script_in_words(one) for one in others[:2]],
             cases=[case_of_node(module, first.node)],
         )
 
-    def _of_files_numbered(self, numberings: list[LabelNumbering]) -> Iterator[Finding]:
-        """Two numberings in the order of two files."""
+    def _findings_on_two_numberings(self, numberings: list[LabelNumbering]) -> Iterator[Finding]:
+        """Findings on two numberings in the order of two files."""
         own = [one for one in numberings if one.kind in OF_FILES]
         others = [one for one in numberings_beside(self.subject) if own and one.kind in OF_FILES]
         for place, here in enumerate(own):
             for other in (*own[:place], *others):
                 found = different_orders(here, other)
                 if found is not None:
-                    yield self._of_files(found)
+                    yield self._finding_on_different_files(found)
                     return
 
-    def _of_files(self, found: DifferentOrders) -> Finding:
-        """That one number stands for two labels."""
+    def _finding_on_different_files(self, found: DifferentOrders) -> Finding:
+        """The finding that one number stands for two labels."""
         module = self.subject
         (name, other_name), (file, other_file) = found.names, found.files
         return self.finding(
@@ -160,13 +160,15 @@ class LabelIdsInNoFixedOrder(SourceRule):
         )
 
 
-def _effect(module: Module) -> str:
+def _effect_of_lasting_ids(module: Module) -> str:
     """What becomes of ids that outlive their process; empty where they do not."""
     # A helper that makes no model numbers labels for the scripts that import it.
     is_helper = not any(module.calls(*CLASSIFIERS))
     parts = module.with_linked if is_helper else (module,)
     trainings = [part for part in parts if trains_a_model(part)]
-    if any(map(_keeps_names, trainings)) or (is_helper and any(map(_keeps_names, parts))):
+    if any(map(_keeps_label_names, trainings)) or (
+        is_helper and any(map(_keeps_label_names, parts))
+    ):
         return ""
     if len(trainings) < len(parts) - is_helper or not trainings:
         is_read = any(READS_NAMES.search(part.text) for part in parts)
@@ -181,7 +183,7 @@ def _saves_model(module: Module) -> bool:
     return any(module.methods(*SAVES)) or any(module.calls("torch.save", "joblib.dump"))
 
 
-def _keeps_names(module: Module) -> bool:
+def _keeps_label_names(module: Module) -> bool:
     """Does a training write the names, or give them to the model's config?"""
     for call in module.all_calls:
         if {"id2label", "label2id"} & call.keywords.keys():
@@ -196,7 +198,7 @@ def _keeps_names(module: Module) -> bool:
     )
 
 
-def _other_in_words(other: LabelNumbering) -> str:
+def _other_script_in_words(other: LabelNumbering) -> str:
     """Another script with such ids."""
     line = other.module.place(other.node)[0]
     return f"{Path(other.module.path).name}, line {line}, numbers labels in such an order too"

@@ -66,8 +66,8 @@ from truetune.checks.source.evidence.wrong_label_matches import wrong_matches
 from truetune.source.module import Module
 
 
-def _comparisons(module: Module) -> Iterator[ast.AST]:
-    """Comparisons of texts, and shares."""
+def _comparisons_and_shares(module: Module) -> Iterator[ast.AST]:
+    """Comparisons of texts, and shares of comparisons."""
     yield from module.nodes(ast.Compare)
     for call in module.methods("startswith"):
         yield call.node
@@ -80,7 +80,7 @@ class LabelMatchedByItsPart(SourceRule):
     code = "SRC185"
     symptoms = ("odd-metrics",)
     severity = "error"
-    looks_at = CodePlaces("comparisons and shares", _comparisons)
+    looks_at = CodePlaces("comparisons and shares", _comparisons_and_shares)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

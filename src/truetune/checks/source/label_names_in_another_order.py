@@ -86,7 +86,7 @@ class LabelNamesInAnotherOrder(SourceRule):
                 *own[:place],
                 *label_orders_of_same_names_beside(module, frozenset(order.names)),
             ]
-            other = next((one for one in others if _is_another(order, one)), None)
+            other = next((one for one in others if _is_other_order(order, one)), None)
             if other is not None:
                 first = next(
                     (a, b) for a, b in zip(order.names, other.names, strict=True) if a != b
@@ -94,7 +94,7 @@ class LabelNamesInAnotherOrder(SourceRule):
                 number = order.names.index(first[0])
                 yield self.finding(
                     f"label {number} is {first[0]!r} here and {first[1]!r} in"
-                    f" {_place_of_other(module, other)}: the names are in another order",
+                    f" {_other_place_in_words(module, other)}: the names are in another order",
                     "keep one list of the names, in the order of the data, and use it in both places",
                     cases=[
                         case_of_node(module, order.node),
@@ -103,12 +103,12 @@ class LabelNamesInAnotherOrder(SourceRule):
                 )
 
 
-def _is_another(order: LabelOrder, other: LabelOrder) -> bool:
+def _is_other_order(order: LabelOrder, other: LabelOrder) -> bool:
     """Have two lists the same names in different orders?"""
     return order.names != other.names and set(order.names) == set(other.names)
 
 
-def _place_of_other(module: Module, other: LabelOrder) -> str:
+def _other_place_in_words(module: Module, other: LabelOrder) -> str:
     """The place of the other list, for a message."""
     line = other.module.place(other.node)[0]
     same = other.module is module

@@ -104,7 +104,7 @@ class LabelsCopyInputIds(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("labels that are set", lambda module: _targets_set(module))
+    looks_at = CodePlaces("labels that are set", lambda module: _labels_and_targets_set(module))
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -113,29 +113,33 @@ class LabelsCopyInputIds(SourceRule):
             for part in module.with_linked
         ):
             return
-        if _belongs_to_evaluation(module):
-            yield from self._of_evaluation()
+        if _only_evaluates(module):
+            yield from self._findings_on_evaluation()
             return
         # Several lines may set labels of one batch: the call that pads is one fault.
         reported: set[ast.AST] = set()
-        yield from self._of_labels(reported)
-        yield from self._of_targets(reported)
-        yield from self._of_rows_filled_up()
+        yield from self._findings_on_labels(reported)
+        yield from self._findings_on_targets(reported)
+        yield from self._findings_on_own_padding()
 
-    def _of_labels(self, reported: set[ast.AST]) -> Iterator[Finding]:
-        """Labels that the file sets to padded ids; `reported` gets the calls that pad them."""
+    def _findings_on_labels(self, reported: set[ast.AST]) -> Iterator[Finding]:
+        """Findings on labels that the file sets to padded ids; `reported` gets the calls that pad
+        them.
+        """
         module = self.subject
         for node, value in _labels_set(module):
             copied = copied_padded_ids(module, value)
             around = function_around(module, node)
             if copied is None or copied.call.node in reported:
                 continue
-            if not _masks_pads(module, around, copied):
+            if not _may_mask_pads(module, around, copied):
                 reported.add(copied.call.node)
-                yield self._of_training(node, value, copied, around)
+                yield self._finding_on_training_labels(node, value, copied, around)
 
-    def _of_rows_filled_up(self) -> Iterator[Finding]:
-        """Labels that are a copy of ids which the file itself fills up with pads, where nothing leaves pads out."""
+    def _findings_on_own_padding(self) -> Iterator[Finding]:
+        """Findings on labels that are a copy of ids which the file itself fills up with pads, where
+        nothing leaves pads out.
+        """
         module = self.subject
         linked = module.with_linked
         if module.mentions("ignore_index") or any(
@@ -144,7 +148,7 @@ class LabelsCopyInputIds(SourceRule):
             return
         for node, value in _labels_set(module):
             pads = hand_padding_of_labels(module, value)
-            if pads is not None and _trains(module):
+            if pads is not None and _makes_trainer_or_optimizer(module):
                 yield self.finding(
                     "labels are a copy of padded input_ids: pads are learned",
                     "fill labels up with -100 where input_ids get pads",
@@ -152,8 +156,8 @@ class LabelsCopyInputIds(SourceRule):
                     cases=[case_of_node(module, node), case_of_node(module, pads)],
                 )
 
-    def _of_targets(self, reported: set[ast.AST]) -> Iterator[Finding]:
-        """Padded ids that a cross-entropy written by hand takes as its targets."""
+    def _findings_on_targets(self, reported: set[ast.AST]) -> Iterator[Finding]:
+        """Findings on padded ids that a cross-entropy written by hand takes as its targets."""
         module = self.subject
         for call in module.calls(*CROSS_ENTROPIES):
             copied = padded_ids_as_loss_targets(module, call)
@@ -162,15 +166,15 @@ class LabelsCopyInputIds(SourceRule):
                 continue
             if not holds_ignored_label(module, around):
                 reported.add(copied.call.node)
-                yield self._of_training(call.node, call.node, copied, around)
+                yield self._finding_on_training_labels(call.node, call.node, copied, around)
 
-    def _of_training(
+    def _finding_on_training_labels(
         self, node: ast.AST, value: ast.expr, copied: CopiedIds, around: ast.AST
     ) -> Finding:
         """The finding on one place that sets labels; `around` is its function or the module."""
         module = self.subject
         message = "labels are a copy of padded input_ids: pads are learned"
-        trained = _trains(module)
+        trained = _makes_trainer_or_optimizer(module)
         if not trained:
             message += ", unless the collator of the training makes labels again"
         evidence = [f"line {module.place(copied.call.node)[0]} pads"]
@@ -179,7 +183,7 @@ class LabelsCopyInputIds(SourceRule):
             evidence.append("the -100 here is on the first tokens, and on no pad")
         fix = None
         if copied.plain and not by_position:
-            fix = fix_of_changes(module, _masking_changes(module, value, copied, around))
+            fix = fix_of_changes(module, _edits_that_mask_pads(module, value, copied, around))
         return self.finding(
             message,
             "set labels to -100 where attention_mask is 0",
@@ -189,8 +193,10 @@ class LabelsCopyInputIds(SourceRule):
             fix=fix,
         )
 
-    def _of_evaluation(self) -> Iterator[Finding]:
-        """Losses of a file that evaluates alone, over labels that hold the pads of a batch."""
+    def _findings_on_evaluation(self) -> Iterator[Finding]:
+        """Findings on losses of a file that evaluates alone, over labels that hold the pads of a
+        batch.
+        """
         module = self.subject
         # A script that counts the labels which are not -100 masks none by that.
         if any(writes_ignored_label(part, part.tree) for part in module.with_linked):
@@ -201,7 +207,7 @@ class LabelsCopyInputIds(SourceRule):
             labels = call.keywords.get("labels")
             if labels is None or "model" not in module.flow.types(call.node.func):
                 continue
-            padding = _padding_of(module, labels)
+            padding = _padding_call_of_labels(module, labels)
             if padding is not None:
                 yield self.finding(
                     "labels are a copy of padded input_ids: the loss, and a perplexity of it, count padding",
@@ -210,10 +216,12 @@ class LabelsCopyInputIds(SourceRule):
                     evidence=[f"line {module.place(padding.node)[0]} pads"],
                     cases=[case_of_node(module, labels), case_of_node(module, padding.node)],
                 )
-        yield from self._of_evaluated_copies()
+        yield from self._findings_on_evaluated_copies()
 
-    def _of_evaluated_copies(self) -> Iterator[Finding]:
-        """Labels of a column that the batch brings along, and targets of a cross-entropy by hand."""
+    def _findings_on_evaluated_copies(self) -> Iterator[Finding]:
+        """Findings on labels of a column that the batch brings along, and targets of a
+        cross-entropy by hand.
+        """
         module = self.subject
         # A script that only generates may carry labels along, and takes no loss of them.
         values = (value for _, value in label_values(module)) if _takes_a_loss(module) else ()
@@ -227,7 +235,7 @@ class LabelsCopyInputIds(SourceRule):
         )
         for node, copied in places:
             around = function_around(module, node)
-            if copied is None or _masks_pads(module, around, copied):
+            if copied is None or _may_mask_pads(module, around, copied):
                 continue
             yield self.finding(
                 "labels are a copy of padded input_ids: the loss, and a perplexity of it, count padding",
@@ -238,13 +246,13 @@ class LabelsCopyInputIds(SourceRule):
             )
 
 
-def _belongs_to_evaluation(module: Module) -> bool:
+def _only_evaluates(module: Module) -> bool:
     """Does a file evaluate alone, or hold the collator of files that all do no more than that?"""
     if only_evaluates(module):
         return True
     others = module.with_linked[1:]
     return (
-        not _trains(module)
+        not _makes_trainer_or_optimizer(module)
         and any(only_evaluates(part) for part in others)
         and not any(any(part.methods("backward", "fit")) for part in module.with_linked)
     )
@@ -278,7 +286,7 @@ def _is_masked_later(module: Module, call: Call) -> bool:
     return "mask" in ast.unparse(around) or "!=" in ast.unparse(around)
 
 
-def _padding_of(module: Module, labels: ast.expr) -> Call | None:
+def _padding_call_of_labels(module: Module, labels: ast.expr) -> Call | None:
     """The call of a tokenizer that padded the ids which labels are a copy of; through devices and loaders."""
     place = column_and_owner_read(module, without_copying_calls(module, labels))
     for origin in module.flow.origins(labels) if place is None else ():
@@ -298,7 +306,7 @@ def _padding_of(module: Module, labels: ast.expr) -> Call | None:
     )
 
 
-def _masks_pads(module: Module, around: ast.AST, copied: CopiedIds) -> bool:
+def _may_mask_pads(module: Module, around: ast.AST, copied: CopiedIds) -> bool:
     """May a -100 of this function, or one that an attention mask chooses elsewhere, be on a pad?"""
     if may_labels_be_changed(module, around, copied):
         return True
@@ -309,7 +317,7 @@ def _masks_pads(module: Module, around: ast.AST, copied: CopiedIds) -> bool:
     )
 
 
-def _trains(module: Module) -> bool:
+def _makes_trainer_or_optimizer(module: Module) -> bool:
     """Does the file, or one that is judged with it, make a trainer or an optimizer?"""
     return any(
         {"trainer", "optimizer"} & module.flow.types(call.node)
@@ -318,7 +326,7 @@ def _trains(module: Module) -> bool:
     )
 
 
-def _targets_set(module: Module) -> Iterator[object]:
+def _labels_and_targets_set(module: Module) -> Iterator[object]:
     """The labels that are set, and the cross-entropies that take ids for targets."""
     yield from _labels_set(module)
     yield from (
@@ -336,7 +344,7 @@ def _labels_set(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
             yield call.keywords["labels"], call.keywords["labels"]
 
 
-def _masking_changes(
+def _edits_that_mask_pads(
     module: Module, value: ast.expr, copied: CopiedIds, function: ast.AST
 ) -> Changes:
     """The changes that set labels to -100 where the attention mask is 0."""

@@ -100,7 +100,7 @@ class LabelsCutAtThePads(SourceRule):
         module = self.subject
         for cut in labels_cut_at_pads(module):
             yield self.finding(
-                describe_cut(cut),
+                describe_learned_tokens(cut),
                 FIX,
                 severity=None if cut.padding.is_told and cut.padding.is_fixed else "warning",
                 evidence=() if cut.padding.is_told else (SIDE_NOT_SET,),
@@ -108,7 +108,7 @@ class LabelsCutAtThePads(SourceRule):
             )
 
 
-def describe_cut(cut: CutLabels) -> str:
+def describe_learned_tokens(cut: CutLabels) -> str:
     """What is learned in place of the answers."""
     length = "to one length" if cut.padding.is_fixed else "to the longest row of the batch"
     if cut.padding.side == "right":

@@ -56,7 +56,7 @@ MASK_SIGNS = ("-100", "IGNORE_INDEX", "ignore_index")
 """Words of a script that masks labels, or has its own loss"""
 
 
-def _label_fillers(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _padded_labels_and_fillers(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What makes padded labels, with what it pads them with."""
     for node in module.nodes(ast.Assign):
         made = module.flow.call(node.value) if isinstance(node.value, ast.Call) else None
@@ -79,13 +79,14 @@ class LabelsPaddedWithPadToken(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("fillers of labels", _label_fillers)
+    looks_at = CodePlaces("fillers of labels", _padded_labels_and_fillers)
 
     def findings(self) -> Iterator[Finding]:
-        for node, filler in _label_fillers(self.subject):
-            yield from self._padded(node, filler)
+        for node, filler in _padded_labels_and_fillers(self.subject):
+            yield from self._findings_on_filler(node, filler)
 
-    def _padded(self, node: ast.AST, filler: ast.expr) -> Iterator[Finding]:
+    def _findings_on_filler(self, node: ast.AST, filler: ast.expr) -> Iterator[Finding]:
+        """The finding on labels that are filled up with the pad token's id."""
         module = self.subject
         if "pad_token_id" in ast.unparse(filler) and not module.mentions(*MASK_SIGNS):
             yield self.finding(

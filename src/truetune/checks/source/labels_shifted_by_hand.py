@@ -98,10 +98,11 @@ class LabelsShiftedByHand(SourceRule):
     since = "0.1.0"
     looks_at = CodePlaces(
         "labels that are given beside their ids",
-        lambda module: (*_compared_labels(module), *labels_of_model_losses(module)),
+        lambda module: (*_labels_with_known_shift(module), *labels_of_model_losses(module)),
     )
 
     def unmet(self) -> Unmet | None:
+        """Unmet with another reason where labels can't be followed to what makes them."""
         unmet = super().unmet()
         if unmet is not None and any(True for _ in _given_labels(self.subject)):
             return Unmet("the labels that the model is given can't be followed to what makes them")
@@ -112,8 +113,10 @@ class LabelsShiftedByHand(SourceRule):
         followed = list(labels_of_model_losses(module))
         for shifted in followed:
             if shifted.is_shifted:
-                yield self._finding_at(dict.fromkeys((shifted.labels, shifted.taker)))
-        known = {line for one in followed for line in _lines_of(module, one.labels, one.taker)}
+                yield self._finding_at_places(dict.fromkeys((shifted.labels, shifted.taker)))
+        known = {
+            line for one in followed for line in _lines_of_nodes(module, one.labels, one.taker)
+        }
         for given in _given_labels(module):
             if (
                 given.ids is not None
@@ -124,10 +127,10 @@ class LabelsShiftedByHand(SourceRule):
                 continue
             if expression_leaving_first_token_out(module, given.labels) is None:
                 continue
-            if given.to_model or _is_for_models_loss(module, given):
-                yield self._finding_at((given.labels,))
+            if given.to_model or _is_given_to_models_loss(module, given):
+                yield self._finding_at_places((given.labels,))
 
-    def _finding_at(self, places: Iterable[ast.AST]) -> Finding:
+    def _finding_at_places(self, places: Iterable[ast.AST]) -> Finding:
         """The finding of labels at these places."""
         return self.finding(
             "labels are shifted by hand, and the model shifts them again: each position"
@@ -138,7 +141,7 @@ class LabelsShiftedByHand(SourceRule):
         )
 
 
-def _lines_of(module: Module, *nodes: ast.AST) -> Iterator[int]:
+def _lines_of_nodes(module: Module, *nodes: ast.AST) -> Iterator[int]:
     """The lines of a file on which expressions stand."""
     for node in nodes:
         if module.home(node).path == module.path:
@@ -148,7 +151,7 @@ def _lines_of(module: Module, *nodes: ast.AST) -> Iterator[int]:
 
 def _given_labels(module: Module) -> Iterator[GivenLabels]:
     """Labels of rows for a trainer of transformers or a model's own loss, and those that a model is called with."""
-    if _trains(module) or _takes_own_loss(module):
+    if _makes_trainer_in_run(module) or _backpropagates_models_own_loss(module):
         yield from _labels_of_rows(module)
     unread = passes_without_loss(module)
     for call in module.all_calls:
@@ -163,20 +166,20 @@ def _given_labels(module: Module) -> Iterator[GivenLabels]:
                 yield GivenLabels(labels, None, True)
 
 
-def _compared_labels(module: Module) -> Iterator[GivenLabels]:
+def _labels_with_known_shift(module: Module) -> Iterator[GivenLabels]:
     """The labels of which the text says how they stand beside their ids.
 
     A field of a batch that a model is given says nothing by itself: a data set may have shifted it.
     """
     for given in _given_labels(module):
         if (
-            _are_copies(module, given)
+            _are_copies_of_ids(module, given)
             or expression_leaving_first_token_out(module, given.labels) is not None
         ):
             yield given
 
 
-def _are_copies(module: Module, given: GivenLabels) -> bool:
+def _are_copies_of_ids(module: Module, given: GivenLabels) -> bool:
     """Are the labels the ids themselves, or a copy of them?"""
     if given.ids is None:
         return False
@@ -189,7 +192,7 @@ def _labels_of_rows(module: Module) -> Iterator[GivenLabels]:
     """Labels beside ids in a row or batch, and those that are put into one: `batch["labels"] = ...`."""
     rows = (*module.nodes(ast.Dict), *(call.node for call in module.calls("dict")))
     for node in rows:
-        entries = _fields_of_row(node)
+        entries = _entries_of_mapping(node)
         if "labels" in entries and "input_ids" in entries:
             yield GivenLabels(entries["labels"], entries["input_ids"], False)
     written: dict[tuple[str, str], ast.Assign] = {}
@@ -207,7 +210,7 @@ def _labels_of_rows(module: Module) -> Iterator[GivenLabels]:
             yield GivenLabels(labels.value, None, False)
 
 
-def _fields_of_row(node: ast.AST) -> dict[str, ast.expr]:
+def _entries_of_mapping(node: ast.AST) -> dict[str, ast.expr]:
     """The values of a row by key: `{"x": a}`, `dict(x=a)`."""
     if isinstance(node, ast.Dict):
         return {
@@ -241,37 +244,37 @@ def _is_shifting_loss(module: Module, call: Call) -> bool:
     return call.named(*SHIFTING_LOSSES)
 
 
-def _is_for_models_loss(module: Module, given: GivenLabels) -> bool:
+def _is_given_to_models_loss(module: Module, given: GivenLabels) -> bool:
     """Does the model take the loss of a row? Where the ids are cut to fit, a loss of the user's own may be meant."""
-    if _takes_own_loss(module):
+    if _backpropagates_models_own_loss(module):
         return True
-    if module.mentions(*OWN_LOSS_TEXTS) and not _trains_here(module):
+    if module.mentions(*OWN_LOSS_TEXTS) and not _makes_trainer(module):
         return False
     is_cut = given.ids is not None and leaves_last_token_out(module, given.ids)
     return not is_cut or not module.mentions(*OWN_LOSS_TEXTS, "def forward")
 
 
-def _trains_here(module: Module) -> bool:
+def _makes_trainer(module: Module) -> bool:
     """Does the file itself make a trainer?"""
     return any("trainer" in module.flow.types(call.node) for call in module.all_calls)
 
 
-def _trains(module: Module) -> bool:
+def _makes_trainer_in_run(module: Module) -> bool:
     """Does this file make a trainer, or one that runs with it?"""
-    return any(_trains_here(part) for part in module.with_linked)
+    return any(_makes_trainer(part) for part in module.with_linked)
 
 
-def _takes_own_loss(module: Module) -> bool:
+def _backpropagates_models_own_loss(module: Module) -> bool:
     """Does a loop backpropagate the loss that a model computes of a batch (`model(**batch).loss`), and no other?"""
     parts = module.with_linked
     if any(True for part in parts for _ in part.calls(*OTHER_LOSSES)):
         return False
     return module.mentions(".backward(", "def training_step") and any(
-        _uses_loss_of_batch(part) for part in parts
+        _reads_loss_of_whole_batch(part) for part in parts
     )
 
 
-def _uses_loss_of_batch(module: Module) -> bool:
+def _reads_loss_of_whole_batch(module: Module) -> bool:
     """Is the loss of a model read that was given a whole batch: `model(**batch).loss`?"""
     for node in module.nodes(ast.Attribute):
         call = module.flow.producing_call(node.value) if node.attr == "loss" else None

@@ -81,7 +81,7 @@ AT_LEAST = (ast.GtE, ast.Gt, ast.Eq, ast.In)
 """Comparisons of a layer's number that are false for all layers, where the other side is beyond them"""
 
 
-class _Choice(NamedTuple):
+class _LayerChoice(NamedTuple):
     """A place that chooses layers by number."""
 
     node: ast.AST
@@ -94,7 +94,7 @@ class _Choice(NamedTuple):
     how: str
 
 
-class _Test(NamedTuple):
+class _NameTest(NamedTuple):
     """A test of a text that may be the name of a weight."""
 
     node: ast.AST
@@ -102,25 +102,25 @@ class _Test(NamedTuple):
     name: ast.expr
 
 
-def _choices(module: Module) -> Iterator[_Choice]:
+def _layer_choices(module: Module) -> Iterator[_LayerChoice]:
     """The places of a file that choose layers by number, of a model that has as many as it was published with."""
     if _changes_depth(module):
         return
     yield from _tests_of_names(module)
-    yield from _comparisons(module)
-    yield from _slices(module)
-    yield from _adapter_settings(module)
+    yield from _number_comparisons(module)
+    yield from _layer_slices(module)
+    yield from _adapter_layer_settings(module)
 
 
 class LayerNumbersBeyondTheModel(SourceRule):
     code = "SRC306"
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces("places that choose layers of a model by number", _choices)
+    looks_at = CodePlaces("places that choose layers of a model by number", _layer_choices)
 
     def findings(self) -> Iterator[Finding]:
         module, reported = self.subject, set()
-        for choice in _choices(module):
+        for choice in _layer_choices(module):
             name = _model_name(module, choice.model)
             layers = layer_count_of_model(name)
             if name is None or layers is None or choice.node in reported:
@@ -132,11 +132,14 @@ class LayerNumbersBeyondTheModel(SourceRule):
             reported.add(choice.node)
             inside = [number for number in numbers if number < layers]
             if not inside:
-                yield self._none_chosen(choice, name, layers, beyond)
+                yield self._finding_on_no_layer(choice, name, layers, beyond)
             elif numbers == list(range(numbers[0], numbers[-1] + 1)):
-                yield self._some_missing(choice, name, layers, beyond, inside)
+                yield self._finding_on_missing_layers(choice, name, layers, beyond, inside)
 
-    def _none_chosen(self, choice: _Choice, name: str, layers: int, beyond: list[int]) -> Finding:
+    def _finding_on_no_layer(
+        self, choice: _LayerChoice, name: str, layers: int, beyond: list[int]
+    ) -> Finding:
+        """The finding that no layer of the model is chosen: all numbers are beyond it."""
         others = [
             text
             for text in choice.texts
@@ -151,22 +154,24 @@ class LayerNumbersBeyondTheModel(SourceRule):
             f"{name} has layers 0 to {layers - 1}, and {choice.how} {describe_numbers(beyond)}: no layer of the model"
             f" is chosen{rest}",
             _remedy(layers, len(beyond)),
-            cases=_cases(self.subject, choice),
+            cases=_cases_of_choice(self.subject, choice),
         )
 
-    def _some_missing(
-        self, choice: _Choice, name: str, layers: int, beyond: list[int], inside: list[int]
+    def _finding_on_missing_layers(
+        self, choice: _LayerChoice, name: str, layers: int, beyond: list[int], inside: list[int]
     ) -> Finding:
+        """The finding that some of the numbers are beyond the model."""
         return self.finding(
             f"{name} has layers 0 to {layers - 1}, and {choice.how} {describe_numbers([*inside, *beyond])}: only"
             f" {describe_numbers(inside)} exist",
             _remedy(layers, len(beyond) + len(inside)),
             severity="warning",
-            cases=_cases(self.subject, choice),
+            cases=_cases_of_choice(self.subject, choice),
         )
 
 
 def _remedy(layers: int, count: int) -> str:
+    """The remedy: name layers that exist, and stop where none is among them."""
     last = list(range(max(0, layers - count), layers))
     named = (
         f"the last is {last[0]}"
@@ -180,7 +185,8 @@ def _remedy(layers: int, count: int) -> str:
     )
 
 
-def _cases(module: Module, choice: _Choice) -> list[Case]:
+def _cases_of_choice(module: Module, choice: _LayerChoice) -> list[Case]:
+    """The case of the place that chooses the layers."""
     return [case_of_node(module, choice.node)]
 
 
@@ -244,11 +250,12 @@ def _naming_call(module: Module, node: ast.expr | None) -> ast.Call | None:
     return None
 
 
-def _model_of(naming: ast.Call) -> ast.expr | None:
+def _model_of_naming_call(naming: ast.Call) -> ast.expr | None:
+    """The model whose `named_parameters()` are called; None for a plain function."""
     return naming.func.value if isinstance(naming.func, ast.Attribute) else None
 
 
-def _tests_of_names(module: Module) -> Iterator[_Choice]:
+def _tests_of_names(module: Module) -> Iterator[_LayerChoice]:
     """Tests whether the name of a weight begins with, holds or matches a text."""
     for test in (
         *_tests_by_method(module),
@@ -258,43 +265,43 @@ def _tests_of_names(module: Module) -> Iterator[_Choice]:
         naming = _naming_call(module, test.name)
         texts = possible_texts_of_expression(module, test.text) if naming is not None else []
         if naming is not None and texts:
-            model = _model_of(naming)
-            yield _Choice(test.node, tuple(texts), (), model, "the names ask for layers")
+            model = _model_of_naming_call(naming)
+            yield _LayerChoice(test.node, tuple(texts), (), model, "the names ask for layers")
 
 
-def _tests_by_method(module: Module) -> Iterator[_Test]:
+def _tests_by_method(module: Module) -> Iterator[_NameTest]:
     """`name.startswith("model.layers.31.")`"""
     for call in module.methods("startswith", "endswith"):
         if call.receiver is not None and call.args:
-            yield _Test(call.node, call.args[0], call.receiver)
+            yield _NameTest(call.node, call.args[0], call.receiver)
 
 
-def _tests_by_pattern(module: Module) -> Iterator[_Test]:
+def _tests_by_pattern(module: Module) -> Iterator[_NameTest]:
     """`re.search(r"layers\\.31", name)`, and the same of a compiled pattern."""
     for call in module.calls(*SEARCHES):
         if len(call.args) >= 2:
-            yield _Test(call.node, call.args[0], call.args[1])
+            yield _NameTest(call.node, call.args[0], call.args[1])
     for call in module.methods("search", "match", "fullmatch"):
         compiled = module.flow.producing_call(call.receiver)
         if compiled is not None and compiled.named("re.compile") and compiled.args and call.args:
-            yield _Test(call.node, compiled.args[0], call.args[0])
+            yield _NameTest(call.node, compiled.args[0], call.args[0])
 
 
-def _tests_by_operator(module: Module) -> Iterator[_Test]:
+def _tests_by_operator(module: Module) -> Iterator[_NameTest]:
     """`"layers.31." in name`"""
     for compare in module.nodes(ast.Compare):
         if len(compare.ops) == 1 and isinstance(compare.ops[0], (ast.In, ast.NotIn)):
-            yield _Test(compare, compare.left, compare.comparators[0])
+            yield _NameTest(compare, compare.left, compare.comparators[0])
 
 
-def _comparisons(module: Module) -> Iterator[_Choice]:
+def _number_comparisons(module: Module) -> Iterator[_LayerChoice]:
     """`int(name.split(".")[2]) >= 28`, and the same of the number that enumerate gives a layer."""
     for compare in module.nodes(ast.Compare):
         if len(compare.ops) != 1 or not isinstance(compare.ops[0], AT_LEAST):
             continue
         if _guards_an_error(module, compare):
             continue
-        found = _layer_number_of(module, compare.left)
+        found = _model_of_layer_number(module, compare.left)
         if found is None:
             continue
         numbers = whole_numbers_of_list(module, compare.comparators[0])
@@ -302,7 +309,7 @@ def _comparisons(module: Module) -> Iterator[_Choice]:
             numbers = [number + 1 for number in numbers]
         if numbers:
             model = found if isinstance(found, ast.expr) else None
-            yield _Choice(
+            yield _LayerChoice(
                 compare, (), tuple(numbers), model, "the comparison takes layers from number"
             )
 
@@ -313,21 +320,21 @@ def _guards_an_error(module: Module, compare: ast.Compare) -> bool:
     return isinstance(around, ast.If) and any(isinstance(one, ast.Raise) for one in around.body)
 
 
-def _layer_number_of(module: Module, node: ast.expr) -> ast.expr | None:
+def _model_of_layer_number(module: Module, node: ast.expr) -> ast.expr | None:
     """The model, where an expression is the number of one of its layers."""
     for origin in module.flow.origins(node):
         if origin.element and origin.path == (0,):
-            listed = _enumerated_layers(origin.node)
+            listed = _model_of_enumerated_layers(origin.node)
             if listed is not None:
                 return listed
         if isinstance(origin.node, ast.Call) and not origin.element:
             naming = _number_in_name(module, origin.node)
             if naming is not None:
-                return _model_of(naming)
+                return _model_of_naming_call(naming)
     return None
 
 
-def _enumerated_layers(node: ast.AST) -> ast.expr | None:
+def _model_of_enumerated_layers(node: ast.AST) -> ast.expr | None:
     """The model of `enumerate(model.model.layers)`."""
     is_enumerate = (
         isinstance(node, ast.Call)
@@ -340,7 +347,7 @@ def _enumerated_layers(node: ast.AST) -> ast.expr | None:
     is_layers = isinstance(listed, ast.Attribute) and listed.attr in LAYER_LISTS
     if OTHER_STACK.search(ast.unparse(listed)):
         return None
-    return _root(listed) if is_layers else None
+    return _root_of_attribute(listed) if is_layers else None
 
 
 def _number_in_name(module: Module, node: ast.Call) -> ast.Call | None:
@@ -356,41 +363,43 @@ def _number_in_name(module: Module, node: ast.Call) -> ast.Call | None:
     return _naming_call(module, split.receiver)
 
 
-def _slices(module: Module) -> Iterator[_Choice]:
+def _layer_slices(module: Module) -> Iterator[_LayerChoice]:
     """`model.model.layers[28:]`, which is empty where there are no more than 28."""
     for part in module.nodes(ast.Subscript):
         listed = part.value
         if not isinstance(part.slice, ast.Slice) or not isinstance(listed, ast.Attribute):
             continue
         lower = module.flow.value(part.slice.lower)
-        is_of_model = _is_model(module, _root(listed)) and not OTHER_STACK.search(
-            ast.unparse(listed)
-        )
+        is_of_model = _is_model_or_named_so(
+            module, _root_of_attribute(listed)
+        ) and not OTHER_STACK.search(ast.unparse(listed))
         if listed.attr in LAYER_LISTS and type(lower) is int and lower > 0 and is_of_model:
-            yield _Choice(part, (), (lower,), _root(listed), "the slice begins at layer")
+            yield _LayerChoice(
+                part, (), (lower,), _root_of_attribute(listed), "the slice begins at layer"
+            )
 
 
-def _is_model(module: Module, node: ast.expr) -> bool:
+def _is_model_or_named_so(module: Module, node: ast.expr) -> bool:
     """Is it a model that the file loads, or a name for one?"""
     is_named = isinstance(node, ast.Name) and "model" in node.id.lower()
     return is_named or name_of_model(module, node) is not None
 
 
-def _root(node: ast.expr) -> ast.expr:
+def _root_of_attribute(node: ast.expr) -> ast.expr:
     """The model below `model.model.layers`."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node
 
 
-def _adapter_settings(module: Module) -> Iterator[_Choice]:
+def _adapter_layer_settings(module: Module) -> Iterator[_LayerChoice]:
     """The layers that an adapter is put on, by number or by name."""
     for call in module.calls(*ADAPTER_SETTINGS):
         listed = call.keywords.get("layers_to_transform")
         numbers = tuple(whole_numbers_of_list(module, listed))
         if listed is not None and numbers:
-            yield _Choice(listed, (), numbers, None, "layers_to_transform asks for layers")
+            yield _LayerChoice(listed, (), numbers, None, "layers_to_transform asks for layers")
         for key in ("target_modules", "modules_to_save"):
             texts = tuple(possible_texts_of_expression(module, call.keywords.get(key)))
             if any(LAYER_IN_NAME.search(text.replace("\\.", ".")) for text in texts):
-                yield _Choice(call.keywords[key], texts, (), None, f"{key} asks for layers")
+                yield _LayerChoice(call.keywords[key], texts, (), None, f"{key} asks for layers")

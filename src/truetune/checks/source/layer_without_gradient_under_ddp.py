@@ -153,16 +153,16 @@ class LayerWithoutGradientUnderDdp(SourceRule):
                 if layer in known:
                     continue
                 known.add(layer)
-                yield self._finding(class_node, layer, place)
-            for layer, branch in _layers_of_some_batches(module, class_node):
+                yield self._finding_on_layer(class_node, layer, place)
+            for layer, branch in _layers_read_conditionally(module, class_node):
                 if layer not in known:
                     known.add(layer)
-                    yield self._finding_of_branch(class_node, layer, branch, place)
+                    yield self._finding_on_conditional_layer(class_node, layer, branch, place)
 
-    def _finding_of_branch(
+    def _finding_on_conditional_layer(
         self, class_node: ast.ClassDef, layer: ast.Assign, branch: ast.If, place: ast.AST
     ) -> Finding:
-        """What is said of a layer that some batches alone use."""
+        """The finding on a layer that only some batches use."""
         module = self.subject
         name = ast.unparse(layer.targets[0])
         flag = (
@@ -182,8 +182,10 @@ class LayerWithoutGradientUnderDdp(SourceRule):
             ],
         )
 
-    def _finding(self, class_node: ast.ClassDef, layer: ast.Assign, place: ast.AST) -> Finding:
-        """What is said of one layer."""
+    def _finding_on_layer(
+        self, class_node: ast.ClassDef, layer: ast.Assign, place: ast.AST
+    ) -> Finding:
+        """The finding on one layer that nothing reads."""
         module = self.subject
         name = ast.unparse(layer.targets[0])
         return self.finding(
@@ -198,20 +200,20 @@ def _unread_layers(module: Module, class_node: ast.ClassDef) -> Iterator[ast.Ass
     """The layers that the constructor makes and nothing in the project reads."""
     bases = module.flow.bases(class_node)
     # Another base may read the layers that a class of its own makes.
-    if len(class_node.bases) != 1 or not bases or not _is_plain_base(bases[0]):
+    if len(class_node.bases) != 1 or not bases or not _calls_no_named_layer(bases[0]):
         return
     for statement in _statements_of_constructor(class_node):
         target = _layer_of_self(module, statement)
-        if target is not None and not _is_read(module, target.attr):
+        if target is not None and not _is_attribute_read(module, target.attr):
             yield statement
 
 
-def _layers_of_some_batches(
+def _layers_read_conditionally(
     module: Module, class_node: ast.ClassDef
 ) -> Iterator[tuple[ast.Assign, ast.If]]:
     """The layers that training reads only behind a condition on a batch, with the condition."""
     bases = module.flow.bases(class_node)
-    if len(class_node.bases) != 1 or not bases or not _is_plain_base(bases[0]):
+    if len(class_node.bases) != 1 or not bases or not _calls_no_named_layer(bases[0]):
         return
     for statement in _statements_of_constructor(class_node):
         target = _layer_of_self(module, statement) or _container_of_self(module, statement)
@@ -280,12 +282,12 @@ def _layer_of_self(module: Module, statement: ast.Assign) -> ast.Attribute | Non
     return target if LAYERS.fullmatch(called or "") else None
 
 
-def _is_plain_base(name: str) -> bool:
+def _calls_no_named_layer(name: str) -> bool:
     """Is it a class that calls no layer by a name of its own?"""
     return name.endswith(("nn.Module", "module.Module", ".LightningModule"))
 
 
-def _is_read(module: Module, name: str) -> bool:
+def _is_attribute_read(module: Module, name: str) -> bool:
     """Does any code read an attribute of this name, or name it in a text?"""
     for part in module.with_linked:
         attributes = (one for one in part.nodes(ast.Attribute) if one.attr == name)

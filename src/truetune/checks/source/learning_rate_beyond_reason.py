@@ -87,26 +87,28 @@ def _model_optimizers(module: Module) -> Iterator[Call]:
     """Optimizers over the parameters of a model of transformers."""
     for call in module.calls(*ADAM_OPTIMIZERS, *SGD_OPTIMIZERS):
         params = call.argument(0, "params")
-        if params is not None and _is_of_model(module, params):
+        if params is not None and _are_parameters_of_loaded_model(module, params):
             yield call
 
 
-def _places(module: Module) -> Iterator[object]:
+def _rates_and_optimizers(module: Module) -> Iterator[object]:
     """What a rate is judged for."""
     yield from _model_optimizers(module)
-    yield from _soft_prompts(module)
+    yield from _soft_prompt_settings(module)
 
 
 class LearningRateBeyondReason(SourceRule):
     code = "SRC069"
     symptoms = ("loss-does-not-fall", "dpo-without-effect")
     severity = "error"
-    looks_at = CodePlaces("optimizers over a language model, and soft prompts", _places)
+    looks_at = CodePlaces(
+        "optimizers over a language model, and soft prompts", _rates_and_optimizers
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(word in module.text for word in PROMPT_TUNING):
-            yield from self._soft_prompts()
+            yield from self._findings_on_soft_prompts()
             return
         for call in _model_optimizers(module):
             rate, cases = call.argument(1, "lr"), [case_of_node(module, call.node)]
@@ -117,7 +119,7 @@ class LearningRateBeyondReason(SourceRule):
                 cases.append(
                     Case(f"{rates[0]:g} on the command line", file=given.file, line=given.line)
                 )
-            fault = _effect_of_rate(call, rates[0]) if len(rates) == 1 else None
+            fault = _effect_of_rate_in_words(call, rates[0]) if len(rates) == 1 else None
             if fault is not None:
                 yield self.finding(
                     f"the learning rate is {rates[0]:g}: {fault}",
@@ -126,10 +128,12 @@ class LearningRateBeyondReason(SourceRule):
                     cases=cases,
                 )
 
-    def _soft_prompts(self) -> Iterator[Finding]:
-        """Rates of weights at which the vectors of a soft prompt, which begin at random, stay where they are."""
+    def _findings_on_soft_prompts(self) -> Iterator[Finding]:
+        """Findings on rates at which the vectors of a soft prompt, which begin at random, stay
+        where they are.
+        """
         module = self.subject
-        made = next(iter(_soft_prompts(module)), None)
+        made = next(iter(_soft_prompt_settings(module)), None)
         if made is None or any(module.calls("peft.Lora*Config")):
             return
         for call, rate in _rates_given(module):
@@ -158,7 +162,7 @@ def _rate_of_command(module: Module, rate: ast.expr | None) -> GivenOption | Non
     return next((one for one in given if one is not None), None)
 
 
-def _soft_prompts(module: Module) -> Iterator[Call]:
+def _soft_prompt_settings(module: Module) -> Iterator[Call]:
     """Settings of a prompt or a prefix that is learned directly; a prefix behind a network takes low rates."""
     for call in module.calls("peft.PromptTuningConfig", "peft.PrefixTuningConfig"):
         projected = call.keywords.get("prefix_projection")
@@ -177,7 +181,7 @@ def _rates_given(module: Module) -> Iterator[tuple[Call, ast.expr]]:
             yield call, rate
 
 
-def _effect_of_rate(call: Call, rate: float) -> str | None:
+def _effect_of_rate_in_words(call: Call, rate: float) -> str | None:
     """What such a rate does; None where it is one that is in use."""
     if call.named(*SGD_OPTIMIZERS):
         if 0 < rate < MIN_SGD_RATE and "momentum" not in call.keywords:
@@ -190,7 +194,7 @@ def _effect_of_rate(call: Call, rate: float) -> str | None:
     return None
 
 
-def _is_of_model(module: Module, params: ast.expr) -> bool:
+def _are_parameters_of_loaded_model(module: Module, params: ast.expr) -> bool:
     """Are these the parameters of a model that was loaded, as such, filtered or in a list of groups?"""
     nodes = [params, *(origin.node for origin in module.flow.origins(params))]
     for node in (part for whole in nodes for part in ast.walk(whole)):
@@ -204,7 +208,7 @@ def _is_of_model(module: Module, params: ast.expr) -> bool:
 
 
 def _has_random_weights(module: Module, node: ast.AST) -> bool:
-    """A model with random weights can take larger steps at first."""
+    """Does the model have random weights, which can take larger steps at first?"""
     return isinstance(node, ast.Call) and module.flow.call(node).named(
         "*.from_config", "transformers.*For*LM"
     )

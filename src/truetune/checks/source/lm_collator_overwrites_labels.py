@@ -102,7 +102,7 @@ class LmCollatorOverwritesLabels(SourceRule):
                 "use DataCollatorForSeq2Seq, which keeps labels and pads them with -100",
                 evidence=[_masking_evidence(module, made[0])],
                 cases=[case_of_node(module, call.node), case_of_node(module, made[0])],
-                fix=fix_of_changes(module, _collator_changes(module, call), safe=False),
+                fix=fix_of_changes(module, _edits_for_other_collator(module, call), safe=False),
             )
 
 
@@ -113,7 +113,7 @@ def _masking_evidence(module: Module, node: ast.AST) -> str:
     return f"line {module.place(node)[0]}{where} masks labels"
 
 
-def _collator_changes(module: Module, call: Call) -> Changes:
+def _edits_for_other_collator(module: Module, call: Call) -> Changes:
     """The other collator in its place; nothing where a setting has no meaning for it."""
     function, name = call.node.func, "DataCollatorForSeq2Seq"
     mlm = next((k for k in call.node.keywords if k.arg == "mlm"), None)
@@ -127,7 +127,7 @@ def _collator_changes(module: Module, call: Call) -> Changes:
     if isinstance(function, ast.Attribute):
         end = module.span(function)[1]
         return (*padding, Change(end - len(function.attr), end, name))
-    statement = _import_of(module, function)
+    statement = _import_statement_of(module, function)
     if statement is None:
         return ()
     changes = (*padding, *replace_expression(module, function, name))
@@ -137,7 +137,7 @@ def _collator_changes(module: Module, call: Call) -> Changes:
     return (*added, *changes) if added else ()
 
 
-def _import_of(module: Module, name: ast.expr) -> ast.ImportFrom | None:
+def _import_statement_of(module: Module, name: ast.expr) -> ast.ImportFrom | None:
     """The first `from ... import` that a name comes from; None where it comes from none."""
     if not isinstance(name, ast.Name):
         return None

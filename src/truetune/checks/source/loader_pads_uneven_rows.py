@@ -75,7 +75,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.script_token_rows import token_row_lengths
+from truetune.checks.config.evidence.script_token_rows import lengths_of_script_rows
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.padding_share import (
@@ -113,7 +113,7 @@ MAX_DEPTH = 6
 CHOOSES_BY_LENGTH = re.compile(r"\.filter\(|\blen\([^()]*\)\s*(?:<=?|>=?)")
 
 
-class _Loader(NamedTuple):
+class _PaddingLoader(NamedTuple):
     """A loader that pads what it gives to a training."""
 
     call: CallEvent
@@ -135,16 +135,16 @@ class LoaderPadsUnevenRows(SourceRule):
         for trace in traces_of(module):
             if any(trace.calls(*TRAINERS)) or not _trains_in_a_loop(trace):
                 continue
-            for loader in _shuffled_loaders(module, trace):
+            for loader in _shuffled_batch_loaders(module, trace):
                 if loader.call.node in seen:
                     continue
                 seen.add(loader.call.node)
-                yield from self._of_loader(loader)
+                yield from self._findings_on_loader(loader)
 
-    def _of_loader(self, loader: _Loader) -> Iterator[Finding]:
-        """What one loader pads."""
+    def _findings_on_loader(self, loader: _PaddingLoader) -> Iterator[Finding]:
+        """The finding on what one loader pads."""
         module = self.subject
-        lengths = _row_lengths(module, loader.call)
+        lengths = _row_lengths_in_tokens(module, loader.call)
         padded = (
             estimate_padded_batches(lengths, loader.batch, longest_encoded_row(module))
             if lengths
@@ -171,7 +171,7 @@ def _trains_in_a_loop(trace: Trace) -> bool:
     return any(trace.methods("backward", "fit"))
 
 
-def _shuffled_loaders(module: Module, trace: Trace) -> Iterator[_Loader]:
+def _shuffled_batch_loaders(module: Module, trace: Trace) -> Iterator[_PaddingLoader]:
     """The loaders of a run that draw several rows at random."""
     for call in trace.calls(*LOADERS):
         shuffle, batch = call.argument(2, "shuffle"), call.argument(1, "batch_size")
@@ -181,12 +181,12 @@ def _shuffled_loaders(module: Module, trace: Trace) -> Iterator[_Loader]:
             continue
         size = constant_of(batch)
         if type(size) is int and size > 1:
-            yield _Loader(call, size)
+            yield _PaddingLoader(call, size)
 
 
-def _row_lengths(module: Module, loader: CallEvent) -> list[int] | None:
+def _row_lengths_in_tokens(module: Module, loader: CallEvent) -> list[int] | None:
     """About how many tokens each row of a loader has; None where that is not known."""
-    stored = token_row_lengths(module.path, CHARACTERS_PER_TOKEN)
+    stored = lengths_of_script_rows(module.path, CHARACTERS_PER_TOKEN)
     if stored is not None:
         return list(stored)
     # Rows that are left out by their length are in the file, and not in the batches.

@@ -92,11 +92,14 @@ DIVIDED_BY_HAND = re.compile(
 
 def _undivided_loaders(module: Module) -> Iterator[Call]:
     """Loaders in the code of a script that wraps its model for several processes."""
-    if _is_wrapped(module) or next(module.calls("accelerate.Accelerator"), None) is not None:
+    if (
+        _wraps_model_for_processes(module)
+        or next(module.calls("accelerate.Accelerator"), None) is not None
+    ):
         yield from module.calls(*DATA_LOADERS)
 
 
-def _is_wrapped(module: Module) -> bool:
+def _wraps_model_for_processes(module: Module) -> bool:
     """Does the script wrap its model for several processes, as PyTorch or DeepSpeed does?
 
     DeepSpeed divides the rows that `initialize` is given (`training_data`), and no loader of the script's own.
@@ -116,30 +119,32 @@ class LoaderWithoutDistributedSampler(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        yield from self._left_out_of_prepare()
-        if not _is_wrapped(module):
+        yield from self._findings_on_unprepared_loaders()
+        if not _wraps_model_for_processes(module):
             return
         if any(DIVIDING_CODE.search(part.text) for part in module.with_linked):
             return
-        yield from self._made_by_hand()
+        yield from self._findings_on_manual_batches()
         for call in _undivided_loaders(module):
             if (
-                _has_sampler(module, call)
-                or _is_conditional(module, call)
-                or _is_divided(module, call)
+                _may_have_own_sampler(module, call)
+                or _is_made_conditionally(module, call)
+                or _may_rows_be_divided(module, call)
             ):
                 continue
-            if _is_trained_on(module, call):
+            if _is_read_by_training_loop(module, call):
                 yield self.finding(
                     "every process trains on all rows: the loader has no DistributedSampler",
                     "give it sampler=DistributedSampler(rows, shuffle=True) in place of shuffle;"
                     " call sampler.set_epoch(epoch) in each epoch",
-                    severity="error" if _runs_several(module) else "warning",
+                    severity="error" if _runs_as_several_processes(module) else "warning",
                     cases=[case_of_node(module, call.node)],
                 )
 
-    def _made_by_hand(self) -> Iterator[Finding]:
-        """Loops over batches that the script cuts out of all its rows, without any loader."""
+    def _findings_on_manual_batches(self) -> Iterator[Finding]:
+        """Findings on loops over batches that the script cuts out of all its rows, without any
+        loader.
+        """
         module = self.subject
         if any(True for part in module.with_linked for _ in part.calls(*DATA_LOADERS)):
             return
@@ -150,19 +155,23 @@ class LoaderWithoutDistributedSampler(SourceRule):
                 "every process trains on all rows: the loop cuts its batches out of all of them",
                 "give each process its part before the batches are made (rows[rank::world_size]), or use a DataLoader"
                 " with a DistributedSampler",
-                severity="error" if _runs_several(module) else "warning",
+                severity="error" if _runs_as_several_processes(module) else "warning",
                 cases=[case_of_node(module, loop.iter)],
             )
 
-    def _left_out_of_prepare(self) -> Iterator[Finding]:
-        """Loaders of Accelerate's scripts that `prepare` is never given, where it is given other things."""
+    def _findings_on_unprepared_loaders(self) -> Iterator[Finding]:
+        """Findings on loaders of Accelerate's scripts that `prepare` is never given, where it is
+        given other things.
+        """
         module = self.subject
         prepared = _calls_of_prepare(module)
         if not prepared:
             return
         is_several = next(launches_of_several(Path(module.path)), None) is not None
         for call in module.calls(*DATA_LOADERS):
-            if _is_left_out(module, call, prepared) and _is_trained_on(module, call):
+            if _is_never_prepared_or_divided(module, call, prepared) and _is_read_by_training_loop(
+                module, call
+            ):
                 yield self.finding(
                     "every process trains on all rows: the loader is not given to accelerator.prepare, which"
                     " divides it",
@@ -189,27 +198,27 @@ def _steps_through_rows(module: Module, iterated: ast.expr) -> bool:
             continue
         function = module.flow.function(part.func)
         bodies: list[ast.AST] = [part]
-        if isinstance(function, ast.FunctionDef) and _yields(function):
+        if isinstance(function, ast.FunctionDef) and _is_generator(function):
             bodies.append(function)
         if any(_is_range_in_steps(one) for body in bodies for one in ast.walk(body)):
             return True
     return False
 
 
-def _yields(function: ast.FunctionDef) -> bool:
+def _is_generator(function: ast.FunctionDef) -> bool:
     """Is it a generator?"""
     return any(isinstance(part, ast.Yield) for part in ast.walk(function))
 
 
 def _is_range_in_steps(node: ast.AST) -> bool:
-    """`range(0, len(rows), batch)`"""
+    """Is it `range(0, len(rows), batch)`?"""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return False
     is_range = node.func.id == "range" and len(node.args) == 3
     return is_range and "len(" in ast.unparse(node.args[1])
 
 
-def _runs_several(module: Module) -> bool:
+def _runs_as_several_processes(module: Module) -> bool:
     """Is the script made for several processes? DeepSpeed is used on a single GPU too."""
     parts = module.with_linked
     if any(True for part in parts for _ in part.calls(*PROCESS_WRAPPERS)):
@@ -225,26 +234,26 @@ def _calls_of_prepare(module: Module) -> list[Call]:
     return [] if any(call.open for call in calls) else calls
 
 
-def _is_left_out(module: Module, loader: Call, prepared: list[Call]) -> bool:
+def _is_never_prepared_or_divided(module: Module, loader: Call, prepared: list[Call]) -> bool:
     """Is the loader in none of these calls, and are its rows not divided by something else?"""
     given = (argument for call in prepared for argument in call.node.args)
     if any(_reads_from_loader(module, argument, loader) for argument in given):
         return False
     return not (
-        _has_sampler(module, loader)
-        or _is_divided(module, loader)
-        or _is_conditional(module, loader)
+        _may_have_own_sampler(module, loader)
+        or _may_rows_be_divided(module, loader)
+        or _is_made_conditionally(module, loader)
     )
 
 
-def _has_sampler(module: Module, call: Call) -> bool:
+def _may_have_own_sampler(module: Module, call: Call) -> bool:
     """Is there a sampler of its own, or may one be among arguments that are not known?"""
     given = (call.argument(3, "sampler"), call.argument(4, "batch_sampler"))
     samplers = [one for one in given if one is not None and module.flow.value(one) is not None]
-    return call.open or any(not _takes_all_rows(module, sampler) for sampler in samplers)
+    return call.open or any(not _is_single_process_sampler(module, sampler) for sampler in samplers)
 
 
-def _takes_all_rows(module: Module, sampler: ast.expr) -> bool:
+def _is_single_process_sampler(module: Module, sampler: ast.expr) -> bool:
     """Is it surely one of PyTorch's samplers for a single process, made of nothing that names a rank?"""
     maker = module.flow.producing_call(sampler)
     if maker is None or BY_RANK.search(ast.unparse(maker.node)):
@@ -252,7 +261,7 @@ def _takes_all_rows(module: Module, sampler: ast.expr) -> bool:
     return maker.named(*WHOLE_SAMPLERS) and not maker.named("*Weighted*")
 
 
-def _is_conditional(module: Module, call: Call) -> bool:
+def _is_made_conditionally(module: Module, call: Call) -> bool:
     """Is it made under a condition, which may ask for the number of processes?"""
     tests = [
         node.test for node in module.parents(call.node) if isinstance(node, ast.If | ast.IfExp)
@@ -260,7 +269,7 @@ def _is_conditional(module: Module, call: Call) -> bool:
     return any("__name__" not in ast.unparse(test) for test in tests)
 
 
-def _is_divided(module: Module, call: Call) -> bool:
+def _may_rows_be_divided(module: Module, call: Call) -> bool:
     """Does the making of its rows speak of ranks, or is it not seen?"""
     rows = call.argument(0, "dataset")
     if rows is None:
@@ -276,7 +285,7 @@ def _is_divided(module: Module, call: Call) -> bool:
     return are_divided_by_process(module, rows)
 
 
-def _is_trained_on(module: Module, call: Call) -> bool:
+def _is_read_by_training_loop(module: Module, call: Call) -> bool:
     """Is it read by a loop that calls backward?"""
     for loop in for_loops_of_linked_files(module):
         steps = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in ast.walk(loop))

@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.divided_losses_in_logs import (
 from truetune.source.module import Module
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
+def _divided_losses(module: Module) -> Iterator[ast.AST]:
     """Losses that are divided by the batches of a step."""
     return (one.statement for one in divided_losses(module))
 
@@ -71,17 +71,17 @@ def _places(module: Module) -> Iterator[ast.AST]:
 class LoggedLossDivided(SourceRule):
     code = "SRC406"
     severity = "warning"
-    looks_at = CodePlaces("losses that are divided by the batches of a step", _places)
+    looks_at = CodePlaces("losses that are divided by the batches of a step", _divided_losses)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for divided in divided_losses(module):
             read = next(logs_of_divided_loss(module, divided), None)
             if read is not None:
-                yield self._of_loss(divided, read)
+                yield self._finding_on_loss(divided, read)
 
-    def _of_loss(self, divided: DividedLoss, read: ast.AST) -> Finding:
-        """A loss that is logged as the part of it that one batch adds to a step."""
+    def _finding_on_loss(self, divided: DividedLoss, read: ast.AST) -> Finding:
+        """The finding on a loss that is logged as the part of it that one batch adds to a step."""
         module = self.subject
         count = module.flow.value(divided.divisor)
         by = f"{count:,}" if isinstance(count, int) else f"`{module.text_of(divided.divisor)}`"

@@ -62,7 +62,7 @@ class LoraTargetNamesJoined(SourceRule):
         module = self.subject
         for call in _lora_configs(module):
             for name in NAME_LISTS:
-                for node in _target_names(module, call.keywords.get(name)):
+                for node in _written_target_names(module, call.keywords.get(name)):
                     changes = _insert_missing_commas(module, node)
                     if changes:
                         yield self.finding(
@@ -73,7 +73,7 @@ class LoraTargetNamesJoined(SourceRule):
                         )
 
 
-def _target_names(module: Module, given: ast.expr | None) -> Iterator[ast.Constant]:
+def _written_target_names(module: Module, given: ast.expr | None) -> Iterator[ast.Constant]:
     """The texts in a list of targets that the code spells."""
     for origin in module.flow.origins(given) if given is not None else ():
         if isinstance(origin.node, (ast.List, ast.Tuple, ast.Set)):

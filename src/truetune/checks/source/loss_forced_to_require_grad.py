@@ -67,7 +67,7 @@ LEAF_MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variab
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
-def _losses(module: Module) -> Iterator[ast.expr]:
+def _losses_for_backward(module: Module) -> Iterator[ast.expr]:
     """What backward() is called on, or a trainer is given as the loss."""
     for call in backward_calls(module):
         yield from possible_losses(call)
@@ -78,7 +78,9 @@ class LossForcedToRequireGrad(SourceRule):
     code = "SRC083"
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
-    looks_at = CodePlaces("calls of backward(), and losses that a trainer is given", _losses)
+    looks_at = CodePlaces(
+        "calls of backward(), and losses that a trainer is given", _losses_for_backward
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -99,10 +101,10 @@ class LossForcedToRequireGrad(SourceRule):
                     severity="error" if is_cut else "warning",
                     cases=[case_of_node(module, forced.node)],
                 )
-        yield from self._off_the_graph(told)
+        yield from self._findings_on_new_leaves(told)
 
-    def _off_the_graph(self, told: set[ast.AST]) -> Iterator[Finding]:
-        """Losses that are made of a new leaf alone, wherever it is made."""
+    def _findings_on_new_leaves(self, told: set[ast.AST]) -> Iterator[Finding]:
+        """Findings on losses that are made of a new leaf alone, wherever it is made."""
         module = self.subject
         if any(TAKES_GRADIENTS_ITSELF.search(part.text) for part in module.with_linked):
             return
@@ -114,8 +116,10 @@ class LossForcedToRequireGrad(SourceRule):
             if not one.is_leaf
         }
         for part in module.with_linked:
-            leaves |= {node for node in part.nodes(ast.Call) if _is_new_leaf(part, node)}
-        for loss in _losses(module):
+            leaves |= {
+                node for node in part.nodes(ast.Call) if _makes_leaf_of_computed_value(part, node)
+            }
+        for loss in _losses_for_backward(module):
             leaf = GraphlessLossSearch(module, leaves, names).only_leaf_tensor(loss)
             if leaf is not None and leaf not in told:
                 told.add(leaf)
@@ -128,7 +132,7 @@ class LossForcedToRequireGrad(SourceRule):
                 )
 
 
-class Forced(NamedTuple):
+class ForcedGradient(NamedTuple):
     """A place where something is given requires_grad by hand."""
 
     node: ast.AST
@@ -140,29 +144,30 @@ class Forced(NamedTuple):
 
     @property
     def effect(self) -> str:
+        """What that does to the training, in words: a loss without a graph, or a hidden error of torch."""
         if self.is_leaf:
             return "makes a loss without a graph: no weight is trained"
         return "hides torch's error where the loss has no graph: no weight is trained then"
 
 
-def _forced_gradients(module: Module) -> Iterator[Forced]:
+def _forced_gradients(module: Module) -> Iterator[ForcedGradient]:
     """The places where something is given requires_grad by hand."""
     for call in module.methods("requires_grad_"):
         asked = call.argument(0, "requires_grad")
         if isinstance(call.node.func, ast.Attribute) and (
             asked is None or module.flow.value(asked) is True
         ):
-            yield Forced(call.node, call.node.func.value, False, call.node)
+            yield ForcedGradient(call.node, call.node.func.value, False, call.node)
     for assigned in module.nodes(ast.Assign):
         target = assigned.targets[0]
         if isinstance(target, ast.Attribute) and target.attr == "requires_grad":
             if module.flow.value(assigned.value) is True:
-                yield Forced(assigned, target.value, False, assigned)
-        elif _is_new_leaf(module, assigned.value):
-            yield Forced(assigned, target, True, assigned.value)
+                yield ForcedGradient(assigned, target.value, False, assigned)
+        elif _makes_leaf_of_computed_value(module, assigned.value):
+            yield ForcedGradient(assigned, target, True, assigned.value)
 
 
-def _is_new_leaf(module: Module, value: ast.expr) -> bool:
+def _makes_leaf_of_computed_value(module: Module, value: ast.expr) -> bool:
     """Does this make a leaf with requires_grad of something that was computed? A number that is written out is a
     parameter of the user's own."""
     # `torch.tensor(losses, requires_grad=True).mean()` is a leaf with a method behind it.

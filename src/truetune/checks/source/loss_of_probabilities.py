@@ -74,7 +74,7 @@ LOSSES = (*LOSS_OF_LOGITS, *LOSS_OF_LOGPROBS, *DIVERGENCES)
 
 @dataclass(frozen=True, slots=True)
 class _WrongScale:
-    """What a loss gets, and should not."""
+    """Scores on another scale than a loss takes."""
 
     call: CallEvent
     given: ScoreScale
@@ -82,7 +82,7 @@ class _WrongScale:
     fix: str
 
 
-def _losses(module: Module) -> Iterator[ast.Call]:
+def _entropy_and_divergence_calls(module: Module) -> Iterator[ast.Call]:
     """Calls that compute a cross-entropy or a divergence."""
     yield from (call.node for call in module.calls(*LOSSES))
 
@@ -91,7 +91,7 @@ class LossOfProbabilities(SourceRule):
     code = "SRC120"
     symptoms = ("garbage-output", "loss-does-not-fall", "odd-metrics")
     severity = "error"
-    looks_at = CodePlaces("losses that are computed or made", _losses)
+    looks_at = CodePlaces("losses that are computed or made", _entropy_and_divergence_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -107,17 +107,17 @@ class LossOfProbabilities(SourceRule):
                 origin = found.given.origin.node
                 cases = [case_of_node(module, call.node)]
                 # What made the scores may stand in another file, whose places are not known here.
-                if origin is not None and origin is not call.node and _stands_in(module, origin):
+                if origin is not None and origin is not call.node and _is_in_file(module, origin):
                     cases.append(case_of_node(module, origin))
                 yield self.finding(found.text, found.fix, cases=cases)
 
 
-def _stands_in(module: Module, node: ast.AST) -> bool:
+def _is_in_file(module: Module, node: ast.AST) -> bool:
     """Is it a part of this file?"""
     return node in module.scopes.parent
 
 
-def _loss_of(call: CallEvent) -> CallEvent | None:
+def _loss_call_of(call: CallEvent) -> CallEvent | None:
     """The function of a loss that is called, or the making of the loss object that is; None for any other call."""
     if call.method in ("__call__", "forward") and isinstance(call.receiver, Result):
         made = call.receiver.call
@@ -127,7 +127,7 @@ def _loss_of(call: CallEvent) -> CallEvent | None:
 
 def _wrong_scale(call: CallEvent) -> _WrongScale | None:
     """What is wrong with the scores that a loss gets; None where nothing is, or the call is no loss."""
-    loss = _loss_of(call)
+    loss = _loss_call_of(call)
     given = None if loss is None else call.argument(0, "input")
     if loss is None or given is None:
         return None

@@ -80,12 +80,12 @@ class LossesKeptWithGraph(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for kept in kept_losses(module):
-            if not _grows_with_graph(module, kept):
+            if not _keeps_growing_graph(module, kept):
                 continue
             backward = backward_on_kept_loss(module, kept)
             retains = backward is not None and _retains_graph(backward)
             whole = (backward is None and not kept.of_trainer) or retains
-            detached = _detached_code(module, kept.value)
+            detached = _code_without_graph(module, kept.value)
             also = ", and remove retain_graph=True from backward()" if retains else ""
             yield self.finding(
                 f"`{ast.unparse(kept.holder)}` keeps the loss of every step with its graph"
@@ -101,7 +101,7 @@ class LossesKeptWithGraph(SourceRule):
             )
 
 
-def _grows_with_graph(module: Module, kept: KeptLoss) -> bool:
+def _keeps_growing_graph(module: Module, kept: KeptLoss) -> bool:
     """Does what is kept hold a graph, from step to step, that no backward pass is still to use?"""
     if not keeps_graph(module, kept) or is_renewed_or_bounded(module, kept):
         return False
@@ -114,7 +114,7 @@ def _retains_graph(backward: ast.Call) -> bool:
     return any(isinstance(value, ast.Constant) and value.value is True for value in values)
 
 
-def _detached_code(module: Module, value: ast.expr) -> str:
+def _code_without_graph(module: Module, value: ast.expr) -> str:
     """The code of a value without its graph."""
     text = module.text_of(value)
     is_one_term = isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript)

@@ -79,14 +79,18 @@ class LrSchedulerSteppedPerProcess(SourceRule):
                     "leave the number of processes out of the length, or do not prepare the scheduler",
                     cases=[case_of_node(module, total), case_of_node(module, accelerator)],
                 )
-            elif not _knows_processes(module, total):
-                yield from self._of_prepared_length(total, accelerator)
+            elif not _is_length_by_processes(module, total):
+                yield from self._findings_on_prepared_length(total, accelerator)
 
-    def _of_prepared_length(self, total: ast.expr, accelerator: ast.expr) -> Iterator[Finding]:
-        """A schedule that is as long as a loader which was prepared before."""
+    def _findings_on_prepared_length(
+        self, total: ast.expr, accelerator: ast.expr
+    ) -> Iterator[Finding]:
+        """Findings on a schedule that is as long as a loader which was prepared before."""
         module = self.subject
         prepared = [
-            node for node in length_calls(module, total) if _is_prepared(module, node.args[0])
+            node
+            for node in length_calls(module, total)
+            if _is_returned_by_prepare(module, node.args[0])
         ]
         if not prepared:
             return
@@ -144,25 +148,25 @@ def _is_divided_by_processes(module: Module, total: ast.expr) -> bool:
 
 def _depends_on_processes(module: Module, expression: ast.expr) -> bool:
     """Is an expression, by itself or by what its names were set to, made with the number of processes?"""
-    return any(map(_names_processes, backward_slice(module, expression)))
+    return any(map(_names_number_of_processes, backward_slice(module, expression)))
 
 
-def _knows_processes(module: Module, total: ast.expr) -> bool:
+def _is_length_by_processes(module: Module, total: ast.expr) -> bool:
     """Does a number of steps depend on the number of processes?"""
     return any(
-        _names_processes(part)
+        _names_number_of_processes(part)
         for node in expressions_of_number(module, total)
         for part in ast.walk(node)
     )
 
 
-def _names_processes(node: ast.AST) -> bool:
+def _names_number_of_processes(node: ast.AST) -> bool:
     """Is it a name or an attribute that says the number of processes?"""
     name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
     return name in ("num_processes", "world_size", "get_world_size")
 
 
-def _is_prepared(module: Module, node: ast.expr) -> bool:
+def _is_returned_by_prepare(module: Module, node: ast.expr) -> bool:
     """Is it, here, what `prepare` returned?"""
     origins = module.flow.origins(node)
     return bool(origins) and all(

@@ -64,7 +64,7 @@ LIBRARIES = frozenset(
 )
 
 
-def _mapping_calls(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _map_and_filter_calls(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """Calls of a data set's `map` and `filter`, with the function that each is given."""
     for call in module.methods("map", "filter"):
         function = call.argument(0, "function")
@@ -81,11 +81,13 @@ class MappedFunctionImported(SourceRule):
     symptoms = ("loss-does-not-fall",)
     severity = "info"
     since = "0.1.0"
-    looks_at = CodePlaces("functions that a data set is mapped or filtered by", _mapping_calls)
+    looks_at = CodePlaces(
+        "functions that a data set is mapped or filtered by", _map_and_filter_calls
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call, function in _mapping_calls(module):
+        for call, function in _map_and_filter_calls(module):
             name = module.flow.imported_name(function)
             first = (name or "").lstrip(".").partition(".")[0]
             known = (

@@ -62,7 +62,7 @@ MAX_STEPS_OF_ARGUMENTS = 3
 """The same for the arguments of a call; further off stand the rows, which have both sides"""
 
 
-class Term(NamedTuple):
+class MarginTerm(NamedTuple):
     """One term of a margin."""
 
     sign: int
@@ -70,32 +70,32 @@ class Term(NamedTuple):
     is_reference: bool
 
 
-def _losses(module: Module) -> Iterator[tuple[Call, int]]:
+def _log_sigmoids_and_signs(module: Module) -> Iterator[tuple[Call, int]]:
     """The log sigmoids that a loss makes small by a minus, and the softplus of the same meaning, which has a sign."""
     for call in module.calls(*LOG_SIGMOIDS):
-        if call.args and _is_negated(module, call.node):
+        if call.args and _is_negated_around(module, call.node):
             yield call, 1
     for call in module.calls(*SOFTPLUS):
         if call.args:
             yield call, -1
 
 
-def _places(module: Module) -> Iterator[object]:
+def _written_preference_losses(module: Module) -> Iterator[object]:
     """Losses of preferences that a script writes out."""
-    return iter(list(_losses(module)))
+    return iter(list(_log_sigmoids_and_signs(module)))
 
 
 class MarginPrefersTheRejected(SourceRule):
     code = "SRC293"
     symptoms = ("dpo-without-effect",)
     severity = "error"
-    looks_at = CodePlaces("losses of preferences that are written out", _places)
+    looks_at = CodePlaces("losses of preferences that are written out", _written_preference_losses)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         directions = [
-            (call, _direction(_terms(module, call.args[0], sign, MAX_STEPS)))
-            for call, sign in _losses(module)
+            (call, _direction_of_margin(_terms_of_sum(module, call.args[0], sign, MAX_STEPS)))
+            for call, sign in _log_sigmoids_and_signs(module)
         ]
         if any(direction > 0 for _, direction in directions):
             return
@@ -109,7 +109,7 @@ class MarginPrefersTheRejected(SourceRule):
                 )
 
 
-def _is_negated(module: Module, node: ast.AST) -> bool:
+def _is_negated_around(module: Module, node: ast.AST) -> bool:
     """Does a minus stand before an expression, or before a product or a mean of it?"""
     for parent in module.parents(node):
         if isinstance(parent, ast.UnaryOp):
@@ -120,16 +120,16 @@ def _is_negated(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def _terms(module: Module, node: ast.AST, sign: int, steps: int) -> list[Term]:
+def _terms_of_sum(module: Module, node: ast.AST, sign: int, steps: int) -> list[MarginTerm]:
     """The terms of chosen and rejected answers in a sum; terms of neither are left out."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _terms(module, node.operand, -sign, steps)
+        return _terms_of_sum(module, node.operand, -sign, steps)
     if isinstance(node, ast.BinOp):
         return _terms_of_operation(module, node, sign, steps)
-    words = _words(node)
-    side = _side(words)
+    words = _words_of_expression(node)
+    side = _side_named(words)
     if side:
-        return [Term(sign, side, any(map(REFERENCE.search, words)))]
+        return [MarginTerm(sign, side, any(map(REFERENCE.search, words)))]
     if isinstance(node, ast.Name) and steps > 0:
         return _terms_of_name(module, node, sign, steps - 1)
     if isinstance(node, ast.Call) and steps > 0:
@@ -137,47 +137,47 @@ def _terms(module: Module, node: ast.AST, sign: int, steps: int) -> list[Term]:
     return []
 
 
-def _terms_of_operation(module: Module, node: ast.BinOp, sign: int, steps: int) -> list[Term]:
+def _terms_of_operation(module: Module, node: ast.BinOp, sign: int, steps: int) -> list[MarginTerm]:
     """Both sides of a sum; the one side of a product that has terms, for the other is a factor."""
-    left = _terms(module, node.left, sign, steps)
+    left = _terms_of_sum(module, node.left, sign, steps)
     if isinstance(node.op, ast.Div):
         return left
     right_sign = -sign if isinstance(node.op, ast.Sub) else sign
-    right = _terms(module, node.right, right_sign, steps)
+    right = _terms_of_sum(module, node.right, right_sign, steps)
     if isinstance(node.op, ast.Add | ast.Sub):
         return left + right
     if not isinstance(node.op, ast.Mult) or (left and right):
         return []
     factor = node.right if left else node.left
-    return _flipped(left or right) if _is_below_zero(factor) else left or right
+    return _terms_with_flipped_sign(left or right) if _is_negative_factor(factor) else left or right
 
 
-def _flipped(terms: list[Term]) -> list[Term]:
+def _terms_with_flipped_sign(terms: list[MarginTerm]) -> list[MarginTerm]:
     """The same terms with the other sign."""
     return [term._replace(sign=-term.sign) for term in terms]
 
 
-def _is_below_zero(factor: ast.AST) -> bool:
+def _is_negative_factor(factor: ast.AST) -> bool:
     """Has a factor a minus?"""
     return isinstance(factor, ast.UnaryOp) and isinstance(factor.op, ast.USub)
 
 
-def _terms_of_name(module: Module, node: ast.Name, sign: int, steps: int) -> list[Term]:
+def _terms_of_name(module: Module, node: ast.Name, sign: int, steps: int) -> list[MarginTerm]:
     """The terms of what a name is set to, where that is one expression; the reference's where its name says so."""
     value = _value_of_name(module, node)
     if value is None:
         return []
-    terms = _terms(module, value, sign, steps)
+    terms = _terms_of_sum(module, value, sign, steps)
     if REFERENCE.search(node.id):
         return [term._replace(is_reference=True) for term in terms]
     return terms
 
 
-def _terms_of_call(module: Module, node: ast.Call, sign: int, steps: int) -> list[Term]:
+def _terms_of_call(module: Module, node: ast.Call, sign: int, steps: int) -> list[MarginTerm]:
     """The one term of a call, such as `logps(model, batch)`, by what its arguments are made of."""
-    words = _words_behind(module, node, steps)
-    side = _side(words)
-    return [Term(sign, side, any(map(REFERENCE.search, words)))] if side else []
+    words = _words_of_expression_and_origins(module, node, steps)
+    side = _side_named(words)
+    return [MarginTerm(sign, side, any(map(REFERENCE.search, words)))] if side else []
 
 
 def _value_of_name(module: Module, name: ast.Name) -> ast.expr | None:
@@ -193,19 +193,21 @@ def _value_of_name(module: Module, name: ast.Name) -> ast.expr | None:
     return value
 
 
-def _words_behind(module: Module, node: ast.AST, steps: int) -> list[str]:
+def _words_of_expression_and_origins(module: Module, node: ast.AST, steps: int) -> list[str]:
     """The names and keys in an expression, and in those that its names are set to."""
-    words = _words(node)
+    words = _words_of_expression(node)
     if steps <= 0:
         return words
     for name in (one for one in ast.walk(node) if isinstance(one, ast.Name)):
         value = _value_of_name(module, name)
         if value is not None:
-            words += _words_behind(module, value, min(steps - 1, MAX_STEPS_OF_ARGUMENTS))
+            words += _words_of_expression_and_origins(
+                module, value, min(steps - 1, MAX_STEPS_OF_ARGUMENTS)
+            )
     return words
 
 
-def _words(node: ast.AST) -> list[str]:
+def _words_of_expression(node: ast.AST) -> list[str]:
     """The names, attributes and texts in an expression."""
     words = []
     for one in ast.walk(node):
@@ -218,7 +220,7 @@ def _words(node: ast.AST) -> list[str]:
     return words
 
 
-def _side(words: list[str]) -> str:
+def _side_named(words: list[str]) -> str:
     """The one side that words name; empty where they name none, or both."""
     parts = {part for word in words for part in word.lower().split("_")}
     is_chosen, is_rejected = bool(parts & CHOSEN), bool(parts & REJECTED)
@@ -227,7 +229,7 @@ def _side(words: list[str]) -> str:
     return "chosen" if is_chosen else "rejected"
 
 
-def _direction(terms: list[Term]) -> int:
+def _direction_of_margin(terms: list[MarginTerm]) -> int:
     """1 where a margin is that of the chosen answer, -1 where it is that of the rejected one; 0 where it is neither."""
     turned = {
         term.sign * (1 if term.side == "chosen" else -1) * (-1 if term.is_reference else 1)

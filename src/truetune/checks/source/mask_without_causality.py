@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.masks_without_causality import (
 from truetune.source.module import Module
 
 
-def _mask_code(module: Module) -> Iterator[ast.AST]:
+def _attention_mask_places(module: Module) -> Iterator[ast.AST]:
     """Places that name an attention mask."""
     yield from (one for one in module.nodes(ast.keyword) if one.arg in MASK_NAMES)
     yield from (one for one in module.nodes(ast.Constant) if one.value in MASK_NAMES)
@@ -73,7 +73,7 @@ class MaskWithoutCausality(SourceRule):
     code = "SRC318"
     symptoms = ("garbage-output", "nothing-is-learned", "odd-metrics")
     severity = "error"
-    looks_at = CodePlaces("attention masks that are given", _mask_code)
+    looks_at = CodePlaces("attention masks that are given", _attention_mask_places)
 
     def findings(self) -> Iterator[Finding]:
         for mask in masks_without_causality(self.subject):

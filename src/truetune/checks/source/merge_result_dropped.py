@@ -59,7 +59,7 @@ class MergeResultDropped(SourceRule):
         for call in module.methods("merge_and_unload"):
             if not isinstance(module.scopes.parent[call.node], ast.Expr) or call.receiver is None:
                 continue
-            if isinstance(call.receiver, ast.Name) and not _used_after(module, call.receiver):
+            if isinstance(call.receiver, ast.Name) and not _is_used_after(module, call.receiver):
                 continue
             name = module.text_of(call.receiver)
             kept = f"{name} = {module.text_of(call.node)}"
@@ -75,7 +75,7 @@ class MergeResultDropped(SourceRule):
                 else None,
             )
         for node in module.nodes(ast.Expr):
-            merge = _merge_of_helper(module, node.value)
+            merge = _merge_returned_by_helper(module, node.value)
             if merge is not None:
                 yield self.finding(
                     f"the merged model that {module.text_of(node.value)} returns is dropped: what is used afterwards is"
@@ -85,29 +85,29 @@ class MergeResultDropped(SourceRule):
                 )
 
 
-def _merge_of_helper(module: Module, node: ast.expr) -> ast.Call | None:
+def _merge_returned_by_helper(module: Module, node: ast.expr) -> ast.Call | None:
     """The merge whose result a function of the files returns, of a model that it loads itself; None for other calls.
 
     The weights of a model that it is given are merged in place.
     """
     function = module.flow.function(node.func) if isinstance(node, ast.Call) else None
-    if function is None or _saves(function):
+    if function is None or _saves_model(function):
         return None
     merge = module.flow.producing_call(node)
     if merge is None or merge.method != "merge_and_unload":
         return None
     adapted = module.flow.producing_call(merge.receiver)
     base = adapted.argument(0, "model") if adapted is not None else None
-    return None if base is None or _is_given_model(module, base) else merge.node
+    return None if base is None or _is_parameter(module, base) else merge.node
 
 
-def _saves(function: ast.AST) -> bool:
+def _saves_model(function: ast.AST) -> bool:
     """Does a function write a model itself? Then what it returns may be left."""
     attributes = (part.attr for part in ast.walk(function) if isinstance(part, ast.Attribute))
     return any(name.startswith(("save", "push_to_hub")) for name in attributes)
 
 
-def _is_given_model(module: Module, base: ast.expr) -> bool:
+def _is_parameter(module: Module, base: ast.expr) -> bool:
     """Is it a parameter, and no call that loads?"""
     home = module.home(base)
     return isinstance(base, ast.Name) and any(
@@ -115,7 +115,7 @@ def _is_given_model(module: Module, base: ast.expr) -> bool:
     )
 
 
-def _used_after(module: Module, name: ast.Name) -> bool:
+def _is_used_after(module: Module, name: ast.Name) -> bool:
     """Is the wrapper used again? The base under it is merged in place, and may be what is saved."""
     line = module.place(name)[0]
     return any(

@@ -77,36 +77,36 @@ CASTS = ("item", "cpu", "detach", "float", "tolist", "numpy")
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 
 
-def _over_loaders(module: Module) -> Iterator[ast.AST]:
+def _divided_sums_and_counts(module: Module) -> Iterator[ast.AST]:
     """Sums that are divided by the length of a loader, or of its rows, and counts of a loop."""
     yield from (one.assigned for one in counts_of_last_batch(module))
     yield from (one.counting for one in uncounted_skipped_rows(module))
     if not module.calls_anywhere(*LOADERS):
         return
     for mean in mean_expressions(module):
-        if _divisor_count(module, mean) is not None:
+        if _divisor_unit_and_batch_size(module, mean) is not None:
             yield mean.node
 
 
 class MetricDividedByAnotherCount(SourceRule):
     code = "SRC107"
     severity = "error"
-    looks_at = CodePlaces("counts that a figure is divided by", _over_loaders)
+    looks_at = CodePlaces("counts that a figure is divided by", _divided_sums_and_counts)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        yield from self._of_last_batches()
-        yield from self._of_skipped_rows()
+        yield from self._findings_on_restarted_counts()
+        yield from self._findings_on_skipped_rows()
         if not module.calls_anywhere(*LOADERS):
             return
         for mean in mean_expressions(module):
-            counted = _divisor_count(module, mean)
-            if counted is None or mean.counted is None or _is_scaled(module, mean):
+            counted = _divisor_unit_and_batch_size(module, mean)
+            if counted is None or mean.counted is None or _is_scaled_again(module, mean):
                 continue
-            yield from self._of_mean(mean, module.text_of(mean.counted), *counted)
+            yield from self._findings_on_mean(mean, module.text_of(mean.counted), *counted)
 
-    def _of_last_batches(self) -> Iterator[Finding]:
-        """Counts that each batch restarts, and that are read behind the loop."""
+    def _findings_on_restarted_counts(self) -> Iterator[Finding]:
+        """Findings on counts that each batch restarts, and that are read behind the loop."""
         module = self.subject
         for counted_alone in counts_of_last_batch(module):
             yield self.finding(
@@ -119,8 +119,8 @@ class MetricDividedByAnotherCount(SourceRule):
                 ],
             )
 
-    def _of_skipped_rows(self) -> Iterator[Finding]:
-        """Rows that a `continue` leaves out before they are counted."""
+    def _findings_on_skipped_rows(self) -> Iterator[Finding]:
+        """Findings on rows that a `continue` leaves out before they are counted."""
         module = self.subject
         for skipped in uncounted_skipped_rows(module):
             is_list = not isinstance(skipped.counting, ast.AugAssign)
@@ -139,11 +139,13 @@ class MetricDividedByAnotherCount(SourceRule):
                 cases=[case_of_node(module, skipped.skip), case_of_node(module, skipped.counting)],
             )
 
-    def _of_mean(self, mean: Mean, divisor: str, unit: Unit, size: int) -> Iterator[Finding]:
-        """Sums of one unit that are divided by the number of another."""
+    def _findings_on_mean(
+        self, mean: Mean, divisor: str, unit: Unit, size: int
+    ) -> Iterator[Finding]:
+        """Findings on sums of one unit that are divided by the number of another."""
         module = self.subject
-        for term in terms_of_mean(module, _without_percent(mean.values)):
-            if unit == "batches" and _counts_rows(module, term):
+        for term in terms_of_mean(module, _without_factor_100(mean.values)):
+            if unit == "batches" and _counts_equal_rows(module, term):
                 yield self.finding(
                     f"right answers are counted one by one and divided by {divisor}, the number of"
                     f" batches: with {size} rows a batch the figure goes far beyond 1",
@@ -164,19 +166,19 @@ class MetricDividedByAnotherCount(SourceRule):
                 )
 
 
-def _divisor_count(module: Module, mean: Mean) -> tuple[Unit, int] | None:
+def _divisor_unit_and_batch_size(module: Module, mean: Mean) -> tuple[Unit, int] | None:
     """What a sum is divided by the number of, and the rows of a batch; None where that is not plain, or is one row."""
     counted = _argument_of_len(module, mean.counted)
     if counted is None:
         return None
     if isinstance(counted, ast.Attribute) and counted.attr == "dataset":
-        loader = _loader_of(module, counted.value)
-        return None if loader is None else _count_of_loader("rows", module, loader)
-    loader = _loader_of(module, counted)
+        loader = _only_loader_of(module, counted.value)
+        return None if loader is None else _unit_and_batch_size("rows", module, loader)
+    loader = _only_loader_of(module, counted)
     if loader is not None:
-        return _count_of_loader("batches", module, loader)
+        return _unit_and_batch_size("batches", module, loader)
     loader = _loader_of_rows(module, counted)
-    return None if loader is None else _count_of_loader("rows", module, loader)
+    return None if loader is None else _unit_and_batch_size("rows", module, loader)
 
 
 def _argument_of_len(module: Module, divisor: ast.expr | None) -> ast.expr | None:
@@ -199,7 +201,7 @@ def _loader_of_rows(module: Module, rows: ast.expr) -> Call | None:
     return None
 
 
-def _is_scaled(module: Module, mean: Mean) -> bool:
+def _is_scaled_again(module: Module, mean: Mean) -> bool:
     """Is the figure divided or multiplied once more, by something else than 100: `loss / len(rows) * batch_size`?"""
     around = module.scopes.parent.get(mean.node)
     if not isinstance(around, ast.BinOp) or not isinstance(around.op, ast.Div | ast.Mult):
@@ -207,7 +209,7 @@ def _is_scaled(module: Module, mean: Mean) -> bool:
     return not any(_is_hundred(side) for side in (around.left, around.right))
 
 
-def _without_percent(values: ast.expr) -> ast.expr:
+def _without_factor_100(values: ast.expr) -> ast.expr:
     """`correct` in `100 * correct`."""
     if isinstance(values, ast.BinOp) and isinstance(values.op, ast.Mult):
         if _is_hundred(values.left):
@@ -222,14 +224,14 @@ def _is_hundred(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value in (100, 100.0)
 
 
-def _count_of_loader(unit: Unit, module: Module, loader: Call) -> tuple[Unit, int] | None:
+def _unit_and_batch_size(unit: Unit, module: Module, loader: Call) -> tuple[Unit, int] | None:
     """The unit with the loader's batch size; None where that is not known, or is one row."""
     size = module.flow.value(loader.argument(1, "batch_size"))
     # Batches of one row: the mean of a batch is then the loss of a row, and both counts are one.
     return (unit, size) if type(size) is int and size > 1 else None
 
 
-def _loader_of(module: Module, node: ast.expr) -> Call | None:
+def _only_loader_of(module: Module, node: ast.expr) -> Call | None:
     """The loader that this is; None where it is not one alone. One that Accelerate prepares keeps its batches."""
     nodes = [origin.node for origin in module.flow.origins(node)]
     if len(nodes) != 1 or not isinstance(nodes[0], ast.Call):
@@ -238,20 +240,20 @@ def _loader_of(module: Module, node: ast.expr) -> Call | None:
     return call if call.named(*LOADERS) else None
 
 
-def _counts_rows(module: Module, term: ast.expr) -> bool:
+def _counts_equal_rows(module: Module, term: ast.expr) -> bool:
     """Is it the number of rows of a batch that are equal: `(guess == gold).sum().item()`?"""
     node: ast.expr | None = term
     while isinstance(node, ast.Call):
         call = module.flow.call(node)
         if call.method == "sum" and not call.args and not call.keywords:
-            return call.receiver is not None and _is_comparison(module, call.receiver)
+            return call.receiver is not None and _is_equality_of_values(module, call.receiver)
         if call.named("torch.sum", "numpy.sum", "sum") and len(call.args) == 1:
-            return _is_comparison(module, call.args[0])
+            return _is_equality_of_values(module, call.args[0])
         node = call.receiver if call.method in CASTS else None
     return False
 
 
-def _is_comparison(module: Module, node: ast.expr) -> bool:
+def _is_equality_of_values(module: Module, node: ast.expr) -> bool:
     """Is it what `==` gives, also behind casts: `(guess == gold).float()`?"""
     for origin in module.flow.origins(node):
         origin_node = origin.node
@@ -265,5 +267,5 @@ def _is_comparison(module: Module, node: ast.expr) -> bool:
             "int",
         ):
             receiver = module.flow.call(origin_node).receiver
-            return receiver is not None and _is_comparison(module, receiver)
+            return receiver is not None and _is_equality_of_values(module, receiver)
     return False

@@ -58,7 +58,7 @@ MEANINGS = {
 }
 
 
-class Averaged(NamedTuple):
+class AveragedFigure(NamedTuple):
     """A figure that a file computes by an average."""
 
     call: Call
@@ -67,7 +67,7 @@ class Averaged(NamedTuple):
     average: str
 
 
-def averaging_calls(module: Module) -> Iterator[Averaged]:
+def averaged_figures(module: Module) -> Iterator[AveragedFigure]:
     """The calls that compute a figure by an average."""
     for call in module.all_calls:
         average = module.flow.value(call.keywords.get("average"))
@@ -78,17 +78,17 @@ def averaging_calls(module: Module) -> Iterator[Averaged]:
         whole = f"{name} {ast.unparse(maker.node) if maker is not None else ''}"
         figure = FIGURES.search(whole)
         if figure is not None:
-            yield Averaged(call, figure[0].lower(), str(average))
+            yield AveragedFigure(call, figure[0].lower(), str(average))
 
 
 class MetricNamedAsAnother(SourceRule):
     code = "SRC131"
     severity = "warning"
-    looks_at = CodePlaces("figures that are averaged over classes", averaging_calls)
+    looks_at = CodePlaces("figures that are averaged over classes", averaged_figures)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        averages = list(averaging_calls(module))
+        averages = list(averaged_figures(module))
         named = False
         for one in averages:
             other = _average_in_name(module, one.call.node)
@@ -100,16 +100,18 @@ class MetricNamedAsAnother(SourceRule):
                     cases=[case_of_node(module, one.call.node)],
                 )
         if not named:
-            yield from self._of_two_files(averages)
+            yield from self._findings_on_two_files(averages)
 
-    def _of_two_files(self, averages: list[Averaged]) -> Iterator[Finding]:
-        """One figure that this file and one beside it average in two ways, each in one way alone."""
+    def _findings_on_two_files(self, averages: list[AveragedFigure]) -> Iterator[Finding]:
+        """Findings on one figure that this file and one beside it average in two ways, each in one
+        way alone.
+        """
         module = self.subject
-        own = _only_average(averages)
+        own = _only_average_of_f1(averages)
         if own is None:
             return
         for other in scripts_beside(module):
-            another = _only_average(list(averaging_calls(other)))
+            another = _only_average_of_f1(list(averaged_figures(other)))
             if another is None or another.figure != own.figure or another.average == own.average:
                 continue
             # Of two files that disagree one tells it: the other would say the same of this one.
@@ -126,7 +128,7 @@ class MetricNamedAsAnother(SourceRule):
                 )
 
 
-def _only_average(averages: list[Averaged]) -> Averaged | None:
+def _only_average_of_f1(averages: list[AveragedFigure]) -> AveragedFigure | None:
     """The one way in which a file averages F1; None where it has several, or none."""
     scores = [one for one in averages if one.figure in ("f1", "fbeta")]
     ways = {one.average for one in scores}
@@ -140,30 +142,30 @@ def _average_in_name(module: Module, call: ast.Call) -> str | None:
     for parent in module.parents(call):
         if isinstance(parent, ast.Dict):
             keys = zip(parent.keys, parent.values, strict=True)
-            return next((_average_of_key(key) for key, value in keys if value is around), None)
+            return next((_average_in_key(key) for key, value in keys if value is around), None)
         if isinstance(parent, ast.keyword):
-            return _of_text(parent.arg or "")
+            return _average_in_text(parent.arg or "")
         if isinstance(parent, ast.Assign):
             target = parent.targets[0]
-            return _average_of_key(target)
+            return _average_in_key(target)
         if isinstance(parent, ast.stmt):
             return None
         around = parent
     return None
 
 
-def _average_of_key(node: ast.expr | None) -> str | None:
+def _average_in_key(node: ast.expr | None) -> str | None:
     """The average in a name, an attribute, a key or the key of a subscript."""
     if isinstance(node, ast.Subscript):
         node = node.slice
     if isinstance(node, ast.Constant):
-        return _of_text(str(node.value))
+        return _average_in_text(str(node.value))
     if isinstance(node, ast.Name):
-        return _of_text(node.id)
-    return _of_text(node.attr) if isinstance(node, ast.Attribute) else None
+        return _average_in_text(node.id)
+    return _average_in_text(node.attr) if isinstance(node, ast.Attribute) else None
 
 
-def _of_text(text: str) -> str | None:
+def _average_in_text(text: str) -> str | None:
     """The one average that a text names; None for none, or several."""
     names = [one for one in AVERAGES if one in text.lower()]
     return names[0] if len(names) == 1 else None

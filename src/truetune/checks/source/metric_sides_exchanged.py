@@ -75,7 +75,7 @@ PREDICTED = re.compile(r"pred|guess|y_hat|yhat|hypothes|\bhyps?\b|generated", re
 TRUE = re.compile(r"gold|true|truth|reference|\brefs?\b|target|label|y_test", re.I)
 
 
-class Sides(NamedTuple):
+class MetricSides(NamedTuple):
     """The two sides of a score, as the metric takes them."""
 
     call: Call
@@ -83,7 +83,7 @@ class Sides(NamedTuple):
     predicted: ast.expr
 
 
-def _scores(module: Module) -> Iterator[Sides]:
+def _asymmetric_scores(module: Module) -> Iterator[MetricSides]:
     """The scores whose sides are not alike."""
     weighted = (
         call
@@ -93,11 +93,11 @@ def _scores(module: Module) -> Iterator[Sides]:
     for call in (*module.calls(*SCORES), *weighted):
         true, predicted = call.argument(0, "y_true"), call.argument(1, "y_pred")
         if true is not None and predicted is not None:
-            yield Sides(call, true, predicted)
+            yield MetricSides(call, true, predicted)
     for call in module.methods("compute", "add_batch"):
         true, predicted = call.keywords.get("references"), call.keywords.get("predictions")
         if true is not None and predicted is not None and not _is_symmetric(module, call):
-            yield Sides(call, true, predicted)
+            yield MetricSides(call, true, predicted)
 
 
 def _is_symmetric(module: Module, call: Call) -> bool:
@@ -107,22 +107,22 @@ def _is_symmetric(module: Module, call: Call) -> bool:
     return name in SYMMETRIC
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
-    """Such calls."""
-    return (sides.call.node for sides in _scores(module))
+def _score_calls(module: Module) -> Iterator[ast.AST]:
+    """The calls that compute a score whose sides are not alike."""
+    return (sides.call.node for sides in _asymmetric_scores(module))
 
 
 class MetricSidesExchanged(SourceRule):
     code = "SRC410"
     severity = "warning"
-    looks_at = CodePlaces("scores of true labels and predictions", _places)
+    looks_at = CodePlaces("scores of true labels and predictions", _score_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for sides in _scores(module):
-            if not _says(module, sides.true, PREDICTED, TRUE):
+        for sides in _asymmetric_scores(module):
+            if not _names_only(module, sides.true, PREDICTED, TRUE):
                 continue
-            if not _says(module, sides.predicted, TRUE, PREDICTED):
+            if not _names_only(module, sides.predicted, TRUE, PREDICTED):
                 continue
             yield self.finding(
                 f"{module.text_of(sides.call.node.func)} gets `{module.text_of(sides.true)}` as the true labels and"
@@ -132,16 +132,18 @@ class MetricSidesExchanged(SourceRule):
             )
 
 
-def _says(module: Module, side: ast.expr, wanted: re.Pattern[str], other: re.Pattern[str]) -> bool:
+def _names_only(
+    module: Module, side: ast.expr, wanted: re.Pattern[str], other: re.Pattern[str]
+) -> bool:
     """Does the name of a value say one thing, and neither it nor the fields that it is read from the other?"""
     name = variable_name(side)
     if name is None:
         return False
-    texts = [name, *_fields_behind(module, side)]
+    texts = [name, *_fields_of_list(module, side)]
     return wanted.search(name) is not None and not any(other.search(text) for text in texts)
 
 
-def _fields_behind(module: Module, side: ast.expr) -> Iterator[str]:
+def _fields_of_list(module: Module, side: ast.expr) -> Iterator[str]:
     """The fields of rows that a list is made of."""
     for origin in module.flow.origins(side):
         if isinstance(origin.node, ast.expr):

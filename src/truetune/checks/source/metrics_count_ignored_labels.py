@@ -120,11 +120,13 @@ def decoded_labels(module: Module) -> Iterator[Call]:
     """Calls that decode the labels of a batch or of a trainer, here or in a function of the file."""
     for call in module.methods(*DECODERS):
         ids = call.argument(0, "sequences") or call.keywords.get("token_ids")
-        if ids is not None and any(_are_labels(part) for part in _given_as(module, ids)):
+        if ids is not None and any(
+            _is_written_as_labels(part) for part in _decoded_expressions(module, ids)
+        ):
             yield call
 
 
-def _given_as(module: Module, ids: ast.expr) -> Iterator[ast.expr]:
+def _decoded_expressions(module: Module, ids: ast.expr) -> Iterator[ast.expr]:
     """What is decoded: the expression itself, or what a function of the file is given for its parameter."""
     yield ids
     for function in module.nodes(ast.FunctionDef):
@@ -138,19 +140,21 @@ def _given_as(module: Module, ids: ast.expr) -> Iterator[ast.expr]:
                     yield argument
 
 
-def _are_labels(node: ast.expr) -> bool:
+def _is_written_as_labels(node: ast.expr) -> bool:
     """Is it written as labels: `batch["labels"]`, `labels`, `pred.label_ids`?"""
     text = ast.unparse(node).removesuffix(".tolist()").removesuffix(".cpu()")
     return LABELS.search(text) is not None
 
 
-def _label_comparisons(module: Module) -> Iterator[object]:
+def _comparisons_and_decodes_of_labels(module: Module) -> Iterator[object]:
     """Where tokens are compared with labels, and where labels are decoded."""
     yield from COMPARISONS.find(module)
     yield from decoded_labels(module)
 
 
-PLACES = CodePlaces("comparisons with labels, and calls that decode them", _label_comparisons)
+PLACES = CodePlaces(
+    "comparisons with labels, and calls that decode them", _comparisons_and_decodes_of_labels
+)
 
 
 class MetricsCountIgnoredLabels(SourceRule):
@@ -159,6 +163,7 @@ class MetricsCountIgnoredLabels(SourceRule):
     looks_at = PLACES
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the metrics, or their comparison with labels, are not seen."""
         missing = super().unmet()
         if missing is not None:
             return missing
@@ -168,8 +173,8 @@ class MetricsCountIgnoredLabels(SourceRule):
             if functions is None:
                 return METRICS_NOT_SEEN
             if (
-                not _leaves_out_labels(module, functions)
-                and _first_comparison(module, functions) is None
+                not _may_leave_labels_out(module, functions)
+                and _first_argmax_comparison(module, functions) is None
             ):
                 return COMPARISON_NOT_SEEN
         return None
@@ -178,10 +183,10 @@ class MetricsCountIgnoredLabels(SourceRule):
         module = self.subject
         for call in causal_trainers_with_metrics(module):
             functions = functions_seeing_logits(module, call)
-            if functions is None or _leaves_out_labels(module, functions):
+            if functions is None or _may_leave_labels_out(module, functions):
                 continue
-            where = _ignored_labels(module, call, functions)
-            compared = _first_comparison(module, functions)
+            where = _origin_of_ignored_labels(module, call, functions)
+            compared = _first_argmax_comparison(module, functions)
             if where is None or compared is None:
                 continue
             yield self.finding(
@@ -191,11 +196,11 @@ class MetricsCountIgnoredLabels(SourceRule):
                 evidence=[where],
                 cases=[case_of_node(module, compared)],
             )
-        yield from self._in_own_steps()
-        yield from self._of_decoded()
+        yield from self._findings_in_own_loops()
+        yield from self._findings_on_decoded_labels()
 
-    def _of_decoded(self) -> Iterator[Finding]:
-        """Labels that a collator pads with -100, and that are decoded as they are."""
+    def _findings_on_decoded_labels(self) -> Iterator[Finding]:
+        """Findings on labels that a collator pads with -100, and that are decoded as they are."""
         module = self.subject
         collators = list(module.calls(*WRITES_ON_PADS))
         kept = [one for one in collators if _pads_with_ignored(module, one)]
@@ -212,19 +217,21 @@ class MetricsCountIgnoredLabels(SourceRule):
             )
             return
 
-    def _in_own_steps(self) -> Iterator[Finding]:
-        """The same in a loop of one's own, where the labels of a batch are compared with its logits."""
+    def _findings_in_own_loops(self) -> Iterator[Finding]:
+        """Findings in a loop of one's own, where the labels of a batch, -100 among them, are
+        compared with its logits.
+        """
         module = self.subject
         if module.mentions("ignore_index"):
             return  # a metric of torchmetrics leaves these places out by itself
         for step in token_picking_scopes(module):
             functions = with_called_functions(module, [step])
-            compared = _first_comparison(module, functions)
-            where = _ignored_labels(module, None, functions)
+            compared = _first_argmax_comparison(module, functions)
+            where = _origin_of_ignored_labels(module, None, functions)
             if (
                 compared is not None
                 and where is not None
-                and not _leaves_out_labels(module, functions)
+                and not _may_leave_labels_out(module, functions)
             ):
                 yield self.finding(
                     "the accuracy counts positions whose label is -100 (prompts, padding) as wrong",
@@ -240,7 +247,7 @@ def _pads_with_ignored(module: Module, collator: Call) -> bool:
     return ignored_label is None or module.flow.value(ignored_label) == -100
 
 
-def _leaves_out_labels(module: Module, functions: Sequence[ast.AST]) -> bool:
+def _may_leave_labels_out(module: Module, functions: Sequence[ast.AST]) -> bool:
     """Is anything left out in these functions: by -100, by a name or argument that says so, by a comparison?"""
     # A function's name says nothing where its body is read as well: `keep_argmax` keeps every position.
     names = {function.name for function in functions if isinstance(function, ast.FunctionDef)}
@@ -268,7 +275,7 @@ def _word_around(match: re.Match[str]) -> str:
     return (before[0] if before else "") + match[0] + (behind[0] if behind else "")
 
 
-def _first_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
+def _first_argmax_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
     """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
     if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
         return None
@@ -278,7 +285,7 @@ def _first_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST |
     )
 
 
-def _ignored_labels(
+def _origin_of_ignored_labels(
     module: Module, trainer: Call | None, functions: Sequence[ast.AST]
 ) -> str | None:
     """What gives labels of -100 to the rows of this trainer, or of a loop; None where nothing is sure to."""
@@ -287,15 +294,15 @@ def _ignored_labels(
         # Outside of the functions: there -100 is what they leave out, here what somebody wrote into labels.
         if node not in inside and module.flow.value(node) == -100:
             return f"line {module.place(node)[0]} writes -100 into labels"
-    imported = _imported_label(module, inside)
+    imported = _import_that_ignores_labels(module, inside)
     if imported is not None:
         return imported
     if module.mentions(*OF_ONE_LENGTH):
         return None
-    return _padding_of_trainer(module, trainer) if trainer is not None else None
+    return _origin_of_ignored_padding(module, trainer) if trainer is not None else None
 
 
-def _imported_label(module: Module, inside: set[ast.AST]) -> str | None:
+def _import_that_ignores_labels(module: Module, inside: set[ast.AST]) -> str | None:
     """Where an imported file writes -100 into labels, outside of these functions; None where none does."""
     for other in module.with_linked:
         for node in other.nodes(ast.UnaryOp) if other is not module else ():
@@ -307,7 +314,7 @@ def _imported_label(module: Module, inside: set[ast.AST]) -> str | None:
     return None
 
 
-def _padding_of_trainer(module: Module, trainer: Call) -> str | None:
+def _origin_of_ignored_padding(module: Module, trainer: Call) -> str | None:
     """What gives padding the label -100 in the batches of a trainer; None where nothing is sure to."""
     given = trainer.keywords.get("data_collator")
     if given is None:

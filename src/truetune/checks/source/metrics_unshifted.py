@@ -89,6 +89,7 @@ class MetricsUnshifted(SourceRule):
     )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the metrics, or their comparison with labels, are not seen."""
         missing = super().unmet()
         if missing is not None:
             return missing
@@ -102,7 +103,7 @@ class MetricsUnshifted(SourceRule):
         for step in token_picking_scopes(module):
             if (
                 not may_shift_tokens(with_called_functions(module, [step]))
-                and _first_comparison(module, step) is None
+                and _first_label_comparison_of_step(module, step) is None
             ):
                 return COMPARISON_NOT_SEEN
         return None
@@ -112,23 +113,23 @@ class MetricsUnshifted(SourceRule):
         followed = list(token_accuracies(module))
         for one in followed:
             if one.ahead == 0:
-                yield self._of_step(one.node)
+                yield self._finding_on_step(one.node)
         # What the run follows is judged by it, and not once more by its text.
         lines = {module.place(one.node)[0] for one in followed}
-        for finding in self._of_text():
+        for finding in self._findings_in_text():
             if not any(case.line in lines for case in finding.cases):
                 yield finding
 
-    def _of_step(self, node: ast.AST) -> Finding:
-        """The finding of a comparison in a step or a loop."""
+    def _finding_on_step(self, node: ast.AST) -> Finding:
+        """The finding on a comparison in a step or a loop."""
         return self.finding(
             "predictions are compared with the labels of their own position, not of the next",
             "compare predictions[:, :-1] with labels[:, 1:]",
             cases=[case_of_node(self.subject, node)],
         )
 
-    def _of_text(self) -> Iterator[Finding]:
-        """The comparisons that the text of the file shows."""
+    def _findings_in_text(self) -> Iterator[Finding]:
+        """Findings on the comparisons that the text of the file shows."""
         # All trainers of the file: a script may compare two of them with one function.
         module = self.subject
         for call in causal_trainers_with_metrics(module):
@@ -144,12 +145,12 @@ class MetricsUnshifted(SourceRule):
                     cases=[case_of_node(module, compared)],
                 )
         for step in token_picking_scopes(module):
-            compared = _first_comparison(module, step)
+            compared = _first_label_comparison_of_step(module, step)
             if compared is not None and not may_shift_tokens(with_called_functions(module, [step])):
-                yield self._of_step(compared)
+                yield self._finding_on_step(compared)
 
 
-def _first_comparison(module: Module, step: ast.AST) -> ast.AST | None:
+def _first_label_comparison_of_step(module: Module, step: ast.AST) -> ast.AST | None:
     """Where a step compares the tokens that it picks with the labels; None where that is not seen."""
     return next(unshifted_label_comparisons(module, step), None)
 

@@ -87,12 +87,14 @@ class UnusedOption(NamedTuple):
     reads: tuple[ast.AST, ...]
 
 
-def model_loads(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def model_loads_and_paths(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that load a model, and the path that they are given."""
     for call in module.calls(*LOADERS, *PIPELINES):
         given = _path_argument(call)
         # A pipeline may be given a model that was loaded before.
-        if given is not None and (not call.named(*PIPELINES) or _may_be_a_path(module, given)):
+        if given is not None and (
+            not call.named(*PIPELINES) or _is_not_made_by_call(module, given)
+        ):
             yield call, given
 
 
@@ -106,7 +108,7 @@ def _path_argument(call: Call) -> ast.expr | None:
     return call.argument(0, name)
 
 
-def _may_be_a_path(module: Module, given: ast.expr) -> bool:
+def _is_not_made_by_call(module: Module, given: ast.expr) -> bool:
     """Is this no object that another call made?"""
     producer = module.flow.producing_call(given)
     return producer is None or not producer.named("*.from_pretrained", "*.get_peft_model")
@@ -118,14 +120,14 @@ def constant_path(module: Module, given: ast.expr) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _options(module: Module) -> Iterator[Call]:
+def _argparse_options(module: Module) -> Iterator[Call]:
     """The options of argparse."""
     yield from module.methods("add_argument")
 
 
 def _functions_that_load(module: Module) -> Iterator[tuple[ast.FunctionDef, ast.arg]]:
     """The functions that load a model in their own body, with each parameter that names a model."""
-    loads = {id(call.node) for call, _ in model_loads(module)}
+    loads = {id(call.node) for call, _ in model_loads_and_paths(module)}
     for function in module.nodes(ast.FunctionDef):
         if loads and any(id(node) in loads for node in ast.walk(function)):
             for parameter in (*function.args.args, *function.args.kwonlyargs):
@@ -133,9 +135,9 @@ def _functions_that_load(module: Module) -> Iterator[tuple[ast.FunctionDef, ast.
                     yield function, parameter
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
+def _options_and_model_parameters(module: Module) -> Iterator[ast.AST]:
     """Options of the command line, and parameters that name a model."""
-    yield from (one.node for one in _options(module))
+    yield from (one.node for one in _argparse_options(module))
     yield from (parameter for _, parameter in _functions_that_load(module))
 
 
@@ -143,16 +145,18 @@ class ModelArgumentNeverLoaded(SourceRule):
     code = "SRC300"
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces("options and parameters that may name a model", _places)
+    looks_at = CodePlaces(
+        "options and parameters that may name a model", _options_and_model_parameters
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        loads = list(model_loads(module))
+        loads = list(model_loads_and_paths(module))
         if not loads:
             return
         paths = [constant_path(module, given) for _, given in loads]
         is_adapter_loaded = LOADS_AN_ADAPTER.search(module.text) is not None
-        for option in _unused_options(module):
+        for option in _unread_model_options(module):
             use = "is only printed" if option.reads else "is read nowhere"
             if all(paths):
                 yield self.finding(
@@ -169,17 +173,19 @@ class ModelArgumentNeverLoaded(SourceRule):
                     f"if {option.name}: model = PeftModel.from_pretrained(model, {option.name})",
                     cases=[case_of_node(module, loads[0][1]), case_of_node(module, option.node)],
                 )
-        yield from self._of_parameters(loads)
+        yield from self._findings_on_parameters(loads)
 
-    def _of_parameters(self, loads: list[tuple[Call, ast.expr]]) -> Iterator[Finding]:
-        """Parameters of functions that load a constant path in their place."""
+    def _findings_on_parameters(self, loads: list[tuple[Call, ast.expr]]) -> Iterator[Finding]:
+        """Findings on parameters of functions that load a constant path in their place."""
         module = self.subject
         for function, parameter in _functions_that_load(module):
             inside = {id(node) for node in ast.walk(function)}
             given = [path for call, path in loads if id(call.node) in inside]
             if not all(constant_path(module, path) for path in given):
                 continue
-            if _is_read(module, function, parameter) or not _is_given_several(module, function):
+            if _is_parameter_used(module, function, parameter) or not _is_called_repeatedly(
+                module, function
+            ):
                 continue
             path = constant_path(module, given[0])
             yield self.finding(
@@ -189,7 +195,7 @@ class ModelArgumentNeverLoaded(SourceRule):
             )
 
 
-def _is_read(module: Module, function: ast.FunctionDef, parameter: ast.arg) -> bool:
+def _is_parameter_used(module: Module, function: ast.FunctionDef, parameter: ast.arg) -> bool:
     """Does a function do more with a parameter than to print or write it?"""
     reads = (
         node
@@ -199,7 +205,7 @@ def _is_read(module: Module, function: ast.FunctionDef, parameter: ast.arg) -> b
     return not all(_is_in_a_message(module, node) for node in reads)
 
 
-def _is_given_several(module: Module, function: ast.FunctionDef) -> bool:
+def _is_called_repeatedly(module: Module, function: ast.FunctionDef) -> bool:
     """Is a function called more than once, or in a loop?"""
     calls = module.flow.calls_of(function)
     loops = (ast.For, ast.While, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.SetComp)
@@ -208,12 +214,12 @@ def _is_given_several(module: Module, function: ast.FunctionDef) -> bool:
     )
 
 
-def _unused_options(module: Module) -> Iterator[UnusedOption]:
+def _unread_model_options(module: Module) -> Iterator[UnusedOption]:
     """The options that name a model and reach nothing but messages."""
     parsed = _parsed_names(module)
-    if not parsed or _is_used_whole(module, parsed):
+    if not parsed or _are_options_passed_whole(module, parsed):
         return
-    for call in _options(module):
+    for call in _argparse_options(module):
         name = _attribute_of(call)
         if not NAMES_A_MODEL.fullmatch(name):
             continue
@@ -254,7 +260,7 @@ def _parsed_names(module: Module) -> list[str]:
     return names
 
 
-def _is_used_whole(module: Module, names: list[str]) -> bool:
+def _are_options_passed_whole(module: Module, names: list[str]) -> bool:
     """Are the options handed on as one: `main(args)`, `vars(args)`, `getattr(args, name)`?"""
     return any(
         node.id in names

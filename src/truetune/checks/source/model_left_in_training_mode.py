@@ -67,7 +67,7 @@ HOOKS_IN_TRAINING = frozenset(("on_step_end", "on_substep_end", "on_epoch_end"))
 
 def _mode_switches(module: Module) -> Iterator[Call]:
     """Calls that switch a model to training: `model.train()`, Unsloth's, and a load of an adapter to be trained."""
-    yield from (call for call in module.methods("train") if _is_model(module, call))
+    yield from (call for call in module.methods("train") if _is_train_of_model(module, call))
     yield from module.calls(FOR_TRAINING)
     for call in module.calls(TRAINABLE_LOAD):
         if module.flow.value(call.keywords.get("is_trainable")) is True:
@@ -112,33 +112,35 @@ class ModelLeftInTrainingMode(SourceRule):
         module = self.subject
         if any(OTHER_SWITCH.search(part.text) for part in module.with_linked):
             return
-        yield from self._of_hooks()
+        yield from self._findings_on_hooks()
         for one in uses_in_training_mode(module):
             places = [
                 case_of_node(one.use.home, one.use.node),
                 case_of_node(one.switch.home, one.switch.node),
             ]
             yield self.finding(
-                f"the model is used for evaluation in training mode: {_what_is_on(module)}",
+                f"the model is used for evaluation in training mode: {_effects_of_training_mode(module)}",
                 "call model.eval() before, and model.train() after",
                 cases=places,
             )
             return
 
-    def _of_hooks(self) -> Iterator[Finding]:
-        """Callbacks that generate behind a training step; any switch to eval() in the program silences it."""
+    def _findings_on_hooks(self) -> Iterator[Finding]:
+        """Findings on callbacks that generate behind a training step; any switch to eval() in the
+        program silences it.
+        """
         module = self.subject
         if any(True for part in module.with_linked for _ in part.methods("eval")):
             return
         for call in _generations_in_hooks(module):
             yield self.finding(
-                f"the callback generates while the model is in training mode: {_what_is_on(module)}",
+                f"the callback generates while the model is in training mode: {_effects_of_training_mode(module)}",
                 "call model.eval() before, and model.train() after",
                 cases=[case_of_node(module, call.node)],
             )
 
 
-def _what_is_on(module: Module) -> str:
+def _effects_of_training_mode(module: Module) -> str:
     """What training mode changes, as far as the script says."""
     given = (
         call.keywords["lora_dropout"]
@@ -151,7 +153,7 @@ def _what_is_on(module: Module) -> str:
     return "dropout is on, if the model has any"
 
 
-def _is_model(module: Module, call: Call) -> bool:
+def _is_train_of_model(module: Module, call: Call) -> bool:
     """Is the receiver a model, and the call without a mode?"""
     return (
         call.receiver is not None and "model" in module.flow.types(call.receiver) and not call.args

@@ -90,17 +90,17 @@ class ModelLeftOnTheCpu(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._of_llama_cpp()
+        yield from self._findings_on_llama_cpp()
         module = self.subject
         if any(part.mentions(*OTHER_DEVICES) for part in module.with_linked):
             return
         for use in models_used_on_cpu(module):
-            message, remedy = _words(use)
+            message, remedy = _message_and_advice(use)
             cases = [case_of_node(module.home(place.node), place.node) for place in use.places]
             yield self.finding(message, remedy, cases=cases)
 
-    def _of_llama_cpp(self) -> Iterator[Finding]:
-        """Loads of llama.cpp, whose default leaves all layers on the CPU."""
+    def _findings_on_llama_cpp(self) -> Iterator[Finding]:
+        """Findings on loads of llama.cpp, whose default leaves all layers on the CPU."""
         module = self.subject
         # Who writes "cpu" in the file means it.
         if any(NAMES_CPU.search(OTHERWISE_CPU.sub("", part.text)) for part in module.with_linked):
@@ -115,7 +115,7 @@ class ModelLeftOnTheCpu(SourceRule):
                 )
 
 
-def _words(use: CpuUse) -> tuple[str, str]:
+def _message_and_advice(use: CpuUse) -> tuple[str, str]:
     """What is wrong, and what to change."""
     because = f" ({use.sign})" if use.sign else ""
     if use.named:

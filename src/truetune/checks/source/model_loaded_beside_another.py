@@ -111,13 +111,13 @@ class ModelLoadedBesideAnother(SourceRule):
             yield self.finding(
                 _message(module, one),
                 _remedy(module, one),
-                severity=_severity_for(module, size),
+                severity=_severity_by_gb(module, size),
                 cases=[case_of_node(module, one.second.node), case_of_node(module, one.first.node)],
             )
-        yield from self._of_callbacks()
+        yield from self._findings_on_callbacks()
 
-    def _of_callbacks(self) -> Iterator[Finding]:
-        """Models that a callback loads beside the one that its trainer holds."""
+    def _findings_on_callbacks(self) -> Iterator[Finding]:
+        """Findings on models that a callback loads beside the one that its trainer holds."""
         module = self.subject
         for call in loads_in_callbacks(module):
             size = _callback_model_gb(module, call)
@@ -128,22 +128,22 @@ class ModelLoadedBesideAnother(SourceRule):
                 " gradients and optimizer states: both must fit",
                 'generate with the model that the callback is given (kwargs["model"]), in eval() mode and under'
                 " torch.no_grad(), and call train() after it",
-                severity=_severity_for(module, size),
+                severity=_severity_by_gb(module, size),
                 cases=[case_of_node(module, call.node)],
             )
 
 
 def _callback_model_gb(module: Module, call: Call) -> float | None:
     """GB of the model that a callback loads; that of the largest other one where its name is a folder's."""
-    own = _parameters_at(module, call)
+    own = _parameters_of_loaded_model(module, call)
     sizes = [
-        one for load in whole_language_model_loads(module) if (one := _parameters_at(module, load))
+        one for load in whole_language_model_loads(module) if (one := _parameters_of_loaded_model(module, load))
     ]
     parameters = own if own is not None else max(sizes, default=None)
     return None if parameters is None else parameters * BYTES_OF_WEIGHT / 1e9
 
 
-def _severity_for(module: Module, size: float | None) -> Severity:
+def _severity_by_gb(module: Module, size: float | None) -> Severity:
     """How sure it is that the second model is a burden, by the GB of its weights."""
     # A tutorial's notebook fits the card that it was written for, and shows both models on purpose.
     is_large = size is not None and size >= MIN_LARGE_GB
@@ -151,7 +151,7 @@ def _severity_for(module: Module, size: float | None) -> Severity:
 
 
 def _message(module: Module, one: SecondLoad) -> str:
-    """What is loaded, and what is held there meanwhile."""
+    """The finding's message: what is loaded, and what is held there meanwhile."""
     held = "the one that was trained" if one.first.is_trained else "the first one"
     names = list_names(one.names)
     verb = "holds" if len(one.names) == 1 else "hold"
@@ -172,45 +172,45 @@ def place_in_file(module: Module, node: ast.AST, line: int) -> str:
     return module.cell_of(node) or f"line {line}"
 
 
-def _first_names(names: tuple[str, ...]) -> list[str]:
+def _first_sorted_names(names: tuple[str, ...]) -> list[str]:
     """Names in the order of the alphabet, each once, no more than a message lists."""
     return sorted(set(names))[:MAX_NAMES]
 
 
 def list_names(names: tuple[str, ...]) -> str:
     """Names in a sentence."""
-    shown = _first_names(names)
+    shown = _first_sorted_names(names)
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _remedy(module: Module, one: SecondLoad) -> str:
-    """The edit above the second load, or a merge on the CPU."""
-    names = ", ".join(_first_names(one.names))
+    """The remedy: the edit above the second load, or a merge on the CPU."""
+    names = ", ".join(_first_sorted_names(one.names))
     line, _ = module.place(one.second.node)
     if one.first.node is one.second.node:
         return f"at the end of the loop's body: del {names}; gc.collect(); torch.cuda.empty_cache()"
     free = f"above {place_in_file(module, one.second.node, line)}: del {names}; gc.collect(); torch.cuda.empty_cache()"
     if module.cells:
         free += " (or restart the kernel and run from this cell on)"
-    if _is_merged(module):
+    if _merges_adapter(module):
         free += '; or merge on the CPU: device_map="cpu" for the second load'
     return free
 
 
-def _is_merged(module: Module) -> bool:
+def _merges_adapter(module: Module) -> bool:
     """Does the script merge an adapter?"""
     return module.mentions("merge_and_unload", "merge_adapter")
 
 
 def second_model_gb(module: Module, one: SecondLoad) -> float | None:
     """Gigabytes of the second model's weights; None where its size is not known."""
-    parameters = _count_parameters(module, one)
+    parameters = _parameters_of_second_model(module, one)
     if parameters is None:
         return None
-    return parameters * _bytes_of_weight(module, one.second) / 1e9
+    return parameters * _bytes_per_parameter(module, one.second) / 1e9
 
 
-def _bytes_of_weight(module: Module, model: HeldModel) -> float:
+def _bytes_per_parameter(module: Module, model: HeldModel) -> float:
     """Bytes of a parameter as it is loaded."""
     call = module.flow.call(model.load)
     config = module.flow.producing_call(call.keywords.get("quantization_config"))
@@ -223,7 +223,7 @@ def _bytes_of_weight(module: Module, model: HeldModel) -> float:
     return BYTES_IN_4_BITS if is_quantized else BYTES_OF_WEIGHT
 
 
-def _count_parameters(module: Module, one: SecondLoad) -> float | None:
+def _parameters_of_second_model(module: Module, one: SecondLoad) -> float | None:
     """Parameters of the second model by its name, else of the first one; None where no name says it."""
     for model in (one.second, one.first):
         known = _parameters_of(module, model)
@@ -234,10 +234,10 @@ def _count_parameters(module: Module, one: SecondLoad) -> float | None:
 
 def _parameters_of(module: Module, model: HeldModel) -> float | None:
     """Parameters of a model, by its published shape or the number in its name."""
-    return _parameters_at(module, module.flow.call(model.load))
+    return _parameters_of_loaded_model(module, module.flow.call(model.load))
 
 
-def _parameters_at(module: Module, call: Call) -> float | None:
+def _parameters_of_loaded_model(module: Module, call: Call) -> float | None:
     """Parameters of the model that a call loads."""
     given = call.argument(0, "pretrained_model_name_or_path")
     if given is None:

@@ -128,10 +128,10 @@ def _loads_and_unloads(module: Module) -> Iterator[object]:
     """Calls that load a model, and requests that let a server unload it."""
     yield from _model_loads(module)
     yield from _unloads_after_answers(module)
-    yield from _changing_contexts(module)
+    yield from _computed_context_lengths(module)
 
 
-def _changing_contexts(module: Module) -> Iterator[ast.AST]:
+def _computed_context_lengths(module: Module) -> Iterator[ast.AST]:
     """Options of a request to Ollama whose `num_ctx` is computed from the length of the prompt."""
     # num_ctx belongs to Ollama, which loads a model again where it changes; other servers ignore it.
     if not module.mentions("ollama", "11434", "/api/chat", "/api/generate"):
@@ -164,7 +164,7 @@ class ModelLoadedForEachAnswer(SourceRule):
                 'leave keep_alive out (5 minutes), or keep the model for longer: "keep_alive": "24h", or -1 for ever',
                 cases=[case_of_node(module, body)],
             )
-        for context in _changing_contexts(module):
+        for context in _computed_context_lengths(module):
             yield self.finding(
                 "num_ctx is another one in each request: Ollama loads the model again whenever it changes",
                 "set one num_ctx that holds the longest prompt and its answer, in every request",
@@ -172,7 +172,7 @@ class ModelLoadedForEachAnswer(SourceRule):
             )
         reported: set[ast.AST] = set()
         for load in _model_loads(module):
-            repeat = _repeated_by(module, load)
+            repeat = _handler_or_loop_of_load(module, load)
             if repeat is None or repeat.node in reported:
                 continue
             reported.add(repeat.node)
@@ -191,15 +191,15 @@ class ModelLoadedForEachAnswer(SourceRule):
                 return
 
 
-def _repeated_by(module: Module, load: Call) -> CodeRepetition | None:
+def _handler_or_loop_of_load(module: Module, load: Call) -> CodeRepetition | None:
     """The handler or loop that a model is loaded in; None where it is loaded once, or is another one each time."""
-    place = _place_of_rerun(module, load.node)
+    place = _streamlit_rerun_of_load(module, load.node)
     if place is not None:
         return CodeRepetition("rerun", place)
 
     def runs_once(node: ast.AST) -> bool:
         """Is a load, or what calls one, under a condition, which is a cache that is filled once?"""
-        return _is_conditional(module, node)
+        return _is_loaded_once(module, node)
 
     if runs_once(load.node):
         return None
@@ -214,7 +214,7 @@ def _repeated_by(module: Module, load: Call) -> CodeRepetition | None:
     return None
 
 
-def _place_of_rerun(module: Module, load: ast.AST) -> ast.AST | None:
+def _streamlit_rerun_of_load(module: Module, load: ast.AST) -> ast.AST | None:
     """The place outside of functions from which streamlit loads again at every input; None where it is kept."""
     if not module.mentions("import streamlit", "from streamlit"):
         return None
@@ -228,14 +228,14 @@ def _place_of_rerun(module: Module, load: ast.AST) -> ast.AST | None:
             # What another file loads at its top stays: only the script of the app runs again.
             if "streamlit" in module.home(node).text:
                 return node
-        elif not result_is_cached(around) and "cache" not in _decorators(around):
+        elif not result_is_cached(around) and "cache" not in _decorator_text(around):
             calls = [one for one in callers_of(module, around) if one not in seen]
             seen.update(calls)
             waiting += calls
     return None
 
 
-def _decorators(function: ast.AST) -> str:
+def _decorator_text(function: ast.AST) -> str:
     """The decorators of a function as they are written."""
     return " ".join(ast.unparse(one) for one in getattr(function, "decorator_list", ()))
 
@@ -255,23 +255,23 @@ def _outlives_rerun(module: Module, node: ast.AST) -> bool:
         ):
             return True
         # A button that answers all rows of a file loads once for all of them.
-        if isinstance(around, ast.If) and _answers_rows(module, around):
+        if isinstance(around, ast.If) and _asks_model_in_loop(module, around):
             return True
     return False
 
 
-def _answers_rows(module: Module, around: ast.If) -> bool:
+def _asks_model_in_loop(module: Module, around: ast.If) -> bool:
     """Is a model asked in a loop in the body of a condition?"""
     loops = [part for part in ast.walk(around) if isinstance(part, ast.For | ast.ListComp)]
     questions = {question.call.node for question in model_questions(module)}
     return any(part in questions for loop in loops for part in ast.walk(loop))
 
 
-def _is_conditional(module: Module, load: ast.AST) -> bool:
+def _is_loaded_once(module: Module, load: ast.AST) -> bool:
     """Is it loaded under a condition, as `if model is None`, or kept under a name that outlives the call?"""
     statement = module.statement(load)
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    if any(_is_kept_under(module, part) for part in targets):
+    if any(_does_name_outlive_call(module, part) for part in targets):
         return True
     for around in module.parents(load):
         if isinstance(around, ast.If | ast.IfExp | ast.Try | ast.While):
@@ -282,16 +282,16 @@ def _is_conditional(module: Module, load: ast.AST) -> bool:
     return False
 
 
-def _is_kept_under(module: Module, target: ast.expr) -> bool:
+def _does_name_outlive_call(module: Module, target: ast.expr) -> bool:
     """Does a name outlive the call: a global, or an attribute of an object that is not just being made?"""
     if isinstance(target, ast.Attribute | ast.Subscript):
         is_own = isinstance(target.value, ast.Name) and target.value.id == "self"
         function = next((one for one in module.parents(target) if isinstance(one, Function)), None)
         return not (is_own and getattr(function, "name", "") == "__init__")
-    return _is_global(module, target)
+    return _is_global_name(module, target)
 
 
-def _is_global(module: Module, target: ast.expr) -> bool:
+def _is_global_name(module: Module, target: ast.expr) -> bool:
     """Does a name that is set inside a function belong to the file?"""
     if not isinstance(target, ast.Name):
         return False

@@ -80,7 +80,7 @@ OF_TORCH = ("torch.save", "safetensors.torch.save*", "*.save_file", "*.save_mode
 NOT_WEIGHTS = frozenset(("tokenizer", "processor", "dataset", "lora"))
 
 
-def _weight_saves(module: Module) -> Iterator[ast.Call]:
+def _possible_weight_saves(module: Module) -> Iterator[ast.Call]:
     """Calls that may save weights, in a file that trains."""
     if not any(training_places(module)):
         return
@@ -95,19 +95,19 @@ class ModelSavedBeforeTraining(SourceRule):
     code = "SRC025"
     symptoms = ("nothing-is-learned",)
     severity = "error"
-    looks_at = CodePlaces("models that are saved in files that train", _weight_saves)
+    looks_at = CodePlaces("models that are saved in files that train", _possible_weight_saves)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        saves = list(_weight_saves(module))
+        saves = list(_possible_weight_saves(module))
         trainings = [
             route for node in training_places(module) for route in call_routes_to(module, node)
         ]
-        if not saves or not trainings or _saves_by_itself(module):
+        if not saves or not trainings or _may_trainer_save(module):
             return
         if not all(_is_always_before(module, save, trainings) for save in saves):
             return
-        model = next((save for save in saves if _is_model(module, save)), None)
+        model = next((save for save in saves if _is_save_of_model(module, save)), None)
         if model is not None:
             name = module.text_of(model)
             yield self.finding(
@@ -117,7 +117,7 @@ class ModelSavedBeforeTraining(SourceRule):
             )
 
 
-def _is_model(module: Module, save: ast.Call) -> bool:
+def _is_save_of_model(module: Module, save: ast.Call) -> bool:
     """Is it certainly a model whose weights are saved?"""
     receiver = module.flow.call(save).receiver
     parts = [receiver] if receiver is not None else []
@@ -130,7 +130,7 @@ def _is_model(module: Module, save: ast.Call) -> bool:
     return any("model" in module.flow.types(part) for part in parts)
 
 
-def _saves_by_itself(module: Module) -> bool:
+def _may_trainer_save(module: Module) -> bool:
     """Does a trainer save checkpoints, or may it?"""
     for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
         settings = call.argument(1, "args")

@@ -65,7 +65,7 @@ PARTS_OF_BODIES = re.compile(
 """Parts of a model that stand within its body, so that no name of a causal language model begins with them"""
 
 
-class _Filter(NamedTuple):
+class _PrefixTest(NamedTuple):
     """A test of how a weight's name begins."""
 
     call: Call
@@ -74,24 +74,24 @@ class _Filter(NamedTuple):
     """Whose `named_parameters()` the names are"""
 
 
-def _filters(module: Module) -> Iterator[_Filter]:
+def _prefix_tests(module: Module) -> Iterator[_PrefixTest]:
     """Tests of how names of weights begin."""
     for call in module.methods("startswith"):
-        prefixes = _prefixes(module, call.args[0]) if len(call.args) == 1 else ()
-        model = _model_of_name(module, call.receiver) if call.receiver is not None else None
+        prefixes = _possible_prefixes(module, call.args[0]) if len(call.args) == 1 else ()
+        model = _model_of_weight_name(module, call.receiver) if call.receiver is not None else None
         if prefixes and model is not None:
-            yield _Filter(call, prefixes, model)
+            yield _PrefixTest(call, prefixes, model)
 
 
 class NameFilterMatchesNoWeight(SourceRule):
     code = "SRC285"
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces("tests of how names of weights begin", _filters)
+    looks_at = CodePlaces("tests of how names of weights begin", _prefix_tests)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for one in _filters(module):
+        for one in _prefix_tests(module):
             why = _why_none_begins(module, one)
             if why is not None and not _has_alternative(module, one):
                 named = " or ".join(map(repr, one.prefixes))
@@ -103,14 +103,14 @@ class NameFilterMatchesNoWeight(SourceRule):
                 )
 
 
-def _prefixes(module: Module, node: ast.expr) -> tuple[str, ...]:
+def _possible_prefixes(module: Module, node: ast.expr) -> tuple[str, ...]:
     """What a name may begin with, as far as it is written; empty where one is not known."""
     if isinstance(node, ast.Name):
         origins = module.flow.origins(node)
         if len(origins) == 1 and isinstance(origins[0].node, (ast.Tuple, ast.List)):
             node = origins[0].node
     if isinstance(node, (ast.Tuple, ast.List)):
-        parts = [_prefixes(module, part) for part in node.elts]
+        parts = [_possible_prefixes(module, part) for part in node.elts]
         return tuple(text for part in parts for text in part) if all(parts) else ()
     text = _constant_start(node) if isinstance(node, ast.JoinedStr) else module.flow.value(node)
     return (text,) if isinstance(text, str) and text else ()
@@ -122,9 +122,9 @@ def _constant_start(text: ast.JoinedStr) -> object:
     return first.value if isinstance(first, ast.Constant) else None
 
 
-def _model_of_name(module: Module, name: ast.expr) -> ast.expr | None:
+def _model_of_weight_name(module: Module, name: ast.expr) -> ast.expr | None:
     """The model, where a name is the first of each pair of its `named_parameters()`."""
-    pairs = _pairs_of_name(module, name) if isinstance(name, ast.Name) else None
+    pairs = _iterable_that_binds(module, name) if isinstance(name, ast.Name) else None
     # A cast of the pairs leaves their names: list(...), sorted(...).
     while isinstance(pairs, ast.Call) and pairs.args and isinstance(pairs.func, ast.Name):
         pairs = pairs.args[0]
@@ -134,7 +134,7 @@ def _model_of_name(module: Module, name: ast.expr) -> ast.expr | None:
     return pairs.func.value if is_whole else None
 
 
-def _pairs_of_name(module: Module, name: ast.Name) -> ast.expr | None:
+def _iterable_that_binds(module: Module, name: ast.Name) -> ast.expr | None:
     """What the nearest loop that binds a name goes over."""
     for parent in module.parents(name):
         loops = parent.generators if hasattr(parent, "generators") else (parent,)
@@ -150,17 +150,17 @@ def _binds_first(target: ast.expr, name: ast.Name) -> bool:
     return isinstance(first, ast.Name) and first.id == name.id
 
 
-def _why_none_begins(module: Module, one: _Filter) -> tuple[str, str] | None:
+def _why_none_begins(module: Module, one: _PrefixTest) -> tuple[str, str] | None:
     """Why no name begins so, and what to write; None where one may."""
     makers = [_making_call(module, origin.node) for origin in module.flow.origins(one.model)]
     calls = [maker for maker in makers if maker is not None]
     if not calls or len(calls) != len(makers):
         return None
-    if _are_all(calls, *ADAPTED):
+    if _are_calls_of(calls, *ADAPTED):
         return _why_none_has_first(one, "base_model.")
-    if _are_all(calls, *WRAPPED):
+    if _are_calls_of(calls, *WRAPPED):
         return _why_none_has_first(one, "module.")
-    is_causal = _are_all(calls, *CAUSAL_MODELS)
+    is_causal = _are_calls_of(calls, *CAUSAL_MODELS)
     if not is_causal or not all(PARTS_OF_BODIES.match(prefix) for prefix in one.prefixes):
         return None
     return (
@@ -169,25 +169,25 @@ def _why_none_begins(module: Module, one: _Filter) -> tuple[str, str] | None:
     )
 
 
-def _are_all(calls: list[Call], *patterns: str) -> bool:
+def _are_calls_of(calls: list[Call], *patterns: str) -> bool:
     """Are all calls of functions with these names?"""
     return all(call.named(*patterns) for call in calls)
 
 
-def _why_none_has_first(one: _Filter, first: str) -> tuple[str, str] | None:
+def _why_none_has_first(one: _PrefixTest, first: str) -> tuple[str, str] | None:
     """As `_why_none_begins`, of a model whose names all begin with `first`."""
-    if any(_overlap(prefix, first) for prefix in one.prefixes):
+    if any(_may_begin_alike(prefix, first) for prefix in one.prefixes):
         return None
     return f"they begin with {first}", repr(first + "...")
 
 
-def _has_alternative(module: Module, one: _Filter) -> bool:
+def _has_alternative(module: Module, one: _PrefixTest) -> bool:
     """Is it one of several tests, `a or b`, of which another may match how a name begins?"""
     for parent in module.parents(one.call.node):
         if isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or):
             return any(
                 other.call.node in set(ast.walk(parent)) and not _why_none_begins(module, other)
-                for other in _filters(module)
+                for other in _prefix_tests(module)
                 if other.call.node is not one.call.node
             )
     return False
@@ -206,6 +206,6 @@ def _making_call(module: Module, node: ast.AST) -> Call | None:
     return None
 
 
-def _overlap(prefix: str, first: str) -> bool:
+def _may_begin_alike(prefix: str, first: str) -> bool:
     """May a name that begins with `first` begin with the prefix?"""
     return prefix.startswith(first) or first.startswith(prefix)

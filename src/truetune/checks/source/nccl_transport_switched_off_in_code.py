@@ -67,16 +67,18 @@ def _settings_in_code(module: Module) -> Iterator[VariableInCode]:
     """The variables of NCCL that a script sets, under no condition: the name and its value stand side by side."""
     if not any(name in module.text for name in NCCL_VARIABLES):
         return
-    for node, name_node, value_node in _named_values(module):
+    for node, name_node, value_node in _variable_settings(module):
         name = module.flow.value(name_node) if isinstance(name_node, ast.expr) else name_node
         value = module.flow.value(value_node)
         is_plain = isinstance(value, str | int) and isinstance(name, str)
-        if is_plain and name in NCCL_VARIABLES and not _is_conditional(module, node):
+        if is_plain and name in NCCL_VARIABLES and not _runs_conditionally(module, node):
             yield VariableInCode(str(name), str(value), node)
 
 
-def _named_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr | str, ast.expr]]:
-    """Places, names and values: `environ[N] = v`, `{N: v}`, `setdefault(N, v)`, `dict(N=v)`."""
+def _variable_settings(module: Module) -> Iterator[tuple[ast.AST, ast.expr | str, ast.expr]]:
+    """Places, names and values of settings in code: `environ[N] = v`, `{N: v}`, `setdefault(N, v)`,
+    `dict(N=v)`.
+    """
     for assign in module.nodes(ast.Assign):
         for target in assign.targets:
             if isinstance(target, ast.Subscript):
@@ -96,7 +98,7 @@ def _named_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr | str, ast
                 yield call.node, name, value
 
 
-def _is_conditional(module: Module, node: ast.AST) -> bool:
+def _runs_conditionally(module: Module, node: ast.AST) -> bool:
     """Is it run under a condition other than `if __name__ == "__main__"`?"""
     return any(
         isinstance(around, ast.If) and "__name__" not in ast.unparse(around.test)
@@ -104,7 +106,7 @@ def _is_conditional(module: Module, node: ast.AST) -> bool:
     )
 
 
-def _node_count(module: Module) -> int | None:
+def _number_of_nodes(module: Module) -> int | None:
     """The nodes that the script asks for; None where it does not say."""
     values = (
         module.flow.value(call.keywords[name])
@@ -124,7 +126,7 @@ class NcclTransportSwitchedOffInCode(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for setting in _settings_in_code(module):
-            lost = lost_transport(setting.name, setting.value, _node_count(module), None)
+            lost = lost_transport(setting.name, setting.value, _number_of_nodes(module), None)
             if lost is not None:
                 yield self.finding(
                     lost.why,

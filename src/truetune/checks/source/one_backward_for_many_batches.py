@@ -88,7 +88,7 @@ class OneBackwardForManyBatches(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for kept in kept_losses(module):
-            backward = _late_backward(module, kept)
+            backward = _backward_for_several_batches(module, kept)
             if backward is None:
                 continue
             yield self.finding(
@@ -99,19 +99,21 @@ class OneBackwardForManyBatches(SourceRule):
             )
 
 
-def _late_backward(module: Module, kept: KeptLoss) -> ast.Call | None:
+def _backward_for_several_batches(module: Module, kept: KeptLoss) -> ast.Call | None:
     """The backward pass that follows for several batches; None where each has its own, or the losses have no graph."""
     loop = kept.loop
-    if not isinstance(loop, ast.For | ast.While) or _has_few_passes(module, loop):
+    if not isinstance(loop, ast.For | ast.While) or _has_two_or_three_passes(module, loop):
         return None
-    if not carries_graph_of_model(module, kept.value) or not _has_batch_of_its_own(module, loop):
+    if not carries_graph_of_model(module, kept.value) or not _has_new_batch_each_pass(module, loop):
         return None
     backward = backward_of_holder(module, kept.holder)
-    is_late = backward is not None and _comes_late(module, backward, kept.node, loop)
+    is_late = backward is not None and _comes_after_several_batches(
+        module, backward, kept.node, loop
+    )
     return backward if is_late else None
 
 
-def _comes_late(
+def _comes_after_several_batches(
     module: Module, backward: ast.Call, kept: ast.AST, loop: ast.For | ast.While
 ) -> bool:
     """Does a backward pass follow after the loop, or in it for each few batches?"""
@@ -122,7 +124,7 @@ def _comes_late(
 
 
 def _is_backward(node: ast.AST) -> bool:
-    """`loss.backward()`, `accelerator.backward(loss)`"""
+    """Is it `loss.backward()` or `accelerator.backward(loss)`?"""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -144,7 +146,7 @@ def _is_under_count(module: Module, backward: ast.AST, kept: ast.AST, loop: ast.
     return False
 
 
-def _has_few_passes(module: Module, loop: ast.For | ast.While) -> bool:
+def _has_two_or_three_passes(module: Module, loop: ast.For | ast.While) -> bool:
     """Does the code say that the loop has two or three passes?"""
     if isinstance(loop, ast.While):
         return False
@@ -156,7 +158,7 @@ def _has_few_passes(module: Module, loop: ast.For | ast.While) -> bool:
     return isinstance(last, int) and last < FEW_PASSES
 
 
-def _has_batch_of_its_own(module: Module, loop: ast.For | ast.While) -> bool:
+def _has_new_batch_each_pass(module: Module, loop: ast.For | ast.While) -> bool:
     """Is a model called in the loop on what each pass brings, and on no state of the pass before?"""
     given = _names_bound_in(loop)
     for node in ast.walk(loop):

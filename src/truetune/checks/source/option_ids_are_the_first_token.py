@@ -59,7 +59,7 @@ BEGIN_WITH_BOS = ("Llama 2", "Llama 3", "Mistral", "Gemma", "Gemma 3")
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
-def _first_ids(module: Module) -> Iterator[tuple[ast.Subscript, Call]]:
+def _first_ids_and_encodings(module: Module) -> Iterator[tuple[ast.Subscript, Call]]:
     """The first ids of texts that are encoded one by one, with the calls that encode them."""
     if not module.mentions("logits"):
         return
@@ -74,11 +74,15 @@ def _first_ids(module: Module) -> Iterator[tuple[ast.Subscript, Call]]:
 class OptionIdsAreTheFirstToken(SourceRule):
     code = "SRC109"
     severity = "error"
-    looks_at = CodePlaces("first ids of texts, in files that read logits", _first_ids)
+    looks_at = CodePlaces("first ids of texts, in files that read logits", _first_ids_and_encodings)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        first_ids = [(node, call) for node, call in _first_ids(module) if _keeps_bos(module, call)]
+        first_ids = [
+            (node, call)
+            for node, call in _first_ids_and_encodings(module)
+            if _keeps_bos(module, call)
+        ]
         is_repeated = any(
             isinstance(around, COMPREHENSIONS)
             for node, _ in first_ids

@@ -61,7 +61,7 @@ from truetune.source.source_edits import replace_expression
 DETACHED = ("detach() lets go of the graph; the numbers stay on the GPU",)
 
 
-def _calls_in_loops(module: Module) -> Iterator[object]:
+def _appends_in_loops(module: Module) -> Iterator[object]:
     """What loops append to lists."""
     yield from module.methods("append")
 
@@ -70,7 +70,7 @@ class OutputsKeptOnTheDevice(SourceRule):
     code = "SRC027"
     symptoms = ("out-of-memory", "slow-generation")
     severity = "warning"
-    looks_at = CodePlaces("values that are appended to lists", _calls_in_loops)
+    looks_at = CodePlaces("values that are appended to lists", _appends_in_loops)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -78,7 +78,7 @@ class OutputsKeptOnTheDevice(SourceRule):
             name = module.text_of(kept.holder)
             moved = f"{module.text_of(kept.value).removesuffix('.detach()')}.detach().cpu()"
             # A tuple of layers has no detach(): the advice would raise.
-            whole = kept.part == "output" or _is_tuple(kept.value)
+            whole = kept.part == "output" or _is_tuple_of_tensors(kept.value)
             yield self.finding(
                 f"`{name}` keeps the {kept.part.replace('_', ' ')} of every step on the device: its"
                 " memory grows with each",
@@ -93,6 +93,6 @@ class OutputsKeptOnTheDevice(SourceRule):
             )
 
 
-def _is_tuple(value: ast.expr) -> bool:
+def _is_tuple_of_tensors(value: ast.expr) -> bool:
     """Is it the tuple of all layers, or of all steps, which has no `detach`?"""
     return isinstance(value, ast.Attribute) and value.attr not in ("logits", "last_hidden_state")

@@ -92,7 +92,7 @@ class PadEqualsEosLmCollator(SourceRule):
                 for sink in masking
                 if any(sink.has_pads_of_setting(module, one) for one in reached)
             ]
-            yield self._finding(reached, sinks)
+            yield self._finding_on_settings(reached, sinks)
         for node in maskings_of_eos_id(module):
             yield self.finding(
                 "labels that equal EOS are masked: EOS is never learned, the model will not stop",
@@ -100,8 +100,8 @@ class PadEqualsEosLmCollator(SourceRule):
                 cases=[case_of_node(module, node)],
             )
 
-    def _finding(self, reached: list[PadSetting], sinks: list[PadMasking]) -> Finding:
-        """What is said of settings whose pads are masked in these places."""
+    def _finding_on_settings(self, reached: list[PadSetting], sinks: list[PadMasking]) -> Finding:
+        """The finding on settings whose pads are masked in these places."""
         module = self.subject
         advice = advise_pad_token(module, reached[0].tokenizer)
         places = f" in {len(reached)} places" if len(reached) > 1 else ""
@@ -124,12 +124,14 @@ class PadEqualsEosLmCollator(SourceRule):
             ],
             count=len(reached),
             fix=fix_of_changes(
-                module, _changes_of_all(module, reached, advice.token), safe=advice.sure
+                module, _edits_of_all_settings(module, reached, advice.token), safe=advice.sure
             ),
         )
 
 
-def _changes_of_all(module: Module, settings: list[PadSetting], token: str | None) -> Changes:
+def _edits_of_all_settings(
+    module: Module, settings: list[PadSetting], token: str | None
+) -> Changes:
     """The changes that give every setting this pad token; none where one of them can't be changed.
 
     Half a fix would leave pad and EOS the same in one branch and say that it was repaired.

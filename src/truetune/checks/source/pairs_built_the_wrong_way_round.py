@@ -67,12 +67,12 @@ class PairsBuiltTheWrongWayRound(SourceRule):
         for found in pairs_built_the_wrong_way_round(module):
             yield self.finding(
                 f"the pair is the wrong way round: {found.why}",
-                f"exchange chosen and rejected, or turn the order around{_how_to_turn(found.ordering)}",
+                f"exchange chosen and rejected, or turn the order around{_reversing_argument(found.ordering)}",
                 cases=[case_of_node(module, found.node), case_of_node(module, found.ordering)],
             )
 
 
-def _how_to_turn(ordering: ast.AST) -> str:
+def _reversing_argument(ordering: ast.AST) -> str:
     """The argument that turns an order around, where its call has one."""
     if not isinstance(ordering, ast.Call):
         return ""

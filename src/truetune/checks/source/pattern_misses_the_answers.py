@@ -105,7 +105,7 @@ SHOWN_CHARS = 60
 """Of a text, in a message. Chosen, not measured: half a line"""
 
 
-class Reading(NamedTuple):
+class ColumnReading(NamedTuple):
     """How many texts of a column a pattern finds something in."""
 
     column: str
@@ -114,11 +114,11 @@ class Reading(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the column's texts, those that are read."""
+        """The share of the column's texts that are read."""
         return self.read / self.of
 
 
-def _readers_of_rows(module: Module) -> Iterator[object]:
+def _answer_readers(module: Module) -> Iterator[object]:
     """Functions that read answers by patterns, and places that run them."""
     yield from answer_readers(module)
     yield from answers_run_or_parsed(module)
@@ -127,16 +127,16 @@ def _readers_of_rows(module: Module) -> Iterator[object]:
 class PatternMissesTheAnswers(SourceRule):
     code = "SRC105"
     severity = "error"
-    looks_at = CodePlaces("reads of answers by a pattern, or as code", _readers_of_rows)
+    looks_at = CodePlaces("reads of answers by a pattern, or as code", _answer_readers)
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._of_fences()
+        yield from self._findings_on_fences()
         module = self.subject
         for reader in answer_readers(module):
             rows = rows_with_text_columns(module, reader.columns)
             if rows is None:
                 continue
-            counted = (_read_column(reader, rows.rows, column) for column in reader.columns)
+            counted = (_measure_reading(reader, rows.rows, column) for column in reader.columns)
             readings = [reading for reading in counted if reading is not None]
             read = next((one for one in readings if one.share >= MOST), None)
             for missed in readings:
@@ -150,15 +150,15 @@ class PatternMissesTheAnswers(SourceRule):
                     " number` reads a result in any form",
                     evidence=[
                         f"rows of {rows.source}",
-                        f"one of them ends: {_end_of(rows.rows, missed.column)!r}",
+                        f"one of them ends: {_end_of_first_text(rows.rows, missed.column)!r}",
                     ],
                     cases=[case_of_node(module, reader.node)],
                     count=missed.of - missed.read,
                     total=missed.of,
                 )
 
-    def _of_fences(self) -> Iterator[Finding]:
-        """Answers in fences that are run, or read as JSON, with their fences."""
+    def _findings_on_fences(self) -> Iterator[Finding]:
+        """Findings on answers in fences that are run, or read as JSON, with their fences."""
         module = self.subject
         # A file that speaks of fences strips them somewhere.
         if FENCE in module.text or "fence" in module.text.lower():
@@ -166,25 +166,26 @@ class PatternMissesTheAnswers(SourceRule):
         for run in answers_run_or_parsed(module):
             rows = rows_with_text_columns(module, (run.column,))
             texts = [row[run.column] for row in rows.rows if row[run.column]] if rows else []
-            failing = _count_failing(run.function, texts)
+            failing = _count_texts_with_failing_fences(run.function, texts)
             if rows is None or len(texts) < MIN_ROWS or failing < MOST * len(texts):
                 continue
             yield self.finding(
                 f"{failing} of {len(texts)} texts of `{run.column}` hold their code between {FENCE} fences, and"
-                f" {run.function} is given the whole text: it fails at {_where_it_fails(texts)}, and"
-                f" {_what_becomes_of(module, run.node)}",
+                f" {run.function} is given the whole text: it fails at {_first_non_code(texts)}, and"
+                f" {_describe_unread_rows(module, run.node)}",
                 f"take what is between the fences first: re.search(r'{FENCE}\\w*\\n(.*?){FENCE}', text, re.S).group(1),"
-                " and the text itself where there is none" + _rest_of_remedy(run.function, texts),
+                " and the text itself where there is none"
+                + _remedy_for_text_between_fences(run.function, texts),
                 evidence=[
                     f"rows of {rows.source}",
-                    f"one of them begins: {_first_fenced(texts)[:SHOWN_CHARS]!r}",
+                    f"one of them begins: {_first_fenced_text(texts)[:SHOWN_CHARS]!r}",
                 ],
                 cases=[case_of_node(module, run.node)],
             )
             return
 
 
-def _count_failing(function: str, texts: list[str]) -> int:
+def _count_texts_with_failing_fences(function: str, texts: list[str]) -> int:
     """How many texts have fences that make a function fail; JSON may hold fences in its strings."""
     fenced = [text for text in texts if FENCE in text]
     if function == JSON_READER:
@@ -201,18 +202,18 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _first_fenced(texts: list[str]) -> str:
+def _first_fenced_text(texts: list[str]) -> str:
     """The first text with a fence."""
     return next(text for text in texts if FENCE in text)
 
 
-def _where_it_fails(texts: list[str]) -> str:
+def _first_non_code(texts: list[str]) -> str:
     """The first thing in the text that is no code."""
-    starts = _first_fenced(texts).lstrip().startswith(FENCE)
+    starts = _first_fenced_text(texts).lstrip().startswith(FENCE)
     return "the first fence" if starts else "the words before the fence"
 
 
-def _what_becomes_of(module: Module, call: ast.AST) -> str:
+def _describe_unread_rows(module: Module, call: ast.AST) -> str:
     """What the script does with a row whose answer can't be read."""
     for around in module.parents(call):
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -228,7 +229,7 @@ def _what_becomes_of(module: Module, call: ast.AST) -> str:
     return "none of them can count as right"
 
 
-def _rest_of_remedy(function: str, texts: list[str]) -> str:
+def _remedy_for_text_between_fences(function: str, texts: list[str]) -> str:
     """What the fences leave over: the text between them that is no JSON either."""
     if function != JSON_READER:
         return ""
@@ -242,15 +243,15 @@ def _rest_of_remedy(function: str, texts: list[str]) -> str:
     )
 
 
-def _read_column(reader: AnswerReader, rows: list[Row], column: str) -> Reading | None:
+def _measure_reading(reader: AnswerReader, rows: list[Row], column: str) -> ColumnReading | None:
     """How a column is read; None where it has too few texts."""
     texts = [row[column] for row in rows if row.get(column, "").strip()]
     if len(texts) < MIN_ROWS:
         return None
-    return Reading(column, sum(map(reader.finds_something_in, texts)), len(texts))
+    return ColumnReading(column, sum(map(reader.finds_something_in, texts)), len(texts))
 
 
-def _end_of(rows: list[Row], column: str) -> str:
+def _end_of_first_text(rows: list[Row], column: str) -> str:
     """The end of the first text of a column, where results stand."""
     # 60 characters: the mark and the result behind it, on one line of a report.
     return next((row[column] for row in rows if row.get(column)), "")[-60:]

@@ -85,7 +85,7 @@ SHOWN_PATTERN = 80
 """Characters of a pattern in a message"""
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
+def _searches_and_splits(module: Module) -> Iterator[ast.AST]:
     """Where a text is searched by a pattern, or divided."""
     yield from (call.node for call in module.methods(*PARTS))
     if module.mentions("re"):
@@ -96,7 +96,7 @@ class PatternTakesAnotherMatch(SourceRule):
     code = "SRC349"
     symptoms = ("odd-metrics", "good-here-bad-there")
     severity = "error"
-    looks_at = CodePlaces("searches of a text by a pattern", _places)
+    looks_at = CodePlaces("searches of a text by a pattern", _searches_and_splits)
 
     def findings(self) -> Iterator[Finding]:
         judged: set[ast.AST] = set()
@@ -108,7 +108,7 @@ class PatternTakesAnotherMatch(SourceRule):
                 continue
             judged.add(match.node)
             yield self.finding(
-                f"{_match_in_words(match)} in `{match.column}` is `{found.reference}` in"
+                f"{_taken_match_in_words(match)} in `{match.column}` is `{found.reference}` in"
                 f" {found.own:,} of {found.of:,} rows; {found.reading.what}: in {found.other:,}. Right answers count as"
                 " wrong",
                 found.reading.remedy,
@@ -117,7 +117,7 @@ class PatternTakesAnotherMatch(SourceRule):
             )
 
 
-def _match_in_words(match: TakenMatch) -> str:
+def _taken_match_in_words(match: TakenMatch) -> str:
     """What a script takes, for a sentence."""
     name = PART_NAMES.get(match.pattern.pattern)
     if name is not None:
@@ -127,7 +127,7 @@ def _match_in_words(match: TakenMatch) -> str:
 
 
 def _evidence(found: OtherReading) -> Iterator[str]:
-    """Where the rows stand, one of them, and where the script's reading is right."""
+    """Evidence: where the rows stand, one of them, and where the script's reading is right."""
     text, taken, reference = found.example
     yield f"rows of {found.source}"
     yield f"one of them ends {text!r}: the script takes {taken!r}, and `{found.reference}` is {reference!r}"

@@ -95,7 +95,7 @@ class PartMatches(NamedTuple):
     """Texts in which it finds something"""
 
 
-def _searches(module: Module) -> Iterator[Call]:
+def _searches_for_one_character(module: Module) -> Iterator[Call]:
     """Calls that search a text for one character."""
     for call in module.all_calls:
         if call.named("re.search") or call.method == "search":
@@ -104,7 +104,7 @@ def _searches(module: Module) -> Iterator[Call]:
                 yield call
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
+def _pattern_searches(module: Module) -> Iterator[ast.AST]:
     """Where a text is searched by a pattern."""
     if module.mentions("re"):
         calls = (
@@ -117,23 +117,23 @@ class PatternTakesPartOfAWord(SourceRule):
     code = "SRC273"
     symptoms = ("odd-metrics",)
     severity = "error"
-    looks_at = CodePlaces("searches of a text by a pattern", _places)
+    looks_at = CodePlaces("searches of a text by a pattern", _pattern_searches)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if not module.mentions("re"):
             return
-        for call in _searches(module):
+        for call in _searches_for_one_character(module):
             pattern = compiled_pattern_of_call(module, call)
             text = call.argument(0 if call.method == "search" else 1, "string")
             matches = None
             if pattern is not None and text is not None:
-                matches = _part_matches(module, pattern, text)
+                matches = _measure_part_matches(module, pattern, text)
             if pattern is None or matches is None:
                 continue
             found = pattern.search(matches.parts[0])
             taken = found.group() if found else ""
-            first = around(matches.parts[0], found.start() if found else 0)
+            first = text_around(matches.parts[0], found.start() if found else 0)
             yield self.finding(
                 f"{pattern.pattern!r} takes a part of a word or number in {len(matches.parts):,} of {matches.found:,}"
                 f" texts of `{matches.column}`: {taken!r} of {first!r}",
@@ -144,19 +144,21 @@ class PatternTakesPartOfAWord(SourceRule):
             )
 
 
-def _part_matches(module: Module, pattern: re.Pattern[str], text: ast.expr) -> PartMatches | None:
+def _measure_part_matches(
+    module: Module, pattern: re.Pattern[str], text: ast.expr
+) -> PartMatches | None:
     """What a pattern takes of the texts that it is run over; None where it hardly ever takes a part."""
     for column in columns_of_text(module, text):
         rows = rows_with_text_columns(module, (column,))
         texts = [row[column] for row in rows.rows] if rows is not None else []
         found = [(one, match) for one in texts if (match := pattern.search(one))]
-        parts = [one for one, match in found if _is_part(one, match)]
+        parts = [one for one, match in found if _is_part_of_word(one, match)]
         if len(parts) >= max(MIN_PARTS, MIN_SHARE * len(found)):
             return PartMatches(column, parts, len(found))
     return None
 
 
-def _is_part(text: str, match: re.Match[str]) -> bool:
+def _is_part_of_word(text: str, match: re.Match[str]) -> bool:
     """Does the character continue as a word of letters, or as a number?"""
     character = match.group()
     before, after = text[: match.start()][-1:], text[match.end() :][:1]
@@ -165,7 +167,7 @@ def _is_part(text: str, match: re.Match[str]) -> bool:
     return character.isalpha() and (after.isalpha() or before.isalpha())
 
 
-def around(text: str, place: int) -> str:
+def text_around(text: str, place: int) -> str:
     """What stands around a place of a text, from the begin of a word on, so that the word at the place is in it."""
     begin = max(0, place - PROOF_CHARACTERS // 2)
     end = begin + PROOF_CHARACTERS
@@ -179,7 +181,7 @@ def around(text: str, place: int) -> str:
 
 
 def _remedy(pattern: re.Pattern[str]) -> str:
-    """The pattern with borders of a word, after the word that names the answer."""
+    """The remedy: the pattern with borders of a word, after the word that names the answer."""
     bare = pattern.pattern.strip("()")
     if bare == r"\d":
         return r"take the whole number after its word: re.search(r'Score:\s*(\d+)', text), or ask the judge for JSON"

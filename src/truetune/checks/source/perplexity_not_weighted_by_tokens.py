@@ -94,7 +94,7 @@ def _exponentials_of_losses(module: Module) -> Iterator[ast.Call]:
         yield call.node
 
 
-def _is_differentiable(module: Module, loss: ast.expr) -> bool:
+def _may_record_gradients(module: Module, loss: ast.expr) -> bool:
     """May gradients be recorded where a loss is read, and where the forward pass that it comes from runs?"""
     if not may_record_gradients(module, loss):
         return False
@@ -141,16 +141,18 @@ class PerplexityNotWeightedByTokens(SourceRule):
                 cases=[case_of_node(module, window.call), case_of_node(module, window.loop.iter)],
             )
         followed = list(averaged_perplexities(module))
-        yield from self._of_runs(followed)
+        yield from self._findings_in_traced_runs(followed)
         # What the run follows is judged by it, and not once more by its text.
         judged = [one for one in followed if one.is_of_perplexities or one.are_padded]
         lines = {module.place(one.mean)[0] for one in judged}
-        for finding in self._of_text():
+        for finding in self._findings_in_text():
             if not any(case.line in lines for case in finding.cases):
                 yield finding
 
-    def _of_runs(self, followed: Iterable[AveragedPerplexities]) -> Iterator[Finding]:
-        """Means that a symbolic run follows."""
+    def _findings_in_traced_runs(
+        self, followed: Iterable[AveragedPerplexities]
+    ) -> Iterator[Finding]:
+        """Findings on means that a symbolic run follows."""
         module = self.subject
         is_of_one_length = any(part.mentions(*OF_ONE_LENGTH) for part in module.with_linked)
         for one in followed:
@@ -162,8 +164,8 @@ class PerplexityNotWeightedByTokens(SourceRule):
             elif one.are_padded and not is_of_one_length:
                 yield self.finding(OF_LOSSES, REMEDY, cases=cases)
 
-    def _of_text(self) -> Iterator[Finding]:
-        """Means that the text of the file shows."""
+    def _findings_in_text(self) -> Iterator[Finding]:
+        """Findings on means that the text of the file shows."""
         module = self.subject
         exponentials = {node: exponent_of(module, node) for node in _exponentials_of_losses(module)}
         if not exponentials:
@@ -177,7 +179,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
                         REMEDY,
                         cases=[case_of_node(module, mean.node), case_of_node(module, node)],
                     )
-            yield from self._of_batches(mean, exponentials)
+            yield from self._findings_on_batch_means(mean, exponentials)
         for value in _values_averaged_by_lightning(module):
             node = exponential_of_loss_in(module, value, exponentials)
             if node is not None:
@@ -189,10 +191,10 @@ class PerplexityNotWeightedByTokens(SourceRule):
                     cases=[case_of_node(module, node)],
                 )
 
-    def _of_batches(
+    def _findings_on_batch_means(
         self, mean: Mean, exponentials: dict[ast.Call, ast.expr | None]
     ) -> Iterator[Finding]:
-        """The exponential of a plain mean of batch losses."""
+        """Findings on the exponential of a plain mean of batch losses."""
         module = self.subject
         # Batches count alike where all rows have one length; without padding, batches of several lengths can't be
         # made.
@@ -202,7 +204,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
             term for term in terms_of_mean(module, mean.values) if is_unweighted_loss(module, term)
         ]
         # A loss that is differentiated is trained on, and its exponential is only shown beside it.
-        if not losses or any(_is_differentiable(module, loss) for loss in losses):
+        if not losses or any(_may_record_gradients(module, loss) for loss in losses):
             return
         for node, power in exponentials.items():
             if power is not None and is_exponential_of_mean(module, power, mean.node):

@@ -89,8 +89,8 @@ class PlainPairsForChatModel(SourceRule):
         if found is None:
             return
         trainer, name = found
-        asking = next(_asking_by_template(module), None)
-        rows = _rows_of(module) if asking is not None else []
+        asking = next(_scripts_asking_by_template(module), None)
+        rows = _first_training_rows(module) if asking is not None else []
         plain = [row for _, _, row in rows if _is_plain_pair(row)]
         if asking is None or not rows or len(plain) < len(rows):
             return
@@ -125,7 +125,7 @@ def _chat_models_trained(module: Module) -> Iterator[tuple[CallEvent, str]]:
                 yield trainer, str(names[0])
 
 
-def _asking_by_template(module: Module) -> Iterator[tuple[Module, str, int]]:
+def _scripts_asking_by_template(module: Module) -> Iterator[tuple[Module, str, int]]:
     """The scripts beside that ask by a chat template and train nothing, with the line that does."""
     for other in scripts_beside(module):
         if any(other.methods("train", "backward")):
@@ -135,7 +135,7 @@ def _asking_by_template(module: Module) -> Iterator[tuple[Module, str, int]]:
             yield other, place[1], place[0]
 
 
-def _rows_of(module: Module) -> list[tuple[str, int, Mapping[str, Any]]]:
+def _first_training_rows(module: Module) -> list[tuple[str, int, Mapping[str, Any]]]:
     """The first rows that a script trains, each with its file and line; none where they are not known."""
     try:
         rows = read_trained_rows(module.path)

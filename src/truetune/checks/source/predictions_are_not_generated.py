@@ -98,7 +98,7 @@ class PredictionsAreNotGenerated(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._of_causal_models()
+        yield from self._findings_on_causal_models()
         module = self.subject
         for call in module.calls(*TRAINERS):
             arguments = call.argument(1, "args")
@@ -107,7 +107,7 @@ class PredictionsAreNotGenerated(SourceRule):
             # Without the arguments nothing is known, and without the functions no decoding is.
             if settings is None or not functions or not _lacks_generation(module, settings):
                 continue
-            decoded = next(_decoding_call(module, functions), None)
+            decoded = next(_decoding_calls(module, functions), None)
             if decoded is None:
                 continue
             picks = any(picks_tokens(node) for function in functions for node in ast.walk(function))
@@ -116,20 +116,20 @@ class PredictionsAreNotGenerated(SourceRule):
                 " set, and they are logits over the reference answer"
                 + (": each token is picked behind the right ones" if picks else ""),
                 "set predict_with_generate=True and generation_max_length=256 (the longest answer in tokens)",
-                severity=_severity_of_picked(module, functions) if picks else "error",
+                severity=_severity_of_picked_tokens(module, functions) if picks else "error",
                 cases=[case_of_node(module, decoded), case_of_node(module, settings.node)],
             )
 
-    def _of_causal_models(self) -> Iterator[Finding]:
-        """Trainers of causal models whose metric scores the texts of picked tokens."""
+    def _findings_on_causal_models(self) -> Iterator[Finding]:
+        """Findings on trainers of causal models whose metric scores the texts of picked tokens."""
         module = self.subject
         for call in causal_trainers_with_metrics(module):
             functions = functions_seeing_logits(module, call)
             if not functions or not _scores_texts(module, functions):
                 continue
             picked = [n for function in functions for n in ast.walk(function) if picks_tokens(n)]
-            decoded = next(_decoding_call(module, functions), None)
-            if decoded is None or not picked or _generates(functions):
+            decoded = next(_decoding_calls(module, functions), None)
+            if decoded is None or not picked or _ask_a_model(functions):
                 continue
             yield self.finding(
                 "the metric scores texts that nothing generated: argmax picks each token behind the right ones"
@@ -141,7 +141,7 @@ class PredictionsAreNotGenerated(SourceRule):
             )
 
 
-def _severity_of_picked(module: Module, functions: list[ast.AST]) -> Severity:
+def _severity_of_picked_tokens(module: Module, functions: list[ast.AST]) -> Severity:
     """How bad it is to score tokens that are picked behind the right ones: texts come out far too good."""
     return "warning" if _scores_texts(module, functions) else "info"
 
@@ -160,7 +160,7 @@ def _scores_texts(module: Module, functions: list[ast.AST]) -> bool:
     return computes and any(OVERLAP.search(name) for name in loaded)
 
 
-def _generates(functions: list[ast.AST]) -> bool:
+def _ask_a_model(functions: list[ast.AST]) -> bool:
     """Do these functions ask a model themselves?"""
     return any(".generate(" in ast.unparse(function) for function in functions)
 
@@ -175,7 +175,7 @@ def _lacks_generation(module: Module, arguments: Call) -> bool:
     return is_off and ".predict_with_generate" not in module.text
 
 
-def _decoding_call(module: Module, functions: list[ast.AST]) -> Iterator[ast.Call]:
+def _decoding_calls(module: Module, functions: list[ast.AST]) -> Iterator[ast.Call]:
     """Calls in these functions that decode ids."""
     for function in functions:
         for node in ast.walk(function):

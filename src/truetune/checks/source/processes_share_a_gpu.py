@@ -72,24 +72,26 @@ OTHER_THAN_CUDA = ("cpu", "mps")
 """What a script falls back to where there is no GPU"""
 
 
-def _placed_models(module: Module) -> Iterator[object]:
+def _wrapped_models_and_set_devices(module: Module) -> Iterator[object]:
     """What the rule looks at: models that are wrapped, and devices that are set."""
     yield from wrapped_models(module)
-    yield from _devices_set_alike(module)
+    yield from _set_device_calls_for_gpu_0(module)
 
 
 class ProcessesShareAGpu(SourceRule):
     code = "SRC093"
     severity = "error"
-    looks_at = CodePlaces("models and devices of own loops for several processes", _placed_models)
+    looks_at = CodePlaces(
+        "models and devices of own loops for several processes", _wrapped_models_and_set_devices
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         wrapped = list(wrapped_models(module))
-        yield from self._all_set_to_one()
+        yield from self._findings_on_set_device()
         if not wrapped or any(part.mentions(*SETS_DEVICE) for part in module.with_linked):
             return
-        if any(_makes_own_device(part) for part in module.with_linked):
+        if any(_may_make_device_per_process(part) for part in module.with_linked):
             return
         if any("device_ids" in call.keywords or call.open for call in wrapped):
             return  # device_ids that differ from the model's device raise at once
@@ -97,7 +99,7 @@ class ProcessesShareAGpu(SourceRule):
             (
                 call
                 for call in _moves_to_first_gpu(module)
-                if _is_of_a_model(module, call) or _is_wrapped(module, call, wrapped)
+                if _is_move_of_model(module, call) or _is_given_to_ddp(module, call, wrapped)
             ),
             None,
         )
@@ -108,15 +110,15 @@ class ProcessesShareAGpu(SourceRule):
                 cases=[case_of_node(module, moved.node), case_of_node(module, wrapped[0].node)],
             )
 
-    def _all_set_to_one(self) -> Iterator[Finding]:
-        """`torch.cuda.set_device(0)` in every process, whatever its rank."""
+    def _findings_on_set_device(self) -> Iterator[Finding]:
+        """Findings on `torch.cuda.set_device(0)` in every process, whatever its rank."""
         module = self.subject
         if any(
             part.mentions("CUDA_VISIBLE_DEVICES", "torch.cuda.device(")
             for part in module.with_linked
         ):
             return
-        for call in _devices_set_alike(module):
+        for call in _set_device_calls_for_gpu_0(module):
             yield self.finding(
                 "every process sets GPU 0 as its device: all models lie on it, and NCCL stops at a duplicate GPU",
                 'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), and make the device of that number',
@@ -125,7 +127,7 @@ class ProcessesShareAGpu(SourceRule):
             return
 
 
-def _devices_set_alike(module: Module) -> Iterator[CallEvent]:
+def _set_device_calls_for_gpu_0(module: Module) -> Iterator[CallEvent]:
     """The calls of `set_device` in a file that name GPU 0, in runs whose calls of it all do, and wrap a model."""
     for trace in traces_of(module):
         set_devices = list(trace.calls("torch.cuda.set_device"))
@@ -151,19 +153,19 @@ def _is_first_gpu(device: Value | None) -> bool:
     return isinstance(device, Constant) and device.value in ("cuda:0", 0)
 
 
-def _makes_own_device(module: Module) -> bool:
+def _may_make_device_per_process(module: Module) -> bool:
     """Is a device made that may be another in each process: `torch.device("cuda", local_rank)`?"""
     for call in module.calls("torch.device"):
         # Two arguments of torch.device: the second is the number of the GPU, which differs between processes.
         if len(call.args) + len(call.keywords) > 1:
             return True
         named = call.argument(0, "type")
-        if named is None or not set(_devices_of(module, named)) <= {*FIRST, *OTHER_THAN_CUDA}:
+        if named is None or not set(_possible_devices(module, named)) <= {*FIRST, *OTHER_THAN_CUDA}:
             return True
     return False
 
 
-def _devices_of(module: Module, node: ast.AST, depth: int = 3) -> Iterator[object]:
+def _possible_devices(module: Module, node: ast.AST, depth: int = 3) -> Iterator[object]:
     """The devices that an expression may name: `torch.device("cuda" if is_available() else "cpu")` names two."""
     for origin in module.flow.origins(node):
         made = origin.node
@@ -174,7 +176,7 @@ def _devices_of(module: Module, node: ast.AST, depth: int = 3) -> Iterator[objec
             default = find_option_default(module, made)
             yield module.flow.value(default or made)
         else:
-            yield from _devices_of(module, named, depth - 1)
+            yield from _possible_devices(module, named, depth - 1)
 
 
 def _moves_to_first_gpu(module: Module) -> Iterator[Call]:
@@ -187,18 +189,18 @@ def _moves_to_first_gpu(module: Module) -> Iterator[Call]:
             yield call
             continue
         argument = call.keywords["device_map"] if loads else call.argument(0, "device")
-        devices = set(_devices_of(module, argument)) if argument is not None else set()
+        devices = set(_possible_devices(module, argument)) if argument is not None else set()
         if devices.intersection(FIRST) and devices <= {*FIRST, *OTHER_THAN_CUDA}:
             yield call
 
 
-def _is_of_a_model(module: Module, call: Call) -> bool:
+def _is_move_of_model(module: Module, call: Call) -> bool:
     """Is it a model that is moved or loaded, and no batch?"""
     moved = call.node if "device_map" in call.keywords else call.receiver
     return moved is not None and "model" in module.flow.types(moved)
 
 
-def _is_wrapped(module: Module, call: Call, wrapped: list[Call]) -> bool:
+def _is_given_to_ddp(module: Module, call: Call, wrapped: list[Call]) -> bool:
     """Is what is moved given to DistributedDataParallel: a module of the user's own has no type that is known?"""
     for wrapper in wrapped:
         given = wrapper.argument(0, "module")

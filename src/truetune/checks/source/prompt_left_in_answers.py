@@ -80,7 +80,7 @@ from truetune.checks.source.evidence.returned_texts_with_prompt import (
 from truetune.source.module import Module
 
 
-def _texts(module: Module) -> Iterator[object]:
+def _generated_texts(module: Module) -> Iterator[object]:
     """Generated texts: decodes of any part of what was generated, and others that hold their prompt."""
     decoded = {call.node for call in decodes_of_generated_ids(module)}
     yield from decoded
@@ -92,7 +92,7 @@ def _texts(module: Module) -> Iterator[object]:
 class PromptLeftInAnswers(SourceRule):
     code = "SRC076"
     severity = "warning"
-    looks_at = CodePlaces("generated texts", _texts)
+    looks_at = CodePlaces("generated texts", _generated_texts)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -119,7 +119,7 @@ class PromptLeftInAnswers(SourceRule):
                     cases=[case_of_node(module, text.node), case_of_node(module, use)],
                 )
                 continue
-            for finding in self._of_words(text):
+            for finding in self._findings_on_word_search(text):
                 reported.add(text.node)
                 yield finding
         for answer in answers_with_prompt(module):
@@ -134,7 +134,7 @@ class PromptLeftInAnswers(SourceRule):
                     ],
                 )
 
-    def _of_words(self, text: PromptedText) -> Iterator[Finding]:
+    def _findings_on_word_search(self, text: PromptedText) -> Iterator[Finding]:
         """The finding on a text that is searched for a word of its own prompt."""
         module = self.subject
         for search in searches_in_text(module, text.node):

@@ -78,7 +78,7 @@ from truetune.checks.batches_without_label import (
     may_guard_mask_division,
     may_skip_unlabelled_batches,
 )
-from truetune.checks.config.evidence.script_token_rows import rows_at_limit
+from truetune.checks.config.evidence.script_token_rows import find_rows_cut_by_script
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
@@ -88,7 +88,7 @@ from truetune.data.script_rows.read_rows_given_to_trainer import LIGHTNING_TRAIN
 from truetune.source.module import Module
 
 
-def _loaders(module: Module) -> Iterator[ast.AST]:
+def _loaders_of_training(module: Module) -> Iterator[ast.AST]:
     """The loaders of a file that computes gradients itself, and what gives rows to Lightning's Trainer."""
     if not any(_averages_over_labels(part) for part in module.with_linked):
         return
@@ -105,7 +105,7 @@ def _averages_over_labels(module: Module) -> bool:
     return module.mentions("-100", "- 100") or divides_by_sum_of_mask(module)
 
 
-def _may_be_sound(module: Module) -> bool:
+def _may_handle_empty_batches(module: Module) -> bool:
     """May the run leave such batches out, or average otherwise?"""
     parts = module.with_linked
     if any(map(divides_by_sum_of_mask, parts)):
@@ -117,14 +117,14 @@ class PromptsFillTheLimit(SourceRule):
     code = "SRC421"
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "garbage-output")
     severity = "error"
-    looks_at = CodePlaces("loaders of loops that mask labels themselves", _loaders)
+    looks_at = CodePlaces("loaders of loops that mask labels themselves", _loaders_of_training)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        loader = next(_loaders(module), None)
-        if loader is None or _may_be_sound(module):
+        loader = next(_loaders_of_training(module), None)
+        if loader is None or _may_handle_empty_batches(module):
             return
-        cut = rows_at_limit(str(Path(module.path)), MOST_CHARACTERS_PER_TOKEN)
+        cut = find_rows_cut_by_script(str(Path(module.path)), MOST_CHARACTERS_PER_TOKEN)
         if cut is None or not expects_batch_without_label(
             cut.rows, cut.without_label, cut.rows_at_once
         ):

@@ -78,7 +78,7 @@ MAX_STEPS = 3
 def _labels_with_parts(module: Module) -> Iterator[ast.expr]:
     """Labels that are a sum of parts, and slices of labels that are set."""
     for _, value in label_values(module):
-        whole = _sum_of(module, value)
+        whole = _sum_that_labels_are(module, value)
         if whole is not None:
             yield whole
     for node in module.nodes(ast.Assign):
@@ -103,7 +103,7 @@ class PromptsLabelledInPlaceOfAnswers(SourceRule):
             is_turned = (
                 _masks_from_the_prompt_on(module, node)
                 if isinstance(node, ast.Subscript)
-                else _masks_the_answer(module, node)
+                else _masks_answer_in_sum(module, node)
             )
             if is_turned:
                 yield self.finding(
@@ -115,7 +115,7 @@ class PromptsLabelledInPlaceOfAnswers(SourceRule):
                 )
 
 
-def _sum_of(module: Module, value: ast.expr) -> ast.BinOp | None:
+def _sum_that_labels_are(module: Module, value: ast.expr) -> ast.BinOp | None:
     """The sum that labels are, through a name and a cut (`(a + b)[:limit]`)."""
     for _ in range(MAX_STEPS):
         if isinstance(value, ast.BinOp):
@@ -130,7 +130,7 @@ def _sum_of(module: Module, value: ast.expr) -> ast.BinOp | None:
     return None
 
 
-def _summands(node: ast.expr) -> list[ast.expr]:
+def _summands_in_order(node: ast.expr) -> list[ast.expr]:
     """The parts of a sum, from left to right."""
     found: list[ast.expr] = []
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and len(found) < MAX_PARTS:
@@ -139,40 +139,43 @@ def _summands(node: ast.expr) -> list[ast.expr]:
     return [node, *found]
 
 
-def _masks_the_answer(module: Module, whole: ast.expr) -> bool:
+def _masks_answer_in_sum(module: Module, whole: ast.expr) -> bool:
     """Is the first part the prompt, and each other part a -100 for each token of the answer?"""
-    first, *others = _summands(whole)
-    masked = [part for one in others if (part := _length_masked(module, one)) is not None]
+    first, *others = _summands_in_order(whole)
+    masked = [part for one in others if (part := _masked_operand(module, one)) is not None]
     if not masked or len(masked) < len(others):
         return False
-    is_prompt = _is_named(module, first, PROMPT) and not _is_named(module, first, ANSWER)
+    is_prompt = _is_named_by_words(module, first, PROMPT) and not _is_named_by_words(
+        module, first, ANSWER
+    )
     return is_prompt and all(
-        _is_named(module, part, ANSWER) and not _is_named(module, part, PROMPT) for part in masked
+        _is_named_by_words(module, part, ANSWER) and not _is_named_by_words(module, part, PROMPT)
+        for part in masked
     )
 
 
-def _length_masked(module: Module, node: ast.expr) -> ast.expr | None:
+def _masked_operand(module: Module, node: ast.expr) -> ast.expr | None:
     """x of `[-100] * len(x)`, either way round; None for anything else."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None
     for marks, count in ((node.left, node.right), (node.right, node.left)):
-        if not isinstance(count, ast.Call) or not _is_ignored(module, marks):
+        if not isinstance(count, ast.Call) or not _is_ignore_index(module, marks):
             continue
         if module.flow.name(count.func) == "len" and count.args:
             return count.args[0]
     return None
 
 
-def _is_ignored(module: Module, node: ast.expr) -> bool:
+def _is_ignore_index(module: Module, node: ast.expr) -> bool:
     """Is it -100, or a list of one -100, also by the name of a constant?"""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return _is_ignored(module, node.left) or _is_ignored(module, node.right)
+        return _is_ignore_index(module, node.left) or _is_ignore_index(module, node.right)
     if isinstance(node, (ast.List, ast.Tuple)):
-        return len(node.elts) == 1 and _is_ignored(module, node.elts[0])
+        return len(node.elts) == 1 and _is_ignore_index(module, node.elts[0])
     return bool(module.flow.value(node) == IGNORED)
 
 
-def _is_named(module: Module, node: ast.expr, words: re.Pattern[str]) -> bool:
+def _is_named_by_words(module: Module, node: ast.expr, words: re.Pattern[str]) -> bool:
     """Does its own name hold one of these words, or, where that says nothing, the names of what it was made of?"""
     own = _names_in(node)
     if not PROMPT.search(own) and not ANSWER.search(own):
@@ -196,10 +199,10 @@ def _names_in(node: ast.AST) -> str:
 def _masks_from_the_prompt_on(module: Module, target: ast.Subscript) -> bool:
     """Is all after the prompt set to -100: `labels[prompt_len:] = -100`, `labels[:, prompt_len:] = -100`?"""
     statement = module.statement(target)
-    if not isinstance(statement, ast.Assign) or not _is_ignored(module, statement.value):
+    if not isinstance(statement, ast.Assign) or not _is_ignore_index(module, statement.value):
         return False
     cut = target.slice.elts[-1] if isinstance(target.slice, ast.Tuple) else target.slice
     if not isinstance(cut, ast.Slice) or cut.lower is None or cut.upper is not None or cut.step:
         return False
     text = ast.unparse(cut.lower)
-    return bool(PROMPT.search(text)) and not _is_named(module, cut.lower, ANSWER)
+    return bool(PROMPT.search(text)) and not _is_named_by_words(module, cut.lower, ANSWER)

@@ -85,7 +85,12 @@ class PromptsPaddedToAFixedLength(SourceRule):
             return
         for call in generate_calls(module):
             batch = next(
-                (one for one in _prompt_batches(module, call) if _is_fixed(module, one)), None
+                (
+                    one
+                    for one in _prompt_batches(module, call)
+                    if _pads_to_fixed_length(module, one)
+                ),
+                None,
             )
             if batch is None:
                 continue
@@ -110,7 +115,7 @@ def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
         yield from encoding_calls_of_dictionary(module, inner)
 
 
-def _is_fixed(module: Module, batch: Call) -> bool:
+def _pads_to_fixed_length(module: Module, batch: Call) -> bool:
     """Does it pad to a length that is long, or the tokenizer's own?"""
     if module.flow.value(batch.keywords.get("padding")) != "max_length":
         return False

@@ -73,16 +73,16 @@ class PythonWorkForEachToken(SourceRule):
     symptoms = ("slow-generation",)
     severity = "warning"
     stability = "preview"
-    looks_at = CodePlaces("classes that generate calls after each token", lambda m: _hooks(m))
+    looks_at = CodePlaces("classes that generate calls after each token", lambda m: _token_hooks(m))
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for owner, method in _hooks(module):
+        for owner, method in _token_hooks(module):
             names = [one.arg for one in method.args.args]
             for node in ast.walk(method):
-                if not isinstance(node, Iterated) or _is_done_once(module, method, node):
+                if not isinstance(node, Iterated) or _fills_cache_once(module, method, node):
                     continue
-                if _is_over_vocabulary(node.iter, names[2:3]):
+                if _loops_over_vocabulary(node.iter, names[2:3]):
                     yield self.finding(
                         f"{owner.name} goes over the vocabulary in Python for each token: tens of thousands of passes,"
                         " each of which may wait for the GPU",
@@ -91,7 +91,11 @@ class PythonWorkForEachToken(SourceRule):
                         cases=[case_of_node(module, node.iter)],
                     )
                     break
-            decoded = _whole_text(method, names[1:2]) if _is_one_of(owner, CRITERIA) else None
+            decoded = (
+                _decode_of_whole_row(method, names[1:2])
+                if _is_subclass_of_any(owner, CRITERIA)
+                else None
+            )
             if decoded is not None:
                 yield self.finding(
                     f"{owner.name} decodes the whole text, prompt and answer, after each token: a token takes longer"
@@ -103,22 +107,22 @@ class PythonWorkForEachToken(SourceRule):
                 )
 
 
-def _hooks(module: Module) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
+def _token_hooks(module: Module) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
     """The classes that generate calls after each token, each with its `__call__`."""
     for owner in module.nodes(ast.ClassDef):
-        if not _is_one_of(owner, (*PROCESSORS, *CRITERIA)):
+        if not _is_subclass_of_any(owner, (*PROCESSORS, *CRITERIA)):
             continue
         for part in owner.body:
             if isinstance(part, ast.FunctionDef) and part.name == "__call__":
                 yield owner, part
 
 
-def _is_one_of(owner: ast.ClassDef, names: tuple[str, ...]) -> bool:
+def _is_subclass_of_any(owner: ast.ClassDef, names: tuple[str, ...]) -> bool:
     """Is a class made of one of these?"""
     return any(ast.unparse(base).rpartition(".")[2] in names for base in owner.bases)
 
 
-def _is_over_vocabulary(iterated: ast.expr, scores: list[str]) -> bool:
+def _loops_over_vocabulary(iterated: ast.expr, scores: list[str]) -> bool:
     """Does a loop take one entry of the vocabulary after another?"""
     text = ast.unparse(iterated)
     if any(word in text for word in VOCABULARY):
@@ -134,14 +138,14 @@ def _is_over_vocabulary(iterated: ast.expr, scores: list[str]) -> bool:
     return text.startswith((f"enumerate({name}[0]", f"enumerate({name}[i]"))
 
 
-def _is_done_once(module: Module, method: ast.FunctionDef, loop: Iterated) -> bool:
+def _fills_cache_once(module: Module, method: ast.FunctionDef, loop: Iterated) -> bool:
     """Does a loop fill what its own condition asks for: `if self.mask is None: self.mask = ...`?"""
-    kept = _assigned(method)
+    kept = _assigned_names(method)
     tests = [one.test for one in module.parents(loop.iter) if isinstance(one, ast.If)]
     return any(ast.unparse(part) in kept for test in tests for part in ast.walk(test))
 
 
-def _assigned(method: ast.FunctionDef) -> set[str]:
+def _assigned_names(method: ast.FunctionDef) -> set[str]:
     """The names and attributes that a method gives a value: `ids`, `self.mask`."""
     return {
         ast.unparse(one)
@@ -150,9 +154,9 @@ def _assigned(method: ast.FunctionDef) -> set[str]:
     }
 
 
-def _whole_text(method: ast.FunctionDef, ids: list[str]) -> ast.Call | None:
+def _decode_of_whole_row(method: ast.FunctionDef, ids: list[str]) -> ast.Call | None:
     """The call that decodes all ids of a row; None where it takes a part of them, also under their own name."""
-    if _assigned(method).intersection(ids):
+    if _assigned_names(method).intersection(ids):
         return None
     for node in ast.walk(method):
         if (
@@ -163,13 +167,17 @@ def _whole_text(method: ast.FunctionDef, ids: list[str]) -> ast.Call | None:
             continue
         given = node.args[0]
         # `ids[0]` is a whole row; `ids[0][-10:]` and `ids[0, start:]` are parts of one.
-        row = given.value if isinstance(given, ast.Subscript) and _is_number(given.slice) else given
+        row = (
+            given.value
+            if isinstance(given, ast.Subscript) and _may_be_single_index(given.slice)
+            else given
+        )
         is_whole = isinstance(row, ast.Name) and [row.id] == ids
         if node.func.attr in DECODES and is_whole:
             return node
     return None
 
 
-def _is_number(index: ast.expr) -> bool:
+def _may_be_single_index(index: ast.expr) -> bool:
     """Is an index one number, or a name that may be one?"""
     return isinstance(index, ast.Constant | ast.Name)

@@ -57,14 +57,14 @@ class QuantizationConfigUnused(SourceRule):
             # A config that goes into a function of another library may be used there: such a one is no finding.
             if is_unused_config(module, call):
                 yield self.finding(
-                    f"{_what_is_built(call)} is built and given to no model: weights are loaded without it",
+                    f"{_built_object_in_words(call)} is built and given to no model: weights are loaded without it",
                     "give it to from_pretrained as quantization_config (for a trainer that loads"
                     " by name: in model_init_kwargs)",
                     cases=[case_of_node(module, call.node)],
                 )
 
 
-def _what_is_built(call: Call) -> str:
+def _built_object_in_words(call: Call) -> str:
     """`a BitsAndBytesConfig`, after the class that is called."""
     name = call.names[0].rpartition(".")[2]
     return f"a {name}" if name.endswith("Config") else "a quantization config"

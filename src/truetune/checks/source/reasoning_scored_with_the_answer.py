@@ -72,7 +72,7 @@ DECODES = ("decode", "batch_decode")
 DEPTH = 8
 
 
-def _thinking_models(module: Module) -> Iterator[ast.Constant]:
+def _unhandled_reasoning_models(module: Module) -> Iterator[ast.Constant]:
     """Names of reasoning models, in a file that says nothing of their thinking."""
     if module.mentions(*SWITCHED_OFF):
         return
@@ -85,12 +85,13 @@ class ReasoningScoredWithTheAnswer(SourceRule):
     code = "SRC108"
     severity = "warning"
     looks_at = CodePlaces(
-        "names of models that think, in files that say nothing of their thinking", _thinking_models
+        "names of models that think, in files that say nothing of their thinking",
+        _unhandled_reasoning_models,
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        model = next(_thinking_models(module), None)
+        model = next(_unhandled_reasoning_models(module), None)
         # Without one of these the prompts are texts of the script's own, in which such a model may not think.
         if model is None or not module.mentions("apply_chat_template", ".chat(", "completions"):
             return
@@ -113,10 +114,10 @@ def _is_whole_answer(module: Module, node: ast.expr, depth: int = 0) -> bool:
     """Is it all that a model wrote, but for blanks and case?"""
     if depth > DEPTH:
         return False
-    return any(_is_answer(module, origin.node, depth) for origin in module.flow.origins(node))
+    return any(_is_answer_node(module, origin.node, depth) for origin in module.flow.origins(node))
 
 
-def _is_answer(module: Module, node: ast.AST, depth: int) -> bool:
+def _is_answer_node(module: Module, node: ast.AST, depth: int) -> bool:
     """Is a node the whole text that a model, an engine or a server gave, also behind `strip` and `lower`?"""
     if isinstance(node, ast.Attribute) and node.attr in ANSWERS:
         text = ast.unparse(node)

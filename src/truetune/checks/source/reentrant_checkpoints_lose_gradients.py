@@ -66,9 +66,13 @@ class ReentrantCheckpointsLoseGradients(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         for found in reentrant_checkpoints(self.subject):
-            yield self._refused(found) if found.kind == "ddp" else self._without_gradients(found)
+            yield (
+                self._finding_on_refusal(found)
+                if found.kind == "ddp"
+                else self._finding_on_lost_gradients(found)
+            )
 
-    def _without_gradients(self, found: ReentrantCheckpoints) -> Finding:
+    def _finding_on_lost_gradients(self, found: ReentrantCheckpoints) -> Finding:
         """The finding on checkpoints over a frozen embedding."""
         return self.finding(
             "gradient checkpointing is reentrant over a frozen embedding: no input of the first layer requires"
@@ -81,7 +85,7 @@ class ReentrantCheckpointsLoseGradients(SourceRule):
             ],
         )
 
-    def _refused(self, found: ReentrantCheckpoints) -> Finding:
+    def _finding_on_refusal(self, found: ReentrantCheckpoints) -> Finding:
         """The finding on checkpoints that DDP refuses."""
         return self.finding(
             "gradient checkpointing is reentrant, and DDP looks for unused parameters: each is marked ready twice, and"

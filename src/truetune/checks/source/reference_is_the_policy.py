@@ -103,13 +103,15 @@ OPTIMIZER_STATE = re.compile(r"optim|sched|scaler|loader|^opt$", re.I)
 """Names of what loads a state and is no model"""
 
 
-def _switches_model(module: Module) -> bool:
+def _switches_to_other_weights(module: Module) -> bool:
     """Is one object made to give the log-probabilities of another model: without its adapter, or with other weights?"""
-    return any(_switches_in_file(part) for part in module.with_linked)
+    return any(_switches_to_other_weights_in_file(part) for part in module.with_linked)
 
 
-def _switches_in_file(module: Module) -> bool:
-    """`_switches_model`, of one file."""
+def _switches_to_other_weights_in_file(module: Module) -> bool:
+    """Is one object made to give the log-probabilities of another model in this file: without its
+    adapter, or with other weights?
+    """
     if any(module.methods(*SWITCHES)):
         return True
     for call in module.methods("load_state_dict"):
@@ -161,14 +163,14 @@ class ReferenceIsThePolicy(SourceRule):
                 "the trainer gets the policy as its ref_model: the reference moves with it, and the loss stays at"
                 " 0.6931 (TRL's later releases refuse it)"
                 if is_trainer
-                else _fault_of_one_object(True),
+                else _fault_in_words(True),
                 "load the reference a second time, or leave ref_model out: the trainer copies the policy, and with"
                 " LoRA it switches the adapter off"
                 if is_trainer
                 else REMEDY,
                 cases=cases,
             )
-        if in_runs or not any(_preference_losses(module)) or _switches_model(module):
+        if in_runs or not any(_preference_losses(module)) or _switches_to_other_weights(module):
             return
         has_log_sigmoid = any(module.calls(*LOG_SIGMOIDS))
         uses = list(model_uses(module))
@@ -180,14 +182,14 @@ class ReferenceIsThePolicy(SourceRule):
             policy = _policy_of_one_object(module, reference, policies)
             if policy is not None:
                 yield self.finding(
-                    _fault_of_one_object(has_log_sigmoid),
+                    _fault_in_words(has_log_sigmoid),
                     REMEDY,
                     cases=[case_of_node(module, reference.call), case_of_node(module, policy.call)],
                 )
                 return
 
 
-def _fault_of_one_object(has_log_sigmoid: bool) -> str:
+def _fault_in_words(has_log_sigmoid: bool) -> str:
     """What is wrong, with the loss that is seen where the code says how it is computed."""
     seen = (
         "the loss stays at 0.6931" if has_log_sigmoid else "their log-ratio is zero at every step"

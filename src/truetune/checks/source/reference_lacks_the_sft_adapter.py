@@ -86,7 +86,7 @@ TRL_COPIES_SINCE = "0.24.0"
 """Releases before it switch the adapter off for the reference; later ones may copy it"""
 
 
-def _trained_loads(module: Module) -> Iterator[Call]:
+def _loads_of_trained_adapters(module: Module) -> Iterator[Call]:
     """The calls that load an adapter to train it on."""
     for call in module.calls(*LOADS):
         if module.flow.value(call.keywords.get("is_trainable")) is True:
@@ -97,28 +97,28 @@ class ReferenceLacksTheSftAdapter(SourceRule):
     code = "SRC215"
     symptoms = ("dpo-without-effect",)
     severity = "warning"
-    looks_at = CodePlaces("adapters that are loaded to be trained on", _trained_loads)
+    looks_at = CodePlaces("adapters that are loaded to be trained on", _loads_of_trained_adapters)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        loads = list(_trained_loads(module))
+        loads = list(_loads_of_trained_adapters(module))
         if (
             len(loads) != 1
             or _has_other_reference(module)
-            or _is_of_preference_run(module, loads[0])
+            or _is_path_of_preference_run(module, loads[0])
         ):
             return
         switch = _reference_without_adapter(module)
         if switch is not None:
-            yield self._finding(loads[0], switch, "disable_adapter() gives")
+            yield self._finding_on_adapter(loads[0], switch, "disable_adapter() gives")
             return
         trainer = next(
             (c for c in module.calls(*PREFERENCE_TRAINERS) if _has_no_reference(c)), None
         )
         if trainer is not None and module.pins.before("trl", TRL_COPIES_SINCE):
-            yield self._finding(loads[0], trainer, "without ref_model the trainer takes")
+            yield self._finding_on_adapter(loads[0], trainer, "without ref_model the trainer takes")
 
-    def _finding(self, load: Call, place: Call, what: str) -> Finding:
+    def _finding_on_adapter(self, load: Call, place: Call, what: str) -> Finding:
         """The finding on an adapter, and the place that gives the reference."""
         module = self.subject
         return self.finding(
@@ -143,7 +143,7 @@ def _has_other_reference(module: Module) -> bool:
     return sum(1 for _ in module.calls(*LOADS)) > 1
 
 
-def _is_of_preference_run(module: Module, load: Call) -> bool:
+def _is_path_of_preference_run(module: Module, load: Call) -> bool:
     """Does the path of the adapter say that a preference run has saved it?"""
     path = load.argument(1, "model_id") or load.argument(0, "pretrained_model_name_or_path")
     value = module.flow.value(path)
@@ -158,12 +158,12 @@ def _reference_without_adapter(module: Module) -> Call | None:
     if not any(module.calls(*LOG_SIGMOIDS)) and not any(module.methods("logsigmoid")):
         return None
     for call in module.methods(*OFF):
-        if any(_names_reference(node) for node in _around(module, call)):
+        if any(_names_reference(node) for node in _code_without_adapter(module, call)):
             return call
     return None
 
 
-def _around(module: Module, call: Call) -> Iterator[ast.AST]:
+def _code_without_adapter(module: Module, call: Call) -> Iterator[ast.AST]:
     """What is computed with the adapter off: the body of its `with`, else the function that the call stands in."""
     for node in module.nodes(ast.With):
         if any(inner is call.node for item in node.items for inner in ast.walk(item)):

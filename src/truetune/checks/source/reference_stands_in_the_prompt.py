@@ -68,7 +68,7 @@ READS_LAST_TURN = re.compile(r"\[-1\]")
 MIN_ROWS, MOST = 3, 0.8
 
 
-def _prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _prompts_and_messages(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that put messages to a model, and these messages."""
     yield from _rendered_prompts(module)
     for call in module.methods("create"):
@@ -98,7 +98,8 @@ class ReferenceStandsInThePrompt(SourceRule):
     symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = CodePlaces(
-        "prompts made of messages", lambda module: (call.node for call, _ in _prompts(module))
+        "prompts made of messages",
+        lambda module: (call.node for call, _ in _prompts_and_messages(module)),
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -106,8 +107,8 @@ class ReferenceStandsInThePrompt(SourceRule):
         # A script that scores reads the reference: the last turn, or a column beside the messages.
         if CUTS_MESSAGES.search(module.text) or not READS_LAST_TURN.search(module.text):
             return
-        for call, given in _prompts(module):
-            column = _column_of(module, given)
+        for call, given in _prompts_and_messages(module):
+            column = _column_of_messages(module, given)
             rows = rows_with_column(module, column) if column else None
             ended = [row for row in rows.rows if _ends_with_answer(row[column])] if rows else []
             if rows is None or len(ended) < MIN_ROWS or len(ended) < MOST * len(rows.rows):
@@ -121,7 +122,7 @@ class ReferenceStandsInThePrompt(SourceRule):
             return
 
 
-def _column_of(module: Module, given: ast.expr) -> str:
+def _column_of_messages(module: Module, given: ast.expr) -> str:
     """The column whose messages an expression is: `row["messages"]`, or a list of these; empty for anything else."""
     nodes = [given, *(origin.node for origin in module.flow.origins(given))]
     for node in nodes:

@@ -80,11 +80,11 @@ class ReferencesNestedWrongly(SourceRule):
         module = self.subject
         for call in _corpus_scores(module):
             if call.named(*NLTK):
-                yield from self._of_nltk(call)
+                yield from self._findings_on_nltk(call)
                 continue
             references = call.argument(1, "references")
-            shape = None if references is None else _one_list_for_each_row(module, references)
-            flat = None if references is None else _text_for_each_row(module, references)
+            shape = None if references is None else _list_per_row(module, references)
+            flat = None if references is None else _maker_of_text_per_row(module, references)
             if flat is not None:
                 yield self.finding(
                     "sacrebleu is given the references as one flat list, and takes each text for a whole set of"
@@ -104,12 +104,12 @@ class ReferencesNestedWrongly(SourceRule):
                 cases=[case_of_node(module, call.node), case_of_node(module, shape)],
             )
 
-    def _of_nltk(self, call: Call) -> Iterator[Finding]:
-        """References that are split into words, where NLTK takes a list of references."""
+    def _findings_on_nltk(self, call: Call) -> Iterator[Finding]:
+        """Findings on references that are split into words, where NLTK takes a list of references."""
         module = self.subject
         references = call.argument(0, "list_of_references")
-        shape = None if references is None else _words_for_each_row(module, references)
-        texts = None if shape is not None else _texts_for_each_row(module, call)
+        shape = None if references is None else _words_per_row(module, references)
+        texts = None if shape is not None else _element_that_is_text(module, call)
         if texts is not None:
             yield self.finding(
                 "NLTK's corpus_bleu is given texts in place of lists of words, and takes each character for a word and"
@@ -127,7 +127,7 @@ class ReferencesNestedWrongly(SourceRule):
             )
 
 
-def _comprehensions(module: Module, node: ast.expr) -> Iterator[ast.ListComp]:
+def _only_comprehensions(module: Module, node: ast.expr) -> Iterator[ast.ListComp]:
     """The list comprehensions of one loop that an argument is made by, where it is made by nothing else."""
     origins = [origin.node for origin in module.flow.origins(node) if not origin.path]
     makers = [node] if isinstance(node, ast.ListComp) else origins
@@ -136,9 +136,9 @@ def _comprehensions(module: Module, node: ast.expr) -> Iterator[ast.ListComp]:
         yield from (one for one in lists if len(one.generators) == 1)
 
 
-def _one_list_for_each_row(module: Module, node: ast.expr) -> ast.ListComp | None:
-    """`[[row["reference"]] for row in rows]`"""
-    for rows in _comprehensions(module, node):
+def _list_per_row(module: Module, node: ast.expr) -> ast.ListComp | None:
+    """`[[row["reference"]] for row in rows]`, a list for each row; None for anything else."""
+    for rows in _only_comprehensions(module, node):
         inner = rows.elt
         if not isinstance(inner, ast.List) or len(inner.elts) != 1:
             continue
@@ -148,12 +148,12 @@ def _one_list_for_each_row(module: Module, node: ast.expr) -> ast.ListComp | Non
     return None
 
 
-def _text_for_each_row(module: Module, references: ast.expr) -> ast.AST | None:
+def _maker_of_text_per_row(module: Module, references: ast.expr) -> ast.AST | None:
     """What makes the references, where they are certainly one text, or one entry, for each row; None for any other."""
-    for element in _elements(module, references):
-        if _is_text(module, element):
+    for element in _elements_per_row(module, references):
+        if _is_made_by_text_method(module, element):
             return element
-    for rows in _comprehensions(module, references):
+    for rows in _only_comprehensions(module, references):
         if field_name_read(rows.elt) is not None and _is_rows_of_a_file(
             module, rows.generators[0].iter
         ):
@@ -161,10 +161,10 @@ def _text_for_each_row(module: Module, references: ast.expr) -> ast.AST | None:
     makers = [origin.node for origin in module.flow.origins(references) if not origin.path]
     if len(makers) != 1 or not isinstance(makers[0], ast.Call):
         return None
-    return makers[0] if _gives_a_text_for_each_row(module.flow.call(makers[0])) else None
+    return makers[0] if _is_text_per_row(module.flow.call(makers[0])) else None
 
 
-def _gives_a_text_for_each_row(made: Call) -> bool:
+def _is_text_per_row(made: Call) -> bool:
     """Is it `batch_decode(...)`, or a column as a list: `rows["reference"].tolist()`, `list(rows["reference"])`?"""
     if made.method == "batch_decode":
         return True
@@ -186,9 +186,9 @@ def _is_rows_of_a_file(module: Module, rows: ast.expr) -> bool:
     return call.named(*(ROW_PARSERS if isinstance(makers[0], ast.ListComp) else ROW_READERS))
 
 
-def _words_for_each_row(module: Module, node: ast.expr) -> ast.ListComp | None:
-    """`[r.split() for r in references]`"""
-    for rows in _comprehensions(module, node):
+def _words_per_row(module: Module, node: ast.expr) -> ast.ListComp | None:
+    """`[r.split() for r in references]`, the words of each row; None for anything else."""
+    for rows in _only_comprehensions(module, node):
         words = rows.elt
         if not isinstance(words, ast.Call) or not isinstance(words.func, ast.Attribute):
             continue
@@ -197,19 +197,21 @@ def _words_for_each_row(module: Module, node: ast.expr) -> ast.ListComp | None:
     return None
 
 
-def _texts_for_each_row(module: Module, call: Call) -> ast.expr | None:
+def _element_that_is_text(module: Module, call: Call) -> ast.expr | None:
     """An element of the references or predictions that is certainly a text; None where none is."""
     for place, name in enumerate(("list_of_references", "hypotheses")):
         given = call.argument(place, name)
-        for element in () if given is None else _elements(module, given):
-            if _is_text(module, element) or _is_column_of_texts(module, call, place, element):
+        for element in () if given is None else _elements_per_row(module, given):
+            if _is_made_by_text_method(module, element) or _is_column_of_texts(
+                module, call, place, element
+            ):
                 return element
     return None
 
 
-def _elements(module: Module, node: ast.expr) -> Iterator[ast.expr]:
+def _elements_per_row(module: Module, node: ast.expr) -> Iterator[ast.expr]:
     """What each row of a list is, of a comprehension or of `append`."""
-    for rows in _comprehensions(module, node):
+    for rows in _only_comprehensions(module, node):
         yield rows.elt
     made = [origin.node for origin in module.flow.origins(node) if not origin.path]
     if len(made) != 1 or not isinstance(made[0], ast.List) or made[0].elts:
@@ -220,7 +222,7 @@ def _elements(module: Module, node: ast.expr) -> Iterator[ast.expr]:
             yield added.args[0]
 
 
-def _is_text(module: Module, node: ast.expr) -> bool:
+def _is_made_by_text_method(module: Module, node: ast.expr) -> bool:
     """Is it made by a method that gives a text: `row["a"].strip()`, `tokenizer.decode(ids)`?"""
     if isinstance(node, ast.JoinedStr):
         return True

@@ -112,10 +112,12 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
                 if key not in FORWARD_METHODS and key not in kept
             }
             if lost:
-                yield self._finding(reader, lost, settings)
+                yield self._finding_on_columns(reader, lost, settings)
 
-    def _finding(self, reader: str, lost: Mapping[str, ast.AST], settings: Call) -> Finding:
-        """What is said of columns that `reader` reads and the Trainer removes."""
+    def _finding_on_columns(
+        self, reader: str, lost: Mapping[str, ast.AST], settings: Call
+    ) -> Finding:
+        """The finding on columns that `reader` reads and the Trainer removes."""
         module = self.subject
         return self.finding(
             f"{reader} reads {', '.join(sorted(lost))}, which the Trainer removes: no model takes it",

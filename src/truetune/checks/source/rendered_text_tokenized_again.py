@@ -64,16 +64,16 @@ OF_PROCESSORS = ("images", "image", "audio", "audios", "videos", "sampling_rate"
 """Arguments that a tokenizer does not take: what is called is a processor"""
 
 
-def _tokenized_texts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _tokenizer_calls_and_texts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """Calls of a tokenizer on a text, with the text."""
-    processors = _media_processors(module)
+    processors = _names_called_with_media(module)
     for call in module.all_calls:
         text = call.argument(0, "text")
-        if text is not None and _tokenizes_text(module, call, processors):
+        if text is not None and _is_tokenizer_call(module, call, processors):
             yield call, text
 
 
-def _engine_texts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _engine_calls_and_texts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """Calls of vLLM's `generate`, which tokenizes with special tokens, with the texts that it is given."""
     for call in module.methods("generate"):
         texts = call.argument(0, "prompts")
@@ -87,8 +87,8 @@ def _engine_texts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 
 def _texts_and_messages(module: Module) -> Iterator[object]:
     """What the rule looks at: texts for a tokenizer or an engine, and contents of messages for a server."""
-    yield from _tokenized_texts(module)
-    yield from _engine_texts(module)
+    yield from _tokenizer_calls_and_texts(module)
+    yield from _engine_calls_and_texts(module)
     yield from _contents_sent(module)
 
 
@@ -102,9 +102,9 @@ class RenderedTextTokenizedAgain(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        yield from self._sent_as_messages()
+        yield from self._findings_on_messages()
         template = GivenChatTemplate(module)
-        for call, text in _tokenized_texts(module):
+        for call, text in _tokenizer_calls_and_texts(module):
             if not call.lacks("add_special_tokens"):
                 continue
             rendered = next(_rendering_calls(module, text), None)
@@ -140,12 +140,12 @@ class RenderedTextTokenizedAgain(SourceRule):
                 ),
             )
 
-        yield from self._given_to_engines(template)
+        yield from self._findings_on_engines(template)
 
-    def _given_to_engines(self, template: GivenChatTemplate) -> Iterator[Finding]:
-        """Rendered texts that vLLM tokenizes with special tokens."""
+    def _findings_on_engines(self, template: GivenChatTemplate) -> Iterator[Finding]:
+        """Findings on rendered texts that vLLM tokenizes with special tokens."""
         module = self.subject
-        for call, texts in _engine_texts(module):
+        for call, texts in _engine_calls_and_texts(module):
             rendered = next(_rendering_calls(module, texts), None)
             if rendered is None or not isinstance(rendered.func, ast.Attribute):
                 continue
@@ -163,8 +163,10 @@ class RenderedTextTokenizedAgain(SourceRule):
                     cases=[case_of_node(module, call.node), case_of_node(module, rendered)],
                 )
 
-    def _sent_as_messages(self) -> Iterator[Finding]:
-        """Rendered text that a server gets as a message, around which it writes its template again."""
+    def _findings_on_messages(self) -> Iterator[Finding]:
+        """Findings on rendered text that a server gets as a message, around which it writes its
+        template again.
+        """
         module = self.subject
         for content in _contents_sent(module):
             rendered = next(_rendering_calls(module, content), None)
@@ -191,7 +193,7 @@ def _contents_sent(module: Module) -> Iterator[ast.expr]:
                     yield content
 
 
-def _tokenizes_text(module: Module, call: Call, processors: frozenset[str]) -> bool:
+def _is_tokenizer_call(module: Module, call: Call, processors: frozenset[str]) -> bool:
     """Is a tokenizer called, and no processor of images or sound?"""
     called = call.receiver if call.method in WITH_SPECIALS else call.node.func
     kinds = module.flow.types(called)
@@ -203,7 +205,7 @@ def _tokenizes_text(module: Module, call: Call, processors: frozenset[str]) -> b
     )
 
 
-def _media_processors(module: Module) -> frozenset[str]:
+def _names_called_with_media(module: Module) -> frozenset[str]:
     """What is called in the file with images or sound, as it is written."""
     return frozenset(
         module.text_of(call.node.func)

@@ -75,7 +75,7 @@ SLACK = 0.1
 """Penalties this near to neutral (1.05 is the default of some published models) seldom change a token of a format"""
 
 
-class Repetition(NamedTuple):
+class RepetitionSetting(NamedTuple):
     """A setting that forbids or punishes repetition, and where it is set."""
 
     name: str
@@ -85,31 +85,31 @@ class Repetition(NamedTuple):
     """The call that it is an argument of"""
 
 
-def _repetition_settings(module: Module) -> Iterator[Repetition]:
+def _repetition_settings(module: Module) -> Iterator[RepetitionSetting]:
     """The settings on repetition that reach a generation."""
     for call in (*module.methods("generate", "update"), *module.calls(*SAMPLING)):
         for name, neutral in NEUTRAL.items():
             setting = call.keywords.get(name)
             value = module.flow.value(setting)
-            if isinstance(value, int | float) and _is_strong(name, value - neutral):
-                yield Repetition(name, value, setting or call.node, call)
+            if isinstance(value, int | float) and _is_far_above_neutral(name, value - neutral):
+                yield RepetitionSetting(name, value, setting or call.node, call)
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         if isinstance(target, ast.Attribute) and target.attr in NEUTRAL:
             value = module.flow.value(node.value)
-            if isinstance(value, int | float) and _is_strong(
+            if isinstance(value, int | float) and _is_far_above_neutral(
                 target.attr, value - NEUTRAL[target.attr]
             ):
-                yield Repetition(target.attr, value, node)
+                yield RepetitionSetting(target.attr, value, node)
 
 
-def _is_strong(name: str, above: float) -> bool:
+def _is_far_above_neutral(name: str, above: float) -> bool:
     """Is a setting so far above neutral that it changes tokens of a format?"""
     # 1e-9: 1.1 - 1.0 is a little less than 0.1 in floating point.
     return above >= 1 if name == "no_repeat_ngram_size" else above >= SLACK - 1e-9
 
 
-def _has_prompt_of_its_own(module: Module, call: Call | None, structured: ast.AST) -> bool:
+def _asks_for_no_format(module: Module, call: Call | None, structured: ast.AST) -> bool:
     """Is this generation asked by an instruction in the file that asks for no format?
 
     Files of examples, and notebooks, generate several times. Where answers are parsed, no instruction counts.
@@ -117,12 +117,14 @@ def _has_prompt_of_its_own(module: Module, call: Call | None, structured: ast.AS
     if call is None or call.method != "generate" or not isinstance(structured, ast.Constant):
         return False
     instructions = [
-        prompt for prompt in _texts_given(module, call.node) if len(prompt.split()) >= MIN_WORDS
+        prompt
+        for prompt in _texts_of_arguments(module, call.node)
+        if len(prompt.split()) >= MIN_WORDS
     ]
     return bool(instructions) and not any(ASKS.search(prompt) for prompt in instructions)
 
 
-def _texts_given(module: Module, call: ast.Call) -> set[str]:
+def _texts_of_arguments(module: Module, call: ast.Call) -> set[str]:
     """The texts of the file that the arguments of a call are computed from."""
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     parts = (part for argument in arguments for part in backward_slice(module, argument))
@@ -130,7 +132,7 @@ def _texts_given(module: Module, call: ast.Call) -> set[str]:
     return {value for value in constants if isinstance(value, str)}
 
 
-def _generating_calls(module: Module) -> Iterator[Call]:
+def _generations_and_sampling_settings(module: Module) -> Iterator[Call]:
     """Calls that generate, and sampling settings."""
     yield from module.methods("generate")
     yield from module.calls(*SAMPLING)
@@ -139,18 +141,18 @@ def _generating_calls(module: Module) -> Iterator[Call]:
 class RepetitionForbiddenInStructuredAnswers(SourceRule):
     code = "SRC033"
     severity = "warning"
-    looks_at = CodePlaces("calls and settings of generation", _generating_calls)
+    looks_at = CodePlaces("calls and settings of generation", _generations_and_sampling_settings)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not any(_generating_calls(module)):
+        if not any(_generations_and_sampling_settings(module)):
             return
         settings = list(_repetition_settings(module))
         structured = next(signs_of_structured_answers(module), None) if settings else None
         if structured is None:
             return
         for setting in settings:
-            if _has_prompt_of_its_own(module, setting.call, structured):
+            if _asks_for_no_format(module, setting.call, structured):
                 continue
             forbids = setting.name == "no_repeat_ngram_size"
             yield self.finding(

@@ -51,8 +51,9 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.response_marker_of_another_family import searched_markers
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.response_marker_of_another_family import Marker, searched_markers
+from truetune.checks.source.response_marker_of_another_family import ResponseMarker
 from truetune.source.module import Module
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,
@@ -79,24 +80,24 @@ ANSWER = re.compile(
 )
 
 
-class RowText(NamedTuple):
-    """A text that values are put into."""
+class RowTemplate(NamedTuple):
+    """A text that the values of a row are put into."""
 
     node: ast.AST
     text: str
     """`{}` stands for each value"""
 
 
-def _header_markers(module: Module) -> Iterator[Marker]:
+def _markers_that_are_headers(module: Module) -> Iterator[ResponseMarker]:
     """The markers that are headers, written as people write them."""
     for marker in searched_markers(module):
         text = marker.text.strip()
         is_header = HASHED.fullmatch(text) or PLAIN.fullmatch(text)
-        if is_header and _is_for_labels(module, marker.place):
+        if is_header and _is_used_for_labels(module, marker.place):
             yield marker
 
 
-def _is_for_labels(module: Module, place: ast.AST) -> bool:
+def _is_used_for_labels(module: Module, place: ast.AST) -> bool:
     """Is a marker given to what makes labels: a collator of a library, or code that writes -100?"""
     if isinstance(place, ast.Call) and module.flow.call(place).named(
         *UNSLOTH_RESPONSE_MASKING, TRL_COMPLETION_COLLATOR
@@ -111,7 +112,7 @@ class ResponseMarkerNotWritten(SourceRule):
     code = "SRC391"
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces("markers of answers that are headers", _header_markers)
+    looks_at = CodePlaces("markers of answers that are headers", _markers_that_are_headers)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -119,11 +120,11 @@ class ResponseMarkerNotWritten(SourceRule):
             return
         if not module.mentions(*WRITES_ROWS):
             return
-        markers = list(_header_markers(module))
+        markers = list(_markers_that_are_headers(module))
         given = {marker.text for marker in markers}
-        texts = [one for one in _row_texts(module) if one.text not in given]
+        texts = [one for one in _row_templates(module) if one.text not in given]
         for marker in markers:
-            headers = _headers_like(marker.text.strip(), texts)
+            headers = _headers_of_same_form(marker.text.strip(), texts)
             if headers:
                 answer, place = next(one for one in headers.items() if ANSWER.search(one[0]))
                 yield self.finding(
@@ -135,7 +136,7 @@ class ResponseMarkerNotWritten(SourceRule):
                 return
 
 
-def _row_texts(module: Module) -> Iterator[RowText]:
+def _row_templates(module: Module) -> Iterator[RowTemplate]:
     """The texts of the files that values are put into: f-strings, texts with `{}` or `%s`, sums of texts."""
     for part in module.with_linked:
         for node in part.nodes(ast.JoinedStr, ast.BinOp, ast.Constant):
@@ -144,14 +145,14 @@ def _row_texts(module: Module) -> Iterator[RowText]:
                 continue  # a part of a larger text
             if isinstance(node, ast.Constant):
                 if isinstance(node.value, str) and FILLED.search(node.value):
-                    yield RowText(node, node.value)
+                    yield RowTemplate(node, node.value)
             else:
-                text = "".join(_pieces(part, node))
+                text = "".join(_pieces_of_text(part, node))
                 if text.strip("{}"):
-                    yield RowText(node, text)
+                    yield RowTemplate(node, text)
 
 
-def _pieces(module: Module, node: ast.AST) -> Iterator[str]:
+def _pieces_of_text(module: Module, node: ast.AST) -> Iterator[str]:
     """The pieces of a text in their order, `{}` for each value that is not known."""
     # A stack in place of recursion: sums of a thousand texts are as deep.
     waiting: list[ast.AST] = [node]
@@ -170,7 +171,7 @@ def _pieces(module: Module, node: ast.AST) -> Iterator[str]:
             yield known if isinstance(known, str) else "{}"
 
 
-def _headers_like(marker: str, texts: list[RowText]) -> dict[str, ast.AST]:
+def _headers_of_same_form(marker: str, texts: list[RowTemplate]) -> dict[str, ast.AST]:
     """The headers of the marker's form, each with its text; none where the marker is written, or may be."""
     is_hashed = marker.startswith("#")
     line, from_value = (

@@ -119,28 +119,28 @@ TOKENIZERS = frozenset(("tokenizer", "tok", "processing_class"))
 """Attributes of a collator that are called: `self.tokenizer(self.marker)`"""
 
 
-class Marker(NamedTuple):
+class ResponseMarker(NamedTuple):
     """A marker of answers, and where it is given."""
 
     text: str
     place: ast.AST
 
 
-def _response_markers(module: Module) -> Iterator[Marker]:
+def _response_markers(module: Module) -> Iterator[ResponseMarker]:
     """The markers of published templates that a script which sets labels encodes or searches for."""
     return (one for one in searched_markers(module) if PURE.fullmatch(one.text))
 
 
-def searched_markers(module: Module) -> Iterator[Marker]:
+def searched_markers(module: Module) -> Iterator[ResponseMarker]:
     """The texts that a script which sets labels encodes or searches for."""
     by_library = any(True for _ in module.calls(*UNSLOTH_RESPONSE_MASKING, TRL_COMPLETION_COLLATOR))
     # Who masks by hand writes -100; without it the text is searched for something else.
     if not by_library and not module.mentions("-100"):
         return
     for call in module.all_calls:
-        for searched in _searched_text(module, call):
+        for searched in _texts_searched_by_call(module, call):
             for text in _texts_of_argument(module, searched):
-                yield Marker(text, call.node)
+                yield ResponseMarker(text, call.node)
 
 
 def _texts_of_argument(module: Module, argument: ast.expr) -> list[str]:
@@ -150,7 +150,7 @@ def _texts_of_argument(module: Module, argument: ast.expr) -> list[str]:
         if isinstance(origin.node, ast.arg):
             texts += [
                 text
-                for part in _given_at_making(module, origin.node)
+                for part in _arguments_of_constructor(module, origin.node)
                 for text in possible_texts(module, part)
             ]
     if isinstance(argument, ast.Attribute) and ast.unparse(argument.value) == "self":
@@ -173,7 +173,7 @@ def _field_default(module: Module, attribute: ast.Attribute) -> Iterator[ast.exp
             yield part.value
 
 
-def _given_at_making(module: Module, parameter: ast.arg) -> Iterator[ast.expr]:
+def _arguments_of_constructor(module: Module, parameter: ast.arg) -> Iterator[ast.expr]:
     """What the parameter of an `__init__` is given where an object of its class is made."""
     around = list(module.parents(parameter))
     function = next((node for node in around if isinstance(node, ast.FunctionDef)), None)
@@ -189,7 +189,7 @@ def _given_at_making(module: Module, parameter: ast.arg) -> Iterator[ast.expr]:
             yield value
 
 
-def _searched_text(module: Module, call: Call) -> list[ast.expr]:
+def _texts_searched_by_call(module: Module, call: Call) -> list[ast.expr]:
     """What a call searches for."""
     if call.named(*UNSLOTH_RESPONSE_MASKING):
         part = call.argument(2, "response_part")
@@ -213,11 +213,11 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        openings = _openings_of_rows(module)
+        openings = _answer_openings_of_rows(module)
         for marker in _response_markers(module) if openings else ():
             mark = next(mark for mark in MARKS if mark in marker.text)
             may_be_written = any(
-                opening is None or _may_be_found(marker.text, mark, opening)
+                opening is None or _may_row_hold_marker(marker.text, mark, opening)
                 for opening in openings.values()
             )
             if may_be_written or _writes_mark_in_own_text(module, mark):
@@ -236,13 +236,13 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
             return
 
 
-def _opening_of(name: str) -> str | None:
+def _answer_opening_of_model(name: str) -> str | None:
     """What the template of a model writes before an answer; None where its name does not say it."""
     plain = normalized_model_name(name)
     return next((opening for known, opening in OPENINGS if re.match(known, plain)), None)
 
 
-def _may_be_found(marker: str, mark: str, opening: str) -> bool:
+def _may_row_hold_marker(marker: str, mark: str, opening: str) -> bool:
     """May a row with this opening of answers hold the marker: its mark, and its role (`model` of Gemma), if any?"""
     role = re.search(r"assistant|model", marker)
     if mark not in opening or role is None:
@@ -261,7 +261,7 @@ def _writes_mark_in_own_text(module: Module, mark: str) -> bool:
     searched = [
         part
         for call in module.all_calls
-        for part in (*_searched_text(module, call), *_searched_prompts(module, call))
+        for part in (*_texts_searched_by_call(module, call), *_prompt_markers_of_call(module, call))
     ]
     given = {origin.node for part in searched for origin in module.flow.origins(part)}
     return any(
@@ -270,7 +270,7 @@ def _writes_mark_in_own_text(module: Module, mark: str) -> bool:
     )
 
 
-def _searched_prompts(module: Module, call: Call) -> list[ast.expr]:
+def _prompt_markers_of_call(module: Module, call: Call) -> list[ast.expr]:
     """What a call of a library searches for to find the prompts."""
     prompt = None
     if call.named(*UNSLOTH_RESPONSE_MASKING):
@@ -280,7 +280,7 @@ def _searched_prompts(module: Module, call: Call) -> list[ast.expr]:
     return [prompt] if prompt is not None else []
 
 
-def _openings_of_rows(module: Module) -> dict[str, str | None]:
+def _answer_openings_of_rows(module: Module) -> dict[str, str | None]:
     """What may render the rows -> what it writes before an answer; empty where the script brings its own template.
 
     Unsloth's `get_chat_template` puts a template in the place of the model's.
@@ -290,6 +290,6 @@ def _openings_of_rows(module: Module) -> dict[str, str | None]:
         return {}
     replaced = list(module.calls(UNSLOTH_TEMPLATE_CALL))
     if not replaced:
-        return {name: _opening_of(name) for name in likely_model_names(module, None)}
+        return {name: _answer_opening_of_model(name) for name in likely_model_names(module, None)}
     names = [str(module.flow.value(call.argument(1, "chat_template"))) for call in replaced]
     return {f"the template {name}": UNSLOTH_OPENINGS.get(name) for name in names}

@@ -85,7 +85,7 @@ class RewardReadsAnotherForm(SourceRule):
         if not any(module.calls(*TRAINERS)):
             return
         for found in rewards_for_unasked_forms(module):
-            asked, paid = _write_out(found.asked), _write_out(found.paid)
+            asked, paid = _answer_form_in_full(found.asked), _answer_form_in_full(found.paid)
             place = found.prompt.find(found.asked)
             around = found.prompt[max(0, place - SHOWN_CHARS // 2) : place + SHOWN_CHARS // 2]
             yield self.finding(
@@ -98,7 +98,7 @@ class RewardReadsAnotherForm(SourceRule):
             )
 
 
-def _write_out(mark: str) -> str:
+def _answer_form_in_full(mark: str) -> str:
     """A form in full, by the mark that opens it: `<answer>...</answer>` of `<answer>`."""
     if mark.startswith("<"):
         return f"{mark}...</{mark[1:]}"

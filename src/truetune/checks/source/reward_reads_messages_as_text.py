@@ -102,7 +102,7 @@ class RewardReadsMessagesAsText(SourceRule):
         for function in reward_functions(module):
             if KNOWS_MESSAGES.search(ast.unparse(function)):
                 continue
-            use = next(_uses_as_text(function), None)
+            use = next(_text_uses_of_completion(function), None)
             if use is None:
                 continue
             rows = rows_beside(module, "prompt")
@@ -137,36 +137,40 @@ def _prompts_made_of_messages(module: Module) -> ast.expr | None:
         for key, value in zip(node.keys, node.values, strict=True)
         if isinstance(key, ast.Constant) and key.value == "prompt"
     ]
-    return prompts[0] if prompts and all(_is_messages(module, one) for one in prompts) else None
+    return (
+        prompts[0]
+        if prompts and all(_is_written_messages(module, one) for one in prompts)
+        else None
+    )
 
 
-def _is_messages(module: Module, value: ast.expr) -> bool:
+def _is_written_messages(module: Module, value: ast.expr) -> bool:
     """Is it a list of messages, written out?"""
     made = [origin.node for origin in module.flow.origins(value)]
     return bool(made) and all(
         isinstance(one, ast.List)
         and bool(one.elts)
-        and all(isinstance(part, ast.Dict) and _has_role(part) for part in one.elts)
+        and all(isinstance(part, ast.Dict) and _has_role_key(part) for part in one.elts)
         for one in made
     )
 
 
-def _has_role(message: ast.Dict) -> bool:
+def _has_role_key(message: ast.Dict) -> bool:
     """Has a dictionary the key of a message?"""
     return any(isinstance(key, ast.Constant) and key.value == "role" for key in message.keys)
 
 
-def _uses_as_text(function: ast.FunctionDef) -> Iterator[ast.AST]:
+def _text_uses_of_completion(function: ast.FunctionDef) -> Iterator[ast.AST]:
     """Where a completion is used as a text is."""
-    names = _names_of_completions(function)
+    names = _loop_names_of_completions(function)
     for node in ast.walk(function):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
-        if _is_method_of_text(node.func, names) or _is_search_in(node, names):
+        if _is_text_method(node.func, names) or _is_pattern_search(node, names):
             yield node
 
 
-def _names_of_completions(function: ast.FunctionDef) -> set[str]:
+def _loop_names_of_completions(function: ast.FunctionDef) -> set[str]:
     """What loops call a completion, without names that are assigned something else."""
     names = {
         name
@@ -183,13 +187,13 @@ def _names_of_completions(function: ast.FunctionDef) -> set[str]:
     return names - assigned
 
 
-def _is_method_of_text(method: ast.Attribute, names: set[str]) -> bool:
+def _is_text_method(method: ast.Attribute, names: set[str]) -> bool:
     """Is it `completion.split` or the like?"""
     receiver = method.value
     return isinstance(receiver, ast.Name) and receiver.id in names and method.attr in TEXT_METHODS
 
 
-def _is_search_in(call: ast.Call, names: set[str]) -> bool:
+def _is_pattern_search(call: ast.Call, names: set[str]) -> bool:
     """Is it `re.search(pattern, completion)` or the like?"""
     if ast.unparse(call.func).partition(".")[0] != "re" or len(call.args) < 2:
         return False

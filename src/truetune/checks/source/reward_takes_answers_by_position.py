@@ -61,7 +61,7 @@ class RewardTakesAnswersByPosition(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for function in reward_functions(module):
-            for node, name in _taken_by_position(module, function):
+            for node, name in _reads_of_file_lists(module, function):
                 yield self.finding(
                     f"{function.name} takes the reference of a completion from `{name}` by its position in the batch:"
                     " a batch holds several completions of rows that are drawn at random, so that it is another row's",
@@ -72,18 +72,20 @@ class RewardTakesAnswersByPosition(SourceRule):
                 break
 
 
-def _taken_by_position(module: Module, function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+def _reads_of_file_lists(
+    module: Module, function: ast.FunctionDef
+) -> Iterator[tuple[ast.AST, str]]:
     """Where a list of the file is read at the place of a completion, and the name of the list."""
-    lists = _names_of_file(module) - _names_bound_in(function)
+    lists = _module_level_names(module) - _parameters_and_assigned_names(function)
     for target, iterable in loops_over_completions(function):
         joined = call_of_plain_function(iterable, "zip")
         for one in joined.args if joined is not None else ():
             if isinstance(one, ast.Name) and one.id in lists:
                 yield one, one.id
-        yield from _read_at(function, _place_name(target, iterable), lists)
+        yield from _reads_at_index(function, _index_name_of_loop(target, iterable), lists)
 
 
-def _read_at(
+def _reads_at_index(
     function: ast.FunctionDef, place: str, lists: set[str]
 ) -> Iterator[tuple[ast.AST, str]]:
     """Where one of these lists is read as `list[place]`; nowhere where the place has no name."""
@@ -95,7 +97,7 @@ def _read_at(
             yield node, node.value.id
 
 
-def _place_name(target: ast.expr, iterable: ast.expr) -> str:
+def _index_name_of_loop(target: ast.expr, iterable: ast.expr) -> str:
     """The name that counts the completions; empty where none does."""
     counted = call_of_plain_function(iterable, "enumerate")
     if counted is not None and isinstance(target, ast.Tuple) and len(target.elts) == 2:
@@ -106,7 +108,7 @@ def _place_name(target: ast.expr, iterable: ast.expr) -> str:
     return target.id if is_length and isinstance(target, ast.Name) else ""
 
 
-def _names_of_file(module: Module) -> set[str]:
+def _module_level_names(module: Module) -> set[str]:
     """Names that are assigned outside of functions."""
     return {
         target.id
@@ -117,7 +119,7 @@ def _names_of_file(module: Module) -> set[str]:
     }
 
 
-def _names_bound_in(function: ast.FunctionDef) -> set[str]:
+def _parameters_and_assigned_names(function: ast.FunctionDef) -> set[str]:
     """Parameters of a function, and what it assigns."""
     arguments = [*function.args.args, *function.args.kwonlyargs]
     return {one.arg for one in arguments} | {

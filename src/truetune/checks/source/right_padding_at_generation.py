@@ -75,6 +75,7 @@ class RightPaddingAtGeneration(SourceRule):
     looks_at = GENERATE_CALLS
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where all models encode prompts apart from their answers."""
         if has_encoder_models_only(self.subject):
             return ENCODES_APART
         return super().unmet()
@@ -92,13 +93,15 @@ class RightPaddingAtGeneration(SourceRule):
             side_text = (
                 "on the right" if side else "on the tokenizer's own side, and no side is set"
             )
-            yield self._finding(side_text, "error" if side else "warning", call.node, batch.node)
+            yield self._finding_on_generation(
+                side_text, "error" if side else "warning", call.node, batch.node
+            )
         for prompts in prompts_padded_on_the_right(module):
             node = prompts.generation.node
             if node not in reported:
-                yield self._finding("on the right", "error", node, prompts.padding)
+                yield self._finding_on_generation("on the right", "error", node, prompts.padding)
 
-    def _finding(
+    def _finding_on_generation(
         self, side: str, severity: Severity, generation: ast.AST, padding: ast.AST
     ) -> Finding:
         """The finding on a generation and on what pads its prompts."""
@@ -113,12 +116,12 @@ class RightPaddingAtGeneration(SourceRule):
 def _padded_generations(module: Module) -> Iterator[tuple[Call, Call, str | None]]:
     """The generations from a padded batch, each with its batch and the side that is set."""
     for call in generate_calls(module):
-        if _loaded_by_unsloth(module, call) or reads_one_answer_or_none(module, call):
+        if _is_tokenizer_of_unsloth(module, call) or reads_one_answer_or_none(module, call):
             continue
         batch = next(
             (one for one in _prompt_batches(module, call) if encoding_pads(module, one)), None
         )
-        side = None if batch is None else _padding_side(module, batch)
+        side = None if batch is None else _padding_side_set(module, batch)
         if batch is not None and side != "left":
             yield call, batch, side
 
@@ -134,8 +137,8 @@ def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
         yield encoded.call
 
 
-def _loaded_by_unsloth(module: Module, call: Call) -> bool:
-    """Its tokenizers pad on the left from their loading on."""
+def _is_tokenizer_of_unsloth(module: Module, call: Call) -> bool:
+    """Does Unsloth load the tokenizer, which then pads on the left from its loading on?"""
     load = (
         [origin.node for origin in module.flow.origins(call.receiver)]
         if call.receiver is not None
@@ -147,7 +150,7 @@ def _loaded_by_unsloth(module: Module, call: Call) -> bool:
     )
 
 
-def _padding_side(module: Module, batch: Call) -> str | None:
+def _padding_side_set(module: Module, batch: Call) -> str | None:
     """The side that is set anywhere for tokenizers: left wins, then right; None where none is."""
     if "padding_side" in batch.keywords:
         return str(module.flow.value(batch.keywords["padding_side"]))

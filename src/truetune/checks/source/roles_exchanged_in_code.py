@@ -93,7 +93,7 @@ ANSWERS_MARK = re.compile(
 )
 
 
-def _role_places(module: Module) -> Iterator[ast.AST]:
+def _role_assignments(module: Module) -> Iterator[ast.AST]:
     """Where a training script says which role is whose."""
     if trains_a_model(module) or _writes_chats(module):
         # Nowhere else: who simulates a user exchanges the roles on purpose.
@@ -101,7 +101,7 @@ def _role_places(module: Module) -> Iterator[ast.AST]:
         yield from (node for node in module.nodes(ast.IfExp) if _roles_of_choice(node))
         yield from (node for node in module.nodes(ast.If) if _roles_of_branches(node))
         yield from (node for node in module.nodes(ast.List) if len(_messages_of_list(node)) > 1)
-        yield from (call.node for call in _masking_calls(module))
+        yield from (call.node for call in _calls_that_label_by_marker(module))
     yield from answers_given_back_as_users(module)
 
 
@@ -118,10 +118,10 @@ def _writes_chats(module: Module) -> bool:
 class RolesExchangedInCode(SourceRule):
     code = "SRC106"
     severity = "error"
-    looks_at = CodePlaces("roles of messages that a training script makes", _role_places)
+    looks_at = CodePlaces("roles of messages that a training script makes", _role_assignments)
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._of_markers()
+        yield from self._findings_on_markers()
         for added in answers_given_back_as_users(self.subject):
             yield self.finding(
                 "the model's answer is added to the chat as a turn of the user: from the second question on the model"
@@ -129,7 +129,7 @@ class RolesExchangedInCode(SourceRule):
                 'add it with {"role": "assistant", "content": ...}',
                 cases=[case_of_node(self.subject, added)],
             )
-        for node in _role_places(self.subject):
+        for node in _role_assignments(self.subject):
             exchange = _describe_exchange(node)
             if exchange is not None:
                 yield self.finding(
@@ -138,14 +138,14 @@ class RolesExchangedInCode(SourceRule):
                     cases=[case_of_node(self.subject, node)],
                 )
 
-    def _of_markers(self) -> Iterator[Finding]:
-        """Markers of answers that open the turns of the user."""
+    def _findings_on_markers(self) -> Iterator[Finding]:
+        """Findings on markers of answers that open the turns of the user."""
         module = self.subject
-        for call in _masking_calls(module):
+        for call in _calls_that_label_by_marker(module):
             argument = _response_marker(call)
             texts = _texts_of_marker(module, argument) if argument is not None else []
             prompts = _texts_of_marker(module, other) if (other := _prompt_marker(call)) else []
-            if argument is None or not texts or not _are_users(texts, prompts):
+            if argument is None or not texts or not _are_markers_of_user(texts, prompts):
                 continue
             yield self.finding(
                 f"the marker of the answers, {texts[0]!r}, opens the turns of the user: the loss is on what users"
@@ -156,7 +156,7 @@ class RolesExchangedInCode(SourceRule):
             )
 
 
-def _masking_calls(module: Module) -> Iterator[Call]:
+def _calls_that_label_by_marker(module: Module) -> Iterator[Call]:
     """The calls of libraries that label answers by a marker."""
     yield from module.calls(*UNSLOTH_RESPONSE_MASKING, TRL_COMPLETION_COLLATOR)
 
@@ -193,7 +193,7 @@ def _texts_of_marker(module: Module, argument: ast.expr) -> list[str]:
     return []
 
 
-def _are_users(answers: list[str], prompts: list[str]) -> bool:
+def _are_markers_of_user(answers: list[str], prompts: list[str]) -> bool:
     """Do the markers of answers open the turns of who asks?"""
     if any(ANSWERS_MARK.search(one) for one in answers):
         return False
@@ -226,7 +226,7 @@ def _exchange_in_messages(node: ast.List) -> str | None:
     if [role for role, _ in turns] != ["assistant", "user"]:
         return None
     question, answer = (ast.unparse(content) for _, content in turns)
-    if _is_named(question, ASKED, ANSWERED) and _is_named(answer, ANSWERED, ASKED):
+    if _names_only(question, ASKED, ANSWERED) and _names_only(answer, ANSWERED, ASKED):
         return f"{question} is the assistant's, and {answer} the user's"
     return None
 
@@ -235,7 +235,7 @@ def _roles_of_mapping(node: ast.AST) -> dict[str, str]:
     """Name in the rows -> role, of a mapping that names one who asks and one who answers."""
     if not isinstance(node, ast.Dict):
         return {}
-    roles = _texts_by_text(node)
+    roles = _text_entries_of_dict(node)
     has_both = not ASKERS.isdisjoint(roles) and not ANSWERERS.isdisjoint(roles)
     # A mapping of each role to the other is how two models are made to talk.
     talks = any(roles.get(role) == name for name, role in roles.items() if role != name)
@@ -243,7 +243,7 @@ def _roles_of_mapping(node: ast.AST) -> dict[str, str]:
     return roles if has_both and values_are_roles and not talks else {}
 
 
-def _texts_by_text(node: ast.Dict) -> dict[str, str]:
+def _text_entries_of_dict(node: ast.Dict) -> dict[str, str]:
     """The entries of a written dictionary whose key and value are both texts."""
     texts: dict[str, str] = {}
     for key, value in zip(node.keys, node.values, strict=True):
@@ -254,7 +254,7 @@ def _texts_by_text(node: ast.Dict) -> dict[str, str]:
 
 
 def _roles_of_choice(node: ast.AST) -> dict[str, str]:
-    """As of a mapping, of `"user" if turn["from"] == "human" else "assistant"`."""
+    """Name in the rows -> role, of `"user" if turn["from"] == "human" else "assistant"`."""
     if not isinstance(node, ast.IfExp):
         return {}
     chosen = [part.value for part in (node.body, node.orelse) if isinstance(part, ast.Constant)]
@@ -267,30 +267,31 @@ def _roles_of_choice(node: ast.AST) -> dict[str, str]:
 
 
 def _roles_of_branches(node: ast.AST) -> dict[str, str]:
-    """As of a choice, of an `if` and its `else` that each name one role, the one the user's and the other the
-    assistant's."""
+    """Name in the rows -> role, of an `if` and its `else` that each name one role, one the user's,
+    one the assistant's.
+    """
     if not isinstance(node, ast.If):
         return {}
     name = _constant_of_equality(node.test)
-    chosen, other = _role_named_in(node.body), _role_named_in(node.orelse)
+    chosen, other = _only_role_named_in(node.body), _only_role_named_in(node.orelse)
     is_known = name in ASKERS | ANSWERERS and name not in ("user", "assistant")
     if name is None or not is_known or {chosen, other} != {"user", "assistant"}:
         return {}
     return {name: str(chosen)}
 
 
-def _role_named_in(body: list[ast.stmt]) -> str | None:
+def _only_role_named_in(body: list[ast.stmt]) -> str | None:
     """The one role that some statements name; None where they name none, or several."""
     texts = {
         part.value
-        for statement in _without_test(body)
+        for statement in _statements_of_arm(body)
         for part in ast.walk(statement)
         if isinstance(part, ast.Constant) and part.value in ("user", "assistant")
     }
     return str(texts.pop()) if len(texts) == 1 else None
 
 
-def _without_test(body: list[ast.stmt]) -> list[ast.stmt]:
+def _statements_of_arm(body: list[ast.stmt]) -> list[ast.stmt]:
     """The statements of an arm; of an `elif` those that it leads to."""
     if len(body) == 1 and isinstance(body[0], ast.If) and not body[0].orelse:
         return body[0].body
@@ -298,7 +299,9 @@ def _without_test(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _constant_of_equality(test: ast.expr) -> str | None:
-    """`human` of `turn["from"] == "human"`; None of any other test."""
+    """The constant that a test compares with, `human` of `turn["from"] == "human"`; None of any
+    other test.
+    """
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return None
     sides = [test.left, *test.comparators]
@@ -327,6 +330,6 @@ def _messages_of_list(node: ast.List) -> list[tuple[str, ast.expr]]:
     return turns
 
 
-def _is_named(words: str, pattern: re.Pattern[str], other: re.Pattern[str]) -> bool:
+def _names_only(words: str, pattern: re.Pattern[str], other: re.Pattern[str]) -> bool:
     """Does a name, a column or a field say so, and none of the other kind?"""
     return bool(pattern.search(words)) and not other.search(words)

@@ -99,7 +99,7 @@ class RougeDropsTheScript(SourceRule):
                 continue
             for column in _columns_read(module):
                 rows = rows_with_text_columns(module, (column,))
-                texts = _texts_of(rows, column)
+                texts = _texts_of_column(rows, column)
                 empty = [text for text in texts if not KEPT.search(text)]
                 if rows is None or len(texts) < MIN_TEXTS or len(empty) < MOST * len(texts):
                     continue
@@ -121,7 +121,7 @@ def _columns_read(module: Module) -> list[str]:
     return [text for text in texts if text.isidentifier() and IS_SCORED.search(text)]
 
 
-def _texts_of(rows: ScoredRows | None, column: str) -> list[str]:
+def _texts_of_column(rows: ScoredRows | None, column: str) -> list[str]:
     """The texts of a column that are not empty."""
     found = [row.get(column, "") for row in rows.rows] if rows is not None else []
     return [text for text in found if text.strip()]

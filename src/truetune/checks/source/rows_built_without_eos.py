@@ -82,19 +82,19 @@ MIN_COLUMNS = 2
 """Columns of a row with a prompt and its answer; a text of one column may be a document that continues"""
 
 
-def _encoded_texts(module: Module) -> list[object]:
+def _texts_encoded_for_training(module: Module) -> list[object]:
     """The texts that a file encodes for a training, row by row or packed."""
-    return [*_rows_of_training(module), *encodings_of_joined_texts(module)]
+    return [*_encoded_rows_of_file(module), *encodings_of_joined_texts(module)]
 
 
-def _rows_of_training(module: Module) -> list[EncodedRow]:
+def _encoded_rows_of_file(module: Module) -> list[EncodedRow]:
     """The texts that the file's runs encode for a training."""
     if not trains_causal_model(module):
         return []
-    return [row for trace in traces_of(module) for row in _rows_of_run(module, trace)]
+    return [row for trace in traces_of(module) for row in _encoded_rows_of_run(module, trace)]
 
 
-def _rows_of_run(module: Module, trace: Trace) -> Iterator[EncodedRow]:
+def _encoded_rows_of_run(module: Module, trace: Trace) -> Iterator[EncodedRow]:
     """The texts that one run encodes for a training."""
     yield from encoded_rows(trace)
     if module.imports_unsloth:
@@ -105,7 +105,7 @@ class RowsBuiltWithoutEos(SourceRule):
     code = "SRC138"
     symptoms = ("never-stops",)
     severity = "warning"
-    looks_at = CodePlaces("texts that are encoded as rows of training", _encoded_texts)
+    looks_at = CodePlaces("texts that are encoded as rows of training", _texts_encoded_for_training)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -118,8 +118,8 @@ class RowsBuiltWithoutEos(SourceRule):
                 cases=[case_of_node(module, call.node)],
             )
             return
-        rows = _rows_of_training(module)
-        if not _are_without_end(rows) or any(
+        rows = _encoded_rows_of_file(module)
+        if not _end_in_no_mark(rows) or any(
             may_append_stop_token(part) for part in module.with_linked
         ):
             return
@@ -138,7 +138,7 @@ class RowsBuiltWithoutEos(SourceRule):
         )
 
 
-def _are_without_end(rows: list[EncodedRow]) -> bool:
+def _end_in_no_mark(rows: list[EncodedRow]) -> bool:
     """Are the columns of all rows known, several of them, and does a row end in no mark?"""
     if any(row.columns is None for row in rows) or all(row.ends_in_script_text for row in rows):
         return False

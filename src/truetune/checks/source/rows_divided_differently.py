@@ -81,7 +81,7 @@ GENERATORS = {
 TRAIN_ROWS = "train_dataset"
 
 
-def _draws_of_processes(module: Module) -> Iterator[RandomDraw]:
+def _random_draws_of_processes(module: Module) -> Iterator[RandomDraw]:
     """Random orders in a script that runs as several processes."""
     if _runs_as_several(module):
         yield from random_draws_without_own_seed(module)
@@ -91,17 +91,19 @@ class RowsDividedDifferently(SourceRule):
     code = "SRC092"
     symptoms = ("several-gpus",)
     severity = "error"
-    looks_at = CodePlaces("random orders in scripts of several processes", _draws_of_processes)
+    looks_at = CodePlaces(
+        "random orders in scripts of several processes", _random_draws_of_processes
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         parts = module.with_linked
         if any(AGREES.search(part.text) for part in parts):
             return
-        for draw in _draws_of_processes(module):
+        for draw in _random_draws_of_processes(module):
             if is_seeded_alike(parts, draw.generator) or _is_of_one_process(module, draw):
                 continue
-            text = _what_happens(module, draw)
+            text = _effect_of_draw(module, draw)
             if text:
                 yield self.finding(
                     text,
@@ -133,17 +135,17 @@ def _is_of_one_process(module: Module, draw: RandomDraw) -> bool:
     return any(mentions_process(module, guard.test) for guard in guards)
 
 
-def _what_happens(module: Module, draw: RandomDraw) -> str:
+def _effect_of_draw(module: Module, draw: RandomDraw) -> str:
     """What comes of the draw; empty where nothing divides what was drawn."""
     if draw.is_split:
-        if _is_dealt_out(module, draw) or _is_cut_by_process(module, draw):
+        if _is_dealt_out_by_library(module, draw) or _is_cut_by_process(module, draw):
             return (
                 "each process splits the rows another way: one trains on what another validates on"
             )
         return ""
-    if _is_cut_by_process(module, draw) or _is_dealt_out(module, draw):
+    if _is_cut_by_process(module, draw) or _is_dealt_out_by_library(module, draw):
         return "each process shuffles the rows another way before it takes its part: parts overlap"
-    if _is_cut_in_two(module, draw):
+    if _is_cut_at_one_place(module, draw):
         return (
             "each process shuffles the rows another way before they are split: one trains on what another"
             " validates on"
@@ -151,7 +153,7 @@ def _what_happens(module: Module, draw: RandomDraw) -> str:
     return ""
 
 
-def _is_dealt_out(module: Module, draw: RandomDraw) -> bool:
+def _is_dealt_out_by_library(module: Module, draw: RandomDraw) -> bool:
     """Does a sampler of PyTorch, Accelerate or a Trainer deal out what was drawn to the processes?"""
     dealt: list[ast.expr] = []
     for sampler in module.calls("torch.*.DistributedSampler"):
@@ -162,23 +164,23 @@ def _is_dealt_out(module: Module, draw: RandomDraw) -> bool:
     for call in module.methods("prepare"):
         if call.receiver is not None and "accelerator" in module.flow.types(call.receiver):
             dealt += [one for one in call.args if "loader" in module.flow.types(one)]
-    return any(_comes_from(module, rows, draw) for rows in dealt)
+    return any(_come_from_draw(module, rows, draw) for rows in dealt)
 
 
 def _is_cut_by_process(module: Module, draw: RandomDraw) -> bool:
     """Is what was drawn cut behind it by numbers that say which process this is?"""
     return any(
-        depends_on_process(module, part.slice) and _comes_from(module, part.value, draw)
+        depends_on_process(module, part.slice) and _come_from_draw(module, part.value, draw)
         for part in module.nodes(ast.Subscript)
     )
 
 
-def _is_cut_in_two(module: Module, draw: RandomDraw) -> bool:
+def _is_cut_at_one_place(module: Module, draw: RandomDraw) -> bool:
     """Is what was drawn cut into a part before and a part behind one place: `rows[:n]` and `rows[n:]`?"""
     ends: set[str] = set()
     begins: set[str] = set()
     for part in module.nodes(ast.Subscript):
-        if not isinstance(part.slice, ast.Slice) or not _comes_from(module, part.value, draw):
+        if not isinstance(part.slice, ast.Slice) or not _come_from_draw(module, part.value, draw):
             continue
         if part.slice.lower is None and part.slice.upper is not None:
             ends.add(ast.unparse(part.slice.upper))
@@ -187,7 +189,7 @@ def _is_cut_in_two(module: Module, draw: RandomDraw) -> bool:
     return bool(ends & begins)
 
 
-def _comes_from(module: Module, rows: ast.expr, draw: RandomDraw) -> bool:
+def _come_from_draw(module: Module, rows: ast.expr, draw: RandomDraw) -> bool:
     """Do rows come from what was drawn?"""
     drawn = _drawn_name(module, draw)
     function = _enclosing_function(module, draw.call.node)
@@ -199,10 +201,10 @@ def _comes_from(module: Module, rows: ast.expr, draw: RandomDraw) -> bool:
         if is_same and _enclosing_function(module, part) is function:
             if getattr(part, "lineno", 0) > draw.call.node.lineno:
                 return True
-    return drawn is not None and _is_returned_and_used(module, rows, drawn)
+    return drawn is not None and _are_returned_by_shuffler(module, rows, drawn)
 
 
-def _is_returned_and_used(module: Module, rows: ast.expr, drawn: ast.Name) -> bool:
+def _are_returned_by_shuffler(module: Module, rows: ast.expr, drawn: ast.Name) -> bool:
     """Are rows what a function gives back, that shuffles a list in place?"""
     function = _enclosing_function(module, drawn)
     if function is None:

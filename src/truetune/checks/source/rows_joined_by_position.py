@@ -79,7 +79,7 @@ DONE = {
 }
 
 
-def _joins(module: Module) -> Iterator[ast.AST]:
+def _joins_by_position(module: Module) -> Iterator[ast.AST]:
     """Where rows are joined by position."""
     for call in module.calls("zip", "pandas.concat"):
         yield call.node
@@ -94,7 +94,7 @@ class RowsJoinedByPosition(SourceRule):
     code = "SRC183"
     symptoms = ("nothing-is-learned", "loss-does-not-fall", "odd-metrics")
     severity = "error"
-    looks_at = CodePlaces("joins by position", _joins)
+    looks_at = CodePlaces("joins by position", _joins_by_position)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -104,16 +104,18 @@ class RowsJoinedByPosition(SourceRule):
         for found in wrong_joins(module):
             told.add(found.node)
             if found.change.kind != "order" or found.node not in scored:
-                yield self._of_join(found)
+                yield self._finding_on_join(found)
         for join in files_in_other_order(module):
             if join.node not in told and (join.what == "zip" or join.node not in scored):
-                yield self._of_files(join)
-        yield from self._of_shuffled_files()
-        yield from self._of_filtered_files()
-        yield from self._of_listings()
+                yield self._finding_on_files(join)
+        yield from self._findings_on_shuffled_files()
+        yield from self._findings_on_filtered_files()
+        yield from self._findings_on_listings()
 
-    def _of_join(self, found: WrongJoin) -> Finding:
-        """Two sides of one source, of which one went through a step that the other did not."""
+    def _finding_on_join(self, found: WrongJoin) -> Finding:
+        """The finding on two sides of one source, of which one went through a step that the other
+        did not.
+        """
         module = self.subject
         return self.finding(
             f"{found.what} joins rows by position, and {DONE[found.change.kind]}: they get values of other rows",
@@ -124,8 +126,8 @@ class RowsJoinedByPosition(SourceRule):
             cases=[case_of_node(module, found.node), case_of_node(module, found.change.node)],
         )
 
-    def _of_files(self, join: FilesInOtherOrder) -> Finding:
-        """Two files whose ids stand in another order."""
+    def _finding_on_files(self, join: FilesInOtherOrder) -> Finding:
+        """The finding on two files whose ids stand in another order."""
         one, other = join.files
         return self.finding(
             f"{join.what} joins {one} and {other} by position, and their `{join.column}` differs at"
@@ -135,8 +137,8 @@ class RowsJoinedByPosition(SourceRule):
             cases=[case_of_node(self.subject, join.node)],
         )
 
-    def _of_shuffled_files(self) -> Iterator[Finding]:
-        """Questions and answers of two files, of which one was shuffled."""
+    def _findings_on_shuffled_files(self) -> Iterator[Finding]:
+        """Findings on questions and answers of two files, of which one was shuffled."""
         module = self.subject
         for shuffled in joins_of_shuffled_file(module):
             yield self.finding(
@@ -149,8 +151,8 @@ class RowsJoinedByPosition(SourceRule):
                 ],
             )
 
-    def _of_filtered_files(self) -> Iterator[Finding]:
-        """Two files that were each filtered by their own rows."""
+    def _findings_on_filtered_files(self) -> Iterator[Finding]:
+        """Findings on two files that were each filtered by their own rows."""
         module = self.subject
         for two in joins_of_filtered_files(module):
             yield self.finding(
@@ -165,8 +167,8 @@ class RowsJoinedByPosition(SourceRule):
                 ],
             )
 
-    def _of_listings(self) -> Iterator[Finding]:
-        """Files of two folders that are joined in two orders."""
+    def _findings_on_listings(self) -> Iterator[Finding]:
+        """Findings on files of two folders that are joined in two orders."""
         module = self.subject
         for join in listings_joined_in_different_orders(module):
             one, other = join.sides
@@ -195,7 +197,7 @@ def _describe_order(listing: Listing) -> str:
 
 
 def _remedy(found: WrongJoin) -> str:
-    """What keeps the sides together."""
+    """The remedy: what keeps the sides together."""
     if found.files is not None and found.files.column:
         key = found.files.column
         return f'join by the key: one.merge(other, on="{key}"), and filter and sort the joined rows'

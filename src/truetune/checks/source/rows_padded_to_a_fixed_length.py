@@ -74,7 +74,7 @@ INSTEAD = (
 )
 
 
-def _padding_code(module: Module) -> Iterator[ast.AST]:
+def _possible_padding_calls(module: Module) -> Iterator[ast.AST]:
     """Calls that may pad, or are given a length."""
     for call in module.all_calls:
         if call.keywords.keys() & {"max_length", "padding", "pad_to_max_length"}:
@@ -84,22 +84,24 @@ def _padding_code(module: Module) -> Iterator[ast.AST]:
 class RowsPaddedToAFixedLength(SourceRule):
     code = "SRC101"
     severity = "warning"
-    looks_at = CodePlaces("calls that pad, or have a max_length", _padding_code)
+    looks_at = CodePlaces("calls that pad, or have a max_length", _possible_padding_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if NEEDS_ONE_LENGTH.search(module.text):
             return
         for padding in fixed_paddings(module):
-            message = _message(padding)
+            message = _cost_message(padding)
             if message:
                 yield self.finding(message, INSTEAD, cases=[case_of_node(module, padding.node)])
 
 
-def _message(padding: FixedPadding) -> str:
-    """What a padding costs; empty where it costs little, or it is not known how much."""
+def _cost_message(padding: FixedPadding) -> str:
+    """The finding's message: what a padding costs; empty where it costs little, or it is not known
+    how much.
+    """
     length = padding.length
-    rows = _described_rows(padding)
+    rows = _row_lengths_in_words(padding)
     if length is None:
         return (
             "rows are padded to max_length, and none is set: each row takes the memory and time of the tokenizer's"
@@ -110,7 +112,7 @@ def _message(padding: FixedPadding) -> str:
     return ""
 
 
-def _described_rows(padding: FixedPadding) -> str:
+def _row_lengths_in_words(padding: FixedPadding) -> str:
     """How long the rows are that are padded; empty where that is not known, or pads are few."""
     if padding.rows is None:
         return ""

@@ -69,7 +69,7 @@ from truetune.source.symbolic_execution.traces import traces_of
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
 
 
-def _divisions(module: Module) -> Iterator[ast.AST]:
+def _places_that_divide_rows(module: Module) -> Iterator[ast.AST]:
     """Places that divide rows."""
     for call in (*module.calls(*SPLITTERS, *FOLDS), *module.methods("train_test_split", "drop")):
         yield call.node
@@ -80,13 +80,13 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
     code = "SRC348"
     symptoms = ("odd-metrics", "good-here-bad-there")
     severity = "warning"
-    looks_at = CodePlaces("divisions of rows", _divisions)
+    looks_at = CodePlaces("divisions of rows", _places_that_divide_rows)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not any(_divisions(module)):
+        if not any(_places_that_divide_rows(module)):
             return
-        known = _nodes_of_trainers(module)
+        known = _divisions_of_another_rule(module)
         for found in divisions_of_repeated_rows(module):
             if found.division in known:
                 continue
@@ -105,7 +105,7 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
             )
 
 
-def _nodes_of_trainers(module: Module) -> set[ast.AST]:
+def _divisions_of_another_rule(module: Module) -> set[ast.AST]:
     """The divisions that another rule names, by what a trainer is given (evaluated-on-training-rows)."""
     known: set[ast.AST] = set()
     for trace in traces_of(module):

@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.token_ids_of_another_vocabulary import (
 from truetune.source.module import Module
 
 
-def _loads(module: Module) -> Iterator[ast.AST]:
+def _row_loads_with_path(module: Module) -> Iterator[ast.AST]:
     """The calls that load rows from a path that is known."""
     return (call.node for call, _ in training_loads_of_rows(module))
 
@@ -64,7 +64,7 @@ class RowsTokenizedForAnotherModel(SourceRule):
     code = "SRC265"
     symptoms = ("loss-does-not-fall", "garbage-output", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces("loads of saved rows in a training", _loads)
+    looks_at = CodePlaces("loads of saved rows in a training", _row_loads_with_path)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

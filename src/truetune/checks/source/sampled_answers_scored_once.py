@@ -69,14 +69,14 @@ SEVERAL = ("n", "num_return_sequences", "best_of")
 DRAWS = re.compile(r"pass@|majority|self.?consisten|num_samples|n_samples|range\(k\)", re.I)
 
 
-def _sampling_calls(module: Module) -> Iterator[Call]:
+def _possible_sampling_calls(module: Module) -> Iterator[Call]:
     """Calls that may draw answers at random."""
     yield from generate_calls(module)
     yield from module.calls(*VLLM_SAMPLING)
-    yield from _answer_requests(module)
+    yield from _requests_to_servers(module)
 
 
-def _answer_requests(module: Module) -> Iterator[Call]:
+def _requests_to_servers(module: Module) -> Iterator[Call]:
     """Requests for answers to servers: of a client of OpenAI or Ollama, or posted."""
     for call in module.all_calls:
         is_client = call.method in ("create", "parse") and not {"messages", "prompt"}.isdisjoint(
@@ -90,7 +90,7 @@ def _answer_requests(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _leaves_temperature_open(module: Module, call: Call) -> bool:
+def _leaves_temperature_to_server(module: Module, call: Call) -> bool:
     """Does a request, all of whose fields are seen, name neither a temperature nor a number of answers?"""
     body = generation_request_body(module, call)
     if body is not None:
@@ -108,7 +108,7 @@ def _leaves_temperature_open(module: Module, call: Call) -> bool:
 class SampledAnswersScoredOnce(SourceRule):
     code = "SRC100"
     severity = "info"
-    looks_at = CodePlaces("calls that may draw answers at random", _sampling_calls)
+    looks_at = CodePlaces("calls that may draw answers at random", _possible_sampling_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -118,9 +118,9 @@ class SampledAnswersScoredOnce(SourceRule):
         if not SCORES.search(module.text) or not _compares_with_reference(module):
             return
         if "temperature" not in module.text:
-            yield from self._of_requests()
+            yield from self._findings_on_requests()
         for call in (*generate_calls(module), *module.calls(*VLLM_SAMPLING)):
-            temperature = _sampling_temperature(module, call)
+            temperature = _high_sampling_temperature(module, call)
             if temperature is not None and not any(name in call.keywords for name in SEVERAL):
                 yield self.finding(
                     f"answers are sampled at a temperature of {temperature:g} and scored once, without a seed:"
@@ -131,11 +131,11 @@ class SampledAnswersScoredOnce(SourceRule):
                     cases=[case_of_node(module, call.node)],
                 )
 
-    def _of_requests(self) -> Iterator[Finding]:
-        """Requests that leave the temperature to the server."""
+    def _findings_on_requests(self) -> Iterator[Finding]:
+        """Findings on requests that leave the temperature to the server."""
         module = self.subject
-        for call in _answer_requests(module):
-            if _leaves_temperature_open(module, call):
+        for call in _requests_to_servers(module):
+            if _leaves_temperature_to_server(module, call):
                 yield self.finding(
                     "a server is asked without a temperature, and its answers are scored once: it samples (at the"
                     " temperature of generation_config.json, or at 1), so that each evaluation gives another score",
@@ -145,7 +145,7 @@ class SampledAnswersScoredOnce(SourceRule):
                 )
 
 
-def _sampling_temperature(module: Module, call: Call) -> float | None:
+def _high_sampling_temperature(module: Module, call: Call) -> float | None:
     """The temperature that answers are drawn at, where that is high; None where they are greedy or it is not known."""
     value = module.flow.value(call.keywords.get("temperature"))
     if call.method == "generate":

@@ -84,7 +84,7 @@ class SamplerRepeatsItsOrder(SourceRule):
                 if not call.lacks("shuffle", 3)
                 else True
             )
-            if shuffles is True and not call.open and _is_repeated(module, call.node):
+            if shuffles is True and not call.open and _is_read_in_several_rounds(module, call.node):
                 yield self.finding(
                     "the sampler gives the same order in every epoch: nothing calls set_epoch",
                     "call sampler.set_epoch(epoch) at the beginning of each epoch",
@@ -92,7 +92,7 @@ class SamplerRepeatsItsOrder(SourceRule):
                 )
 
 
-def _nests_of_loops(module: Module) -> Iterator[list[ast.AST]]:
+def _loops_around_backward(module: Module) -> Iterator[list[ast.AST]]:
     """The loops around each backward pass, and around what a generator of batches yields, from the inside out.
 
     The passes, the loop over the loader and that over epochs may stand in functions of their own, and in other files.
@@ -104,11 +104,11 @@ def _nests_of_loops(module: Module) -> Iterator[list[ast.AST]]:
             yield loops_around_with_callers(part, node, depth=0)
 
 
-def _is_repeated(module: Module, sampler: ast.AST) -> bool:
+def _is_read_in_several_rounds(module: Module, sampler: ast.AST) -> bool:
     """Does a loop read the sampler's loader, inside of another that may have more than one round?"""
-    for loops in _nests_of_loops(module):
+    for loops in _loops_around_backward(module):
         # The outermost loop is that over epochs: `range(1)` needs no other order.
-        if len(loops) < 2 or _is_once(module, loops[-1]):
+        if len(loops) < 2 or _has_one_round(module, loops[-1]):
             continue
         for loop in loops[:-1]:
             if isinstance(loop, ast.For) and _reads_loader_of(module, loop.iter, sampler):
@@ -121,8 +121,8 @@ def _is_repeated(module: Module, sampler: ast.AST) -> bool:
     )
 
 
-def _is_once(module: Module, loop: ast.AST) -> bool:
-    """Is it `for ... in range(1)`?"""
+def _has_one_round(module: Module, loop: ast.AST) -> bool:
+    """Does the loop have one round: `for ... in range(1)`?"""
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
         return False
     counts = [module.flow.value(arg) for arg in loop.iter.args]

@@ -107,8 +107,10 @@ class SavedRowsOlderThanData(SourceRule):
         if RENEWS_ROWS.search(module.text):
             return
         for node, name in _loads_of_saved_rows(module):
-            saved = _time_of_rows(module, name)
-            latest = max(_data_files(module), default=None) if saved is not None else None
+            saved = _saving_time_of_rows(module, name)
+            latest = (
+                max(_data_files_with_times(module), default=None) if saved is not None else None
+            )
             if saved is None or latest is None or latest[0] < saved + MIN_SECONDS:
                 continue
             changed, file = latest
@@ -117,26 +119,26 @@ class SavedRowsOlderThanData(SourceRule):
                 f"delete {name}, or give load_from_disk and save_to_disk another folder, and train again; map alone"
                 " keeps its results, and makes them again where a file has changed",
                 evidence=[
-                    f"rows saved: {_time_text(saved)}",
-                    f"data changed: {_time_text(changed)}",
+                    f"rows saved: {_format_time(saved)}",
+                    f"data changed: {_format_time(changed)}",
                 ],
                 cases=[case_of_node(module, node), Case("the data", file=str(file))],
             )
             return
 
 
-def _time_of_rows(module: Module, name: str) -> float | None:
+def _saving_time_of_rows(module: Module, name: str) -> float | None:
     """When the rows of a folder were saved; None where it holds none."""
     for base in (Path(module.path).parent, Path()):
         folder = base / name
         files = [folder / one for one in SAVED] + [folder / "train" / one for one in SAVED]
-        times = [time for time in map(_time_of, files) if time is not None]
+        times = [time for time in map(_modification_time, files) if time is not None]
         if times:
             return max(times)
     return None
 
 
-def _data_files(module: Module) -> Iterator[tuple[float, Path]]:
+def _data_files_with_times(module: Module) -> Iterator[tuple[float, Path]]:
     """The local files of data that a script reads, each with the time of its last change."""
     folder = Path(module.path).parent
     for count, call in enumerate(module.calls(*READS)):
@@ -146,12 +148,12 @@ def _data_files(module: Module) -> Iterator[tuple[float, Path]]:
             for name in possible_texts(module, part) if isinstance(part, ast.expr) else ():
                 if not name.endswith(DATA_SUFFIXES):
                     continue
-                time = _time_of(folder / name)
+                time = _modification_time(folder / name)
                 if time is not None:
                     yield time, folder / name
 
 
-def _time_of(path: Path) -> float | None:
+def _modification_time(path: Path) -> float | None:
     """When a file changed last; None where it is not there."""
     try:
         return path.stat().st_mtime if path.is_file() else None
@@ -159,6 +161,6 @@ def _time_of(path: Path) -> float | None:
         return None
 
 
-def _time_text(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     """A time as messages write it."""
     return datetime.datetime.fromtimestamp(seconds).isoformat(" ", "minutes")

@@ -79,7 +79,7 @@ STEPS_ELSEWHERE = re.compile(
 """In files: what may step a schedule without its name, or sets the rate by itself"""
 
 
-def _schedules(module: Module) -> Iterator[Call]:
+def _schedules_with_low_start(module: Module) -> Iterator[Call]:
     """Schedules whose first rate is far below their peak, or may be."""
     yield from module.calls(*WARMED_UP, *ONE_CYCLE)
 
@@ -88,24 +88,28 @@ class ScheduleNeverStepped(SourceRule):
     code = "SRC390"
     symptoms = ("loss-does-not-fall",)
     severity = "error"
-    looks_at = CodePlaces("learning rate schedules with a warm-up", _schedules)
+    looks_at = CodePlaces("learning rate schedules with a warm-up", _schedules_with_low_start)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        schedules = [call for call in _schedules(module) if _stays_low(module, call)]
-        if not schedules or not _runs_a_plain_loop(module):
+        schedules = [
+            call
+            for call in _schedules_with_low_start(module)
+            if _starts_far_below_peak(module, call)
+        ]
+        if not schedules or not _trains_in_plain_loop(module):
             return
         steps = [
             (part, call)
             for part in module.with_linked
             for call in part.methods("step")
-            if not NOT_OPTIMIZERS.search(_name_of(call)) or call.args
+            if not NOT_OPTIMIZERS.search(_receiver_text(call)) or call.args
         ]
-        if not steps or not all(_is_of_optimizer(part, call) for part, call in steps):
+        if not steps or not all(_is_step_of_optimizer(part, call) for part, call in steps):
             return
         part, first = steps[0]
         for call in schedules:
-            if _is_handed_on(module, call):
+            if _may_be_stepped_elsewhere(module, call):
                 continue
             rest = "a 25th of its peak" if call.named(*ONE_CYCLE) else "0, where its warm-up begins"
             yield self.finding(
@@ -115,7 +119,7 @@ class ScheduleNeverStepped(SourceRule):
             )
 
 
-def _stays_low(module: Module, call: Call) -> bool:
+def _starts_far_below_peak(module: Module, call: Call) -> bool:
     """Is the first rate of a schedule surely far below its peak: has it a warm-up of at least a step?"""
     if call.named(*ONE_CYCLE):
         return call.lacks("div_factor", 10)
@@ -130,7 +134,7 @@ def _stays_low(module: Module, call: Call) -> bool:
     return any(isinstance(value, float) and 0 < value < 1 for value in parts)
 
 
-def _runs_a_plain_loop(module: Module) -> bool:
+def _trains_in_plain_loop(module: Module) -> bool:
     """Do the files compute gradients in a loop of their own, with nothing beside it that may step a schedule?"""
     parts = module.with_linked
     if any(STEPS_ELSEWHERE.search(part.text) for part in parts):
@@ -138,7 +142,7 @@ def _runs_a_plain_loop(module: Module) -> bool:
     return any(True for part in parts for _ in backward_calls(part))
 
 
-def _is_handed_on(module: Module, schedule: Call) -> bool:
+def _may_be_stepped_elsewhere(module: Module, schedule: Call) -> bool:
     """Is a schedule given to a function that is not in these files, and may step it?"""
     for part in module.with_linked:
         for call in part.all_calls:
@@ -152,15 +156,15 @@ def _is_handed_on(module: Module, schedule: Call) -> bool:
     return False
 
 
-def _name_of(call: Call) -> str:
+def _receiver_text(call: Call) -> str:
     """What stands before the dot of a step, as text."""
     return ast.unparse(call.receiver) if call.receiver is not None else ""
 
 
-def _is_of_optimizer(module: Module, call: Call) -> bool:
+def _is_step_of_optimizer(module: Module, call: Call) -> bool:
     """Is a step surely one of an optimizer: by what made it, or by its name and that of no schedule?"""
-    if call.receiver is None or NOT_OPTIMIZERS.search(_name_of(call)):
+    if call.receiver is None or NOT_OPTIMIZERS.search(_receiver_text(call)):
         return call.receiver is not None
     if "optimizer" in module.flow.types(call.receiver):
         return True
-    return OPTIMIZER_NAME.search(_name_of(call)) is not None
+    return OPTIMIZER_NAME.search(_receiver_text(call)) is not None

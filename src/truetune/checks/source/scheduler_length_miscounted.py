@@ -83,7 +83,7 @@ MIN_EPOCHS = 2
 """Epochs from which a schedule of one epoch is too short"""
 
 
-def _lengths_and_decays(module: Module) -> Iterator[object]:
+def _schedules_with_length_or_decay(module: Module) -> Iterator[object]:
     """Schedules with a length, and those that multiply the rate by a factor."""
     yield from schedules_with_length(module)
     yield from module.calls(*DECAYS)
@@ -94,41 +94,43 @@ class SchedulerLengthMiscounted(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("learning rate schedules", _lengths_and_decays)
+    looks_at = CodePlaces("learning rate schedules", _schedules_with_length_or_decay)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        yield from self._decayed_away()
+        yield from self._findings_on_decay()
         for call, total in schedules_with_length(module):
             counts = length_calls(module, total)
-            rows = [node for node in counts if _is_length_of(module, node, "dataset")]
+            rows = [node for node in counts if _is_length_of_type(module, node, "dataset")]
             step = scheduler_pace(module, call)
             if rows and not number_is_divided(module, total):
-                yield self._of_rows(total, rows[0])
+                yield self._finding_on_row_count(total, rows[0])
             elif step is not None and step.is_by_epoch:
-                yield from self._by_epoch(call, total, step)
+                yield from self._findings_on_epoch_steps(call, total, step)
             else:
-                yield from self._by_batch(call, total, step)
+                yield from self._findings_on_batch_steps(call, total, step)
 
-    def _by_batch(
+    def _findings_on_batch_steps(
         self, call: Call, total: ast.expr, step: SchedulerPace | None
     ) -> Iterator[Finding]:
-        """A schedule that is stepped at each batch or at several, or by Lightning."""
+        """Findings on a schedule that is stepped at each batch or at several, or by Lightning."""
         module = self.subject
         # A length that is a number of epochs fits only who steps once an epoch.
         if step is not None and _counts_epochs(module, total, step):
-            yield self._of_epochs(total, step)
+            yield self._finding_on_epoch_length(total, step)
         elif _is_stepped_by_lightning(module, call, total):
-            yield self._of_lightning(total)
+            yield self._finding_on_lightning(total)
         elif step is not None and _counts_one_epoch(module, call, total, step):
-            yield self._of_one_epoch(call, total, step)
-        elif step is not None and (every := _accumulation_left_out(module, call, total, step)):
-            yield self._of_each_batch(total, step, every)
+            yield self._finding_on_one_epoch(call, total, step)
+        elif step is not None and (
+            every := _accumulation_not_divided_out(module, call, total, step)
+        ):
+            yield self._finding_on_step_at_each_batch(total, step, every)
         else:
-            yield from self._by_accumulation(call, total)
+            yield from self._findings_on_accumulated_steps(call, total)
 
-    def _of_epochs(self, total: ast.expr, step: SchedulerPace) -> Finding:
-        """A schedule over epochs that is stepped at each batch."""
+    def _finding_on_epoch_length(self, total: ast.expr, step: SchedulerPace) -> Finding:
+        """The finding on a schedule over epochs that is stepped at each batch."""
         module = self.subject
         return self.finding(
             "the schedule counts epochs, and scheduler.step() comes at each batch: it ends after"
@@ -137,8 +139,8 @@ class SchedulerLengthMiscounted(SourceRule):
             cases=[case_of_node(module, total), case_of_node(module, step.call.node)],
         )
 
-    def _of_lightning(self, total: ast.expr) -> Finding:
-        """A schedule over optimizer steps that Lightning steps once an epoch."""
+    def _finding_on_lightning(self, total: ast.expr) -> Finding:
+        """The finding on a schedule over optimizer steps that Lightning steps once an epoch."""
         return self.finding(
             "the schedule counts optimizer steps, and Lightning steps it once an epoch: its"
             " learning rate hardly leaves the beginning",
@@ -147,8 +149,10 @@ class SchedulerLengthMiscounted(SourceRule):
             cases=[case_of_node(self.subject, total)],
         )
 
-    def _of_each_batch(self, total: ast.expr, step: SchedulerPace, every: ast.expr) -> Finding:
-        """A schedule over optimizer steps that is stepped at each batch."""
+    def _finding_on_step_at_each_batch(
+        self, total: ast.expr, step: SchedulerPace, every: ast.expr
+    ) -> Finding:
+        """The finding on a schedule over optimizer steps that is stepped at each batch."""
         module, text = self.subject, self.subject.text_of(every)
         value = module.flow.value(every)
         share = f"1/{value}" if isinstance(value, int) and value > 1 else f"1/{text}"
@@ -163,8 +167,8 @@ class SchedulerLengthMiscounted(SourceRule):
             ],
         )
 
-    def _of_one_epoch(self, call: Call, total: ast.expr, step: SchedulerPace) -> Finding:
-        """A schedule over the batches of one epoch, in a loop over several."""
+    def _finding_on_one_epoch(self, call: Call, total: ast.expr, step: SchedulerPace) -> Finding:
+        """The finding on a schedule over the batches of one epoch, in a loop over several."""
         module, epochs = self.subject, _epoch_count(step.epochs)
         assert epochs is not None, "else the epochs are not known"
         kind = module.flow.value(call.argument(0, "name")) if call.named(BY_NAME) else ""
@@ -181,8 +185,8 @@ class SchedulerLengthMiscounted(SourceRule):
             ],
         )
 
-    def _of_rows(self, total: ast.expr, row_count: ast.AST) -> Finding:
-        """A schedule whose length is the number of rows."""
+    def _finding_on_row_count(self, total: ast.expr, row_count: ast.AST) -> Finding:
+        """The finding on a schedule whose length is the number of rows."""
         cases = [case_of_node(self.subject, total)]
         if row_count is not total:
             cases.append(case_of_node(self.subject, row_count))
@@ -192,12 +196,14 @@ class SchedulerLengthMiscounted(SourceRule):
             cases=cases,
         )
 
-    def _decayed_away(self) -> Iterator[Finding]:
-        """Schedules that multiply the rate by a factor for each epoch, and are stepped at each batch."""
+    def _findings_on_decay(self) -> Iterator[Finding]:
+        """Findings on schedules that multiply the rate by a factor for each epoch, and are stepped
+        at each batch.
+        """
         module = self.subject
         for call in module.calls(*DECAYS):
             step = scheduler_pace(module, call)
-            decay = _decay_factor(module, call)
+            decay = _decay_factor_and_interval(module, call)
             if step is None or step.is_by_epoch or decay is None:
                 continue
             gamma, every = decay
@@ -210,8 +216,10 @@ class SchedulerLengthMiscounted(SourceRule):
                     cases=[case_of_node(module, call.node), case_of_node(module, step.call.node)],
                 )
 
-    def _by_epoch(self, call: Call, total: ast.expr, step: SchedulerPace) -> Iterator[Finding]:
-        """A schedule over batches that is stepped once an epoch."""
+    def _findings_on_epoch_steps(
+        self, call: Call, total: ast.expr, step: SchedulerPace
+    ) -> Iterator[Finding]:
+        """Findings on a schedule over batches that is stepped once an epoch."""
         module = self.subject
         epochs = next(iter(possible_numbers(module, _epoch_count(step.epochs))), None)
         warmup = next(iter(possible_numbers(module, _warmup_steps(call))), 0)
@@ -233,13 +241,13 @@ class SchedulerLengthMiscounted(SourceRule):
             cases=[case_of_node(module, step.call.node), case_of_node(module, total)],
         )
 
-    def _by_accumulation(self, call: Call, total: ast.expr) -> Iterator[Finding]:
-        """A schedule over batches that is stepped once for several of them."""
+    def _findings_on_accumulated_steps(self, call: Call, total: ast.expr) -> Iterator[Finding]:
+        """Findings on a schedule over batches that is stepped once for several of them."""
         module, every = self.subject, divisor_of_step_condition(self.subject, call)
         counted = length_calls(module, total)
         if every is None or number_is_divided(module, total):
             return
-        if not any(_is_length_of(module, node, "loader") for node in counted):
+        if not any(_is_length_of_type(module, node, "loader") for node in counted):
             return
         every_text = module.text_of(every)
         text = f"({module.text_of(total)}) // {every_text}"
@@ -288,16 +296,16 @@ def _is_made_of_one_loader_length(module: Module, total: ast.expr) -> bool:
 def _is_loader_length(module: Module, node: ast.Call) -> bool:
     """Is it `len(loader)`?"""
     is_length = module.flow.name(node.func) == "len" and len(node.args) == 1
-    return is_length and _is_length_of(module, node, "loader")
+    return is_length and _is_length_of_type(module, node, "loader")
 
 
-def _accumulation_left_out(
+def _accumulation_not_divided_out(
     module: Module, schedule: Call, total: ast.expr, step: SchedulerPace
 ) -> ast.expr | None:
     """n, where the optimizer steps at every n-th batch, the length is divided by n, and the schedule steps at each."""
     if step.is_by_epoch or any(module.methods("prepare")):
         return None  # accelerate steps a prepared schedule only where the optimizer stepped
-    if any(isinstance(parent, (ast.If, ast.IfExp)) for parent in _within(module, step)):
+    if any(isinstance(parent, (ast.If, ast.IfExp)) for parent in _nodes_around_step(module, step)):
         return None
     optimizer = schedule.argument(int(schedule.named(BY_NAME)), "optimizer")
     made = {origin.node for origin in module.flow.origins(optimizer)} if optimizer else set()
@@ -307,12 +315,12 @@ def _accumulation_left_out(
             if isinstance(maker, ast.Call)
             else None
         )
-        if every is not None and _is_divided_by(module, total, every):
+        if every is not None and _is_loader_length_divided_by(module, total, every):
             return every
     return None
 
 
-def _within(module: Module, step: SchedulerPace) -> Iterator[ast.AST]:
+def _nodes_around_step(module: Module, step: SchedulerPace) -> Iterator[ast.AST]:
     """What stands around a step of a schedule, out to its loop over batches."""
     for parent in module.parents(step.call.node):
         if isinstance(parent, (ast.For, ast.While, ast.FunctionDef)):
@@ -320,9 +328,9 @@ def _within(module: Module, step: SchedulerPace) -> Iterator[ast.AST]:
         yield parent
 
 
-def _is_divided_by(module: Module, total: ast.expr, every: ast.expr) -> bool:
+def _is_loader_length_divided_by(module: Module, total: ast.expr, every: ast.expr) -> bool:
     """Is a loader's length in it, and a division by this number?"""
-    if not any(_is_length_of(module, node, "loader") for node in length_calls(module, total)):
+    if not any(_is_length_of_type(module, node, "loader") for node in length_calls(module, total)):
         return False
     text, value = ast.unparse(every), module.flow.value(every)
     return any(
@@ -336,7 +344,7 @@ def _is_divided_by(module: Module, total: ast.expr, every: ast.expr) -> bool:
     )
 
 
-def _is_length_of(module: Module, length: ast.Call, kind: str) -> bool:
+def _is_length_of_type(module: Module, length: ast.Call, kind: str) -> bool:
     """Is it the length of such an object?"""
     return kind in module.flow.types(length.args[0])
 
@@ -363,12 +371,12 @@ def _epoch_count(loop: ast.For) -> ast.expr | None:
 def _counts_batches(module: Module, total: ast.expr) -> bool:
     """Is the length made of a loader's, or of rows that are divided, and not divided by a loader's again?"""
     counted = list(length_calls(module, total))
-    if not any(_is_length_of(module, node, "loader") for node in counted):
-        return any(_is_length_of(module, node, "dataset") for node in counted)
+    if not any(_is_length_of_type(module, node, "loader") for node in counted):
+        return any(_is_length_of_type(module, node, "dataset") for node in counted)
     for node in expressions_of_number(module, total):
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
             below = length_calls(module, node.right)
-            if any(_is_length_of(module, part, "loader") for part in below):
+            if any(_is_length_of_type(module, part, "loader") for part in below):
                 return False
     return True
 
@@ -424,7 +432,7 @@ TELLS_LIGHTNING = re.compile(
 """What a file holds that steps its schedule by itself, or says when Lightning does"""
 
 
-def _decay_factor(module: Module, call: Call) -> tuple[float, int] | None:
+def _decay_factor_and_interval(module: Module, call: Call) -> tuple[float, int] | None:
     """The factor of a schedule that decays, and after how many of its steps it is applied; None where that is not
     known."""
     if call.named(*BY_STEPS):

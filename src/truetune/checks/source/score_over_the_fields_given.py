@@ -58,7 +58,7 @@ from truetune.checks.source.evidence.scores_over_given_fields import scores_over
 from truetune.source.module import Module
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
+def _loops_over_fields(module: Module) -> Iterator[ast.AST]:
     """Loops over the fields of a mapping, and the places that are found."""
     for loop in module.nodes(ast.For):
         view = loop.iter.func if isinstance(loop.iter, ast.Call) else None
@@ -71,7 +71,7 @@ class ScoreOverTheFieldsGiven(SourceRule):
     code = "SRC313"
     symptoms = ("odd-metrics",)
     severity = "warning"
-    looks_at = CodePlaces("loops over fields", _places)
+    looks_at = CodePlaces("loops over fields", _loops_over_fields)
 
     def findings(self) -> Iterator[Finding]:
         for score in scores_over_given_fields(self.subject):

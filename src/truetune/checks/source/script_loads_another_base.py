@@ -88,7 +88,7 @@ class ScriptLoadsAnotherBase(SourceRule):
             if apart is None and not are_base_and_instruct_model(name, base):
                 other = explain_base_below(name, base, module.path)
                 if other is not None:
-                    yield self._of_folder(call, name, base, file, other)
+                    yield self._finding_on_stage_folder(call, name, base, file, other)
                 continue
             yield self.finding(
                 f"the adapter was trained on {base}, and is put on {name}: "
@@ -103,13 +103,17 @@ class ScriptLoadsAnotherBase(SourceRule):
             )
 
     def _severity(self, apart: str | None, folder: str | None) -> Severity:
-        """An error where it is sure, and can't be taken off: merged, the wrong base is not seen any more."""
+        """The severity: an error where it is sure and can't be taken off: after a merge, the wrong
+        base is not seen any more.
+        """
         if folder is None:
             return "warning"
         return "error" if apart or any(self.subject.methods("merge_and_unload")) else "warning"
 
-    def _of_folder(self, call: Call, name: str, base: str, file: Path, other: BaseBelow) -> Finding:
-        """The adapter of a second stage, on the model that the first one began with."""
+    def _finding_on_stage_folder(
+        self, call: Call, name: str, base: str, file: Path, other: BaseBelow
+    ) -> Finding:
+        """The finding on the adapter of a second stage, on the model that the first one began with."""
         return self.finding(
             f"the adapter was trained on the folder {base}, and is put on {name}: {other.why}",
             f'load what it was trained on: from_pretrained("{base}")',

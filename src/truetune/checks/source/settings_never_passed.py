@@ -83,7 +83,7 @@ def _with_article(name: str) -> str:
 
 
 def _remedy(left: SettingsLeftBehind, place: str) -> str:
-    """The edit that passes the object on."""
+    """The remedy: the edit that passes the object on."""
     # Callbacks are taken as a list.
     value = f"[{left.variable}]" if left.kind.argument == "callbacks" else left.variable
     given = f"{left.kind.argument}={value}"

@@ -101,31 +101,33 @@ class SeveralGpusInOneProcess(SourceRule):
         # unsloth uses one GPU, whatever it is shown.
         if module.imports_unsloth:
             return
-        visible = _shown_by_itself(module)
+        visible = _unconditional_visible_devices(module)
         starts = list(find_single_process_starts(Path(module.path))) if visible is None else []
         load = spread_load_of_trained_model(module) or _load_spread_by_settings(module, starts)
         if load is not None:
-            yield from self._of_spread_model(load, visible, starts)
+            yield from self._findings_on_spread_model(load, visible, starts)
             return
         copied = next(module.calls(*DATA_PARALLEL), None)
         if copied is not None and module.mentions(".backward("):
-            yield from self._of_copied_model(copied, visible, starts)
+            yield from self._findings_on_copied_model(copied, visible, starts)
             return
-        yield from self._of_trainer(visible, starts)
+        yield from self._findings_on_trainer(visible, starts)
 
-    def _of_copied_model(
+    def _findings_on_copied_model(
         self,
         wrap: Call,
         visible: ast.Assign | ast.Call | None,
         starts: list[SingleProcessStart],
     ) -> Iterator[Finding]:
-        """A loop of one's own wraps its model in DataParallel, and is shown several GPUs."""
+        """Findings on a loop of one's own that wraps its model in DataParallel, and is shown
+        several GPUs.
+        """
         module = self.subject
         named = wrap.argument(1, "device_ids")
         start = next((one for one in starts if not one.launcher), None)
         gpus = _count_items(module, named) if named is not None else 0
         if not gpus and visible is not None:
-            gpus = _gpu_count(module, visible)
+            gpus = _number_of_visible_gpus(module, visible)
         if not gpus and named is None and start is not None:
             gpus = start.gpus
         if gpus < 2 or any(launches_of(Path(module.path))):
@@ -142,25 +144,29 @@ class SeveralGpusInOneProcess(SourceRule):
             ],
         )
 
-    def _of_trainer(
+    def _findings_on_trainer(
         self, visible: ast.Assign | ast.Call | None, starts: list[SingleProcessStart]
     ) -> Iterator[Finding]:
-        """A trainer that one process runs with several GPUs, so that it copies the model to each of them."""
+        """Findings on a trainer that one process runs with several GPUs, so that it copies the
+        model to each of them.
+        """
         module = self.subject
         trainer = next(module.calls(*TRAINERS), None)
         start = next((start for start in starts if not start.launcher), None)
         is_single_process = visible is not None or start is not None
-        if trainer is None or not is_single_process or _may_be_spread(module):
+        if trainer is None or not is_single_process or _is_placement_unclear(module):
             return
         command_file = start.text if start is not None else ""
         may_be_copied = not _needs_several_gpus(module, trainer, command_file)
         if may_be_copied and not any(launches_of(Path(module.path))):
-            yield self._finding(trainer, visible, start)
+            yield self._finding_on_trainer(trainer, visible, start)
 
-    def _of_spread_model(
+    def _findings_on_spread_model(
         self, load: Call, visible: ast.Assign | ast.Call | None, starts: list[SingleProcessStart]
     ) -> Iterator[Finding]:
-        """The layers of a model that is trained lie on several GPUs, which one process uses in turn."""
+        """Findings on a model that is trained with its layers on several GPUs, which one process
+        uses in turn.
+        """
         module = self.subject
         start = next(iter(starts), None)
         if visible is None and start is None:
@@ -171,7 +177,13 @@ class SeveralGpusInOneProcess(SourceRule):
             return
         command_file = start.text if start is not None else ""
         fits = may_fit_one_gpu(module, billions_of_model(module, load), command_file)
-        gpus = start.gpus if start is not None else _gpu_count(module, visible) if visible else 0
+        gpus = (
+            start.gpus
+            if start is not None
+            else _number_of_visible_gpus(module, visible)
+            if visible
+            else 0
+        )
         name = Path(module.path).name
         yield self.finding(
             f"{gpus} GPUs are shown to one process, and device_map spreads the layers over them: the GPUs work one"
@@ -188,18 +200,24 @@ class SeveralGpusInOneProcess(SourceRule):
             ],
         )
 
-    def _finding(
+    def _finding_on_trainer(
         self, trainer: Call, visible: ast.Assign | ast.Call | None, start: SingleProcessStart | None
     ) -> Finding:
-        """What is said of a trainer that one process runs with several GPUs."""
+        """The finding on a trainer that one process runs with several GPUs."""
         module = self.subject
-        gpus = start.gpus if start is not None else _gpu_count(module, visible) if visible else 0
+        gpus = (
+            start.gpus
+            if start is not None
+            else _number_of_visible_gpus(module, visible)
+            if visible
+            else 0
+        )
         cases = [
             case_of_node(module, trainer.node),
             *([case_of_node(module, visible)] if visible is not None else []),
         ]
         return self.finding(
-            f"{gpus} GPUs are shown to one process: {_what_happens(module, trainer)}",
+            f"{gpus} GPUs are shown to one process: {_effect_of_several_gpus(module, trainer)}",
             f"start it with `torchrun --nproc-per-node {gpus}`, or show it one GPU with {VARIABLE}=0",
             evidence=[start.where] if start is not None else [],
             cases=cases,
@@ -219,14 +237,14 @@ def _load_spread_by_settings(module: Module, starts: list[SingleProcessStart]) -
     words = [word for start in starts for word in start.where.split()]
     folder = Path(module.path).parent
     for word in words if loads else ():
-        if word.endswith((".yaml", ".yml", ".json")) and _spreads(
+        if word.endswith((".yaml", ".yml", ".json")) and _spreads_a_model(
             read_document_in_folder_or_parents(folder, word.rpartition("=")[2])
         ):
             return loads[0]
     return None
 
 
-def _spreads(document: LocatedDocument | None) -> bool:
+def _spreads_a_model(document: LocatedDocument | None) -> bool:
     """Does a file of settings, or a group of it, set a device map that spreads a model and limit no memory?"""
     value = document.value if document is not None else None
     groups = [value, *value.values()] if isinstance(value, Mapping) else []
@@ -245,7 +263,7 @@ def _is_loaded_by_trl(module: Module, trainer: Call) -> bool:
     )
 
 
-def _what_happens(module: Module, trainer: Call) -> str:
+def _effect_of_several_gpus(module: Module, trainer: Call) -> str:
     """What a trainer does with several GPUs."""
     if _is_loaded_by_trl(module, trainer):
         return (
@@ -255,7 +273,7 @@ def _what_happens(module: Module, trainer: Call) -> str:
     return "the Trainer wraps the model in DataParallel, which gathers on the first"
 
 
-def _may_be_spread(module: Module) -> bool:
+def _is_placement_unclear(module: Module) -> bool:
     """Is the model spread over the GPUs, kept off them, or is it not known where it goes?"""
     for call in module.all_calls:
         if "device_map" in call.keywords:
@@ -265,19 +283,19 @@ def _may_be_spread(module: Module) -> bool:
     return module.mentions("use_cpu=True", "no_cuda=True", "place_model_on_device")
 
 
-def _shown_by_itself(module: Module) -> ast.Assign | ast.Call | None:
+def _unconditional_visible_devices(module: Module) -> ast.Assign | ast.Call | None:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"`, where no condition is in the way."""
     nodes: list[ast.Assign | ast.Call] = [*module.nodes(ast.Assign), *module.nodes(ast.Call)]
     for node in nodes:
         # Under a condition it may be another number in another run.
-        if _gpu_count(module, node) > 1 and not any(
+        if _number_of_visible_gpus(module, node) > 1 and not any(
             isinstance(around, ast.If) for around in module.parents(node)
         ):
             return node
     return None
 
 
-def _gpu_count(module: Module, visible: ast.Assign | ast.Call) -> int:
+def _number_of_visible_gpus(module: Module, visible: ast.Assign | ast.Call) -> int:
     """How many GPUs a statement sets the variable to; 0 where it sets another, or the number is not known."""
     value = _visible_devices(module, visible)
     if value is None:

@@ -82,31 +82,31 @@ IN_PLACE = ("torch.*.fully_shard",)
 """It shards the model itself, and returns no wrapper"""
 
 
-def _saves_inside_wrapper(module: Module) -> Iterator[Call]:
+def _saves_of_wrapped_model(module: Module) -> Iterator[Call]:
     """Calls that save, or read, the weights of a model inside its wrapper."""
     for call in module.methods("save_pretrained", "state_dict"):
-        if call.receiver is not None and _is_inside(module, call.receiver):
+        if call.receiver is not None and _is_model_inside_wrapper(module, call.receiver):
             yield call
 
 
 class ShardedWeightsNotGathered(SourceRule):
     code = "SRC023"
     severity = "error"
-    looks_at = CodePlaces("weights that are saved from inside a wrapper", _saves_inside_wrapper)
+    looks_at = CodePlaces("weights that are saved from inside a wrapper", _saves_of_wrapped_model)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         # A save that is given a state gets the gathered one from the caller.
-        saves = [call for call in _saves_inside_wrapper(module) if call.lacks("state_dict")]
+        saves = [call for call in _saves_of_wrapped_model(module) if call.lacks("state_dict")]
         if not saves or module.mentions(*GATHERS):
             return
         sharding = sharding_of_script(module)
         if sharding is not None:
             for call in saves:
-                yield self._finding(call, sharding)
+                yield self._finding_on_save(call, sharding)
 
-    def _finding(self, call: Call, sharding: Sharding) -> Finding:
-        """What is said of a save of sharded weights."""
+    def _finding_on_save(self, call: Call, sharding: Sharding) -> Finding:
+        """The finding on a save of sharded weights."""
         module = self.subject
         by_trainer = any("trainer" in module.flow.types(one.node) for one in module.all_calls)
         remedy = (
@@ -124,7 +124,7 @@ class ShardedWeightsNotGathered(SourceRule):
         )
 
 
-def _is_inside(module: Module, model: ast.expr) -> bool:
+def _is_model_inside_wrapper(module: Module, model: ast.expr) -> bool:
     """Is it the model inside a wrapper: `unwrap_model(model)`, `engine.module`, or the model of a trainer?"""
     # One of these words stands in every file that unwraps: the others need not be followed.
     if not module.mentions("unwrap_model", ".module", "Trainer", "fully_shard"):
@@ -137,12 +137,12 @@ def _is_inside(module: Module, model: ast.expr) -> bool:
                 return True
         elif isinstance(node, ast.Call):
             call = module.flow.call(node)
-            if call.method in UNWRAPS or _is_given_to(module, node, *TRAINERS, *IN_PLACE):
+            if call.method in UNWRAPS or _is_first_argument_of(module, node, *TRAINERS, *IN_PLACE):
                 return True
     return False
 
 
-def _is_given_to(module: Module, result: ast.Call, *patterns: str) -> bool:
+def _is_first_argument_of(module: Module, result: ast.Call, *patterns: str) -> bool:
     """Is the model that this call made the first argument of such a call?"""
     for call in module.calls(*patterns):
         model = call.argument(0, "model")

@@ -75,8 +75,10 @@ from truetune.checks.source.evidence.shards_filtered_after_division import (
 from truetune.source.module import Module
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
-    """Loops of a script that wraps a model for several processes, and the parts that are found."""
+def _loops_and_row_shares(module: Module) -> Iterator[ast.AST]:
+    """Loops of a script that wraps a model for several processes, and the parts of the rows that
+    processes take.
+    """
     if any(WRAPS_MODEL.search(part.text) for part in module.with_linked):
         yield from module.nodes(ast.For)
     yield from (found.part for found in filtered_shards(module))
@@ -86,7 +88,7 @@ class ShardsFilteredApart(SourceRule):
     code = "SRC314"
     symptoms = ("several-gpus",)
     severity = "warning"
-    looks_at = CodePlaces("loops over rows in scripts of several processes", _places)
+    looks_at = CodePlaces("loops over rows in scripts of several processes", _loops_and_row_shares)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

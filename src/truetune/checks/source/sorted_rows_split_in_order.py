@@ -78,7 +78,7 @@ MAX_SHOWN = 5
 """Labels that a message names"""
 
 
-def _splits(module: Module) -> Iterator[ast.AST]:
+def _possible_splits(module: Module) -> Iterator[ast.AST]:
     """Places that may split rows in two."""
     for call in module.all_calls:
         if call.method == "train_test_split" or call.named("sklearn.*.train_test_split"):
@@ -90,7 +90,7 @@ class SortedRowsSplitInOrder(SourceRule):
     code = "SRC182"
     symptoms = ("odd-metrics",)
     severity = "warning"
-    looks_at = CodePlaces("splits of rows", _splits)
+    looks_at = CodePlaces("splits of rows", _possible_splits)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

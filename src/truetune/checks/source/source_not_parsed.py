@@ -37,7 +37,7 @@ from truetune.source import notebook
 from truetune.source.module import Module
 
 
-def _unparsed_parts(module: Module) -> Iterable[str]:
+def _lines_looked_at(module: Module) -> Iterable[str]:
     """The lines that were looked at; none where nothing of the file could be parsed."""
     return module.text.splitlines() if module.tree.body else ()
 
@@ -46,7 +46,7 @@ class SourceNotParsed(SourceRule):
     code = "SRC006"
     severity = "warning"
     since = "0.1.0"
-    looks_at = CodePlaces("lines that were parsed", _unparsed_parts)
+    looks_at = CodePlaces("lines that were parsed", _lines_looked_at)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -56,7 +56,7 @@ class SourceNotParsed(SourceRule):
             case = Case(broken.reason, file=module.path, line=line, column=column)
             # The last line of a file that ends in the middle of a statement may lie behind its lines.
             offset = module.lines.starts[min(broken.line, len(module.lines)) - 1]
-            what = f"{cell_number(module, offset)} is" if module.cells else "this file is"
+            what = f"{cell_in_words(module, offset)} is" if module.cells else "this file is"
             yield self.finding(
                 f"{what} not judged, because this Python ({running}) can't parse it:"
                 f" {broken.reason}",
@@ -74,6 +74,6 @@ class SourceNotParsed(SourceRule):
             )
 
 
-def cell_number(module: Module, offset: int) -> str:
+def cell_in_words(module: Module, offset: int) -> str:
     """`cell 3`"""
     return f"cell {notebook.find_cell(module.cells, offset).number}"

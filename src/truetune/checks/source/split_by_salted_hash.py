@@ -82,8 +82,8 @@ TEXT_METHODS = frozenset(
 )
 
 
-def _remainders(module: Module) -> Iterator[tuple[Call, ast.BinOp]]:
-    """`hash(x) % n`, also of `abs(hash(x))`."""
+def _hash_remainders(module: Module) -> Iterator[tuple[Call, ast.BinOp]]:
+    """The remainders `hash(x) % n`, also of `abs(hash(x))`, each with its call of `hash`."""
     for call in module.calls("hash"):
         if len(call.args) != 1:
             continue
@@ -94,22 +94,22 @@ def _remainders(module: Module) -> Iterator[tuple[Call, ast.BinOp]]:
             yield call, around
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
-    """Such expressions."""
-    return (remainder for _, remainder in _remainders(module))
+def _hash_remainder_nodes(module: Module) -> Iterator[ast.AST]:
+    """The remainders of hashes in a file."""
+    return (remainder for _, remainder in _hash_remainders(module))
 
 
 class SplitBySaltedHash(SourceRule):
     code = "SRC408"
     severity = "warning"
-    looks_at = CodePlaces("remainders of hashes", _places)
+    looks_at = CodePlaces("remainders of hashes", _hash_remainder_nodes)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         kinds = {
-            remainder: _kind_of(module, call.args[0])
-            for call, remainder in _remainders(module)
-            if _divides_rows(module, remainder)
+            remainder: _kind_of_hashed_value(module, call.args[0])
+            for call, remainder in _hash_remainders(module)
+            if _divides_training_from_evaluation(module, remainder)
         }
         salted = [place for place, kind in kinds.items() if kind != "number"]
         if not salted or project_fixes_hash_seed(module):
@@ -126,18 +126,18 @@ class SplitBySaltedHash(SourceRule):
         )
 
 
-def _kind_of(module: Module, hashed: ast.expr) -> Hashed:
+def _kind_of_hashed_value(module: Module, hashed: ast.expr) -> Hashed:
     """Is it a text, whose hash is salted, or a number, whose hash is not?"""
     origins = module.flow.origins(hashed)
-    if any(_is_number_of_row(module, origin) for origin in origins):
+    if any(_is_row_number(module, origin) for origin in origins):
         return "number"
-    kinds = {_kind_of_one(module, origin.node) for origin in origins}
+    kinds = {_kind_of_expression(module, origin.node) for origin in origins}
     if "number" in kinds:
         return "number"
     return "text" if kinds == {"text"} else "unknown"
 
 
-def _is_number_of_row(module: Module, origin: Origin) -> bool:
+def _is_row_number(module: Module, origin: Origin) -> bool:
     """Is it the number that `enumerate` or `range` gives with each row?"""
     if not origin.element or not isinstance(origin.node, ast.Call):
         return False
@@ -145,25 +145,27 @@ def _is_number_of_row(module: Module, origin: Origin) -> bool:
     return name == "range" or (name == "enumerate" and origin.path[:1] == (0,))
 
 
-def _kind_of_one(module: Module, node: ast.AST) -> Hashed:
-    """The same of one expression."""
+def _kind_of_expression(module: Module, node: ast.AST) -> Hashed:
+    """Is one expression a text, whose hash is salted, or a number, whose hash is not?"""
     if isinstance(node, ast.JoinedStr):
         return "text"
     if isinstance(node, ast.Call):
-        return _kind_of_result(module.flow.call(node))
+        return _kind_of_call_result(module.flow.call(node))
     column = field_name_read(node) if isinstance(node, ast.expr) else None
     return "unknown" if column is None else _kind_of_column(module, column)
 
 
-def _kind_of_result(call: Call) -> Hashed:
-    """The same of what a call gives back."""
+def _kind_of_call_result(call: Call) -> Hashed:
+    """Does a call give back a text, whose hash is salted, or a number, whose hash is not?"""
     if call.named("str", "repr", "json.dumps") or call.method in TEXT_METHODS:
         return "text"
     return "number" if call.named("int", "float", "len", "round") else "unknown"
 
 
 def _kind_of_column(module: Module, column: str) -> Hashed:
-    """The same of a column of the rows beside the script."""
+    """Does a column of the rows beside the script hold texts, whose hash is salted, or numbers,
+    whose hash is not?
+    """
     rows = rows_with_column(module, column)
     if rows is None:
         return "unknown"
@@ -173,7 +175,7 @@ def _kind_of_column(module: Module, column: str) -> Hashed:
     return "number" if all(isinstance(value, int | float) for value in values) else "unknown"
 
 
-def _divides_rows(module: Module, remainder: ast.BinOp) -> bool:
+def _divides_training_from_evaluation(module: Module, remainder: ast.BinOp) -> bool:
     """Does what stands around it tell training from evaluation?"""
     is_compared = False
     for parent in module.parents(remainder):

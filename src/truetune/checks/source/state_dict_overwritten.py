@@ -68,7 +68,7 @@ class StateDictOverwritten(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for node in _assigned_state_dicts(module):
-            if _filters_adapter(module, node.value):
+            if _calls_adapter_state_filter(module, node.value):
                 yield self.finding(
                     "state_dict is replaced by one that filters the adapter, and peft filters again"
                     " when it saves",
@@ -79,7 +79,7 @@ class StateDictOverwritten(SourceRule):
                 )
 
 
-def _filters_adapter(module: Module, value: ast.expr) -> bool:
+def _calls_adapter_state_filter(module: Module, value: ast.expr) -> bool:
     """Does it call `get_peft_model_state_dict`, itself or in a function of the file?"""
     function = module.flow.function(value)
     # A lambda's body stands in the value, a named function elsewhere in the file.

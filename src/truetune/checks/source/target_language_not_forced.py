@@ -77,9 +77,9 @@ FIRST_TOKENS = (
 EVALUATIONS = ("transformers.Seq2SeqTrainingArguments",)
 
 
-def _generating_calls(module: Module) -> Iterator[Call]:
+def _multilingual_generations(module: Module) -> Iterator[Call]:
     """Where a script generates with a model of many target languages."""
-    if not _knows_many_languages(module):
+    if not _loads_multilingual_model(module):
         return
     yield from generate_calls(module)
     for call in module.calls("transformers.pipeline"):
@@ -95,13 +95,17 @@ class TargetLanguageNotForced(SourceRule):
     symptoms = ("garbage-output",)
     severity = "warning"
     looks_at = CodePlaces(
-        "generations with translation models that know many languages", _generating_calls
+        "generations with translation models that know many languages", _multilingual_generations
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        calls = [call for call in _generating_calls(module) if not _names_target(module, call)]
-        if not calls or _gives_first_tokens(module) or _has_saved_target(module):
+        calls = [
+            call
+            for call in _multilingual_generations(module)
+            if not _names_target_language(module, call)
+        ]
+        if not calls or _sets_first_decoder_tokens(module) or _has_saved_target(module):
             return
         yield self.finding(
             "the model translates into many languages, and nothing says which: without forced_bos_token_id the decoder"
@@ -113,7 +117,7 @@ class TargetLanguageNotForced(SourceRule):
         )
 
 
-def _knows_many_languages(module: Module) -> bool:
+def _loads_multilingual_model(module: Module) -> bool:
     """Does a file load such a model or its tokenizer?"""
     if any(True for _ in module.calls(*TOKENIZERS)):
         return True
@@ -127,7 +131,7 @@ def _knows_many_languages(module: Module) -> bool:
     )
 
 
-def _names_target(module: Module, call: Call) -> bool:
+def _names_target_language(module: Module, call: Call) -> bool:
     """Does a call name the target: an argument of it, or what is spread into it?"""
     if FORCED in call.keywords or "decoder_input_ids" in call.keywords:
         return True
@@ -139,7 +143,7 @@ def _names_target(module: Module, call: Call) -> bool:
     return False
 
 
-def _gives_first_tokens(module: Module) -> bool:
+def _sets_first_decoder_tokens(module: Module) -> bool:
     """Does any file of the project give the decoder its first tokens?"""
     parts = [*module.with_linked, *training_scripts_beside(module)]
     return any(part.mentions(word) for part in parts for word in FIRST_TOKENS)

@@ -71,7 +71,7 @@ from truetune.checks.source.evidence.served_model_folders import served_folders
 from truetune.source.module import Module
 
 
-def _asked_templates(module: Module) -> Iterator[ReasoningSwitch]:
+def _questions_that_may_reason(module: Module) -> Iterator[ReasoningSwitch]:
     """The questions of a file that may reason or not."""
     yield from reasoning_in_questions(module)
 
@@ -80,14 +80,14 @@ class ThinkingSwitchedOtherwise(SourceRule):
     code = "SRC173"
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
-    looks_at = CodePlaces("questions to a model by a chat template", _asked_templates)
+    looks_at = CodePlaces("questions to a model by a chat template", _questions_that_may_reason)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         asked = list(reasoning_in_questions(module))
         if not asked:
             return
-        for training in _trainings(module):
+        for training in _trainings_of_asked_model(module):
             found = _thinking_of_training(training)
             if found is None:
                 continue
@@ -128,7 +128,7 @@ def _thinking_of_training(training: Module) -> tuple[Module, ReasoningSwitch] | 
     return home, replace(thinking, thinks_by_default=by_default)
 
 
-def _trainings(module: Module) -> Iterator[Module]:
+def _trainings_of_asked_model(module: Module) -> Iterator[Module]:
     """What trained the model that a file asks: the file itself, or the scripts beside that write what it loads."""
     if trains_a_model(module):
         yield module

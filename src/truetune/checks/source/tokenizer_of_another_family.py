@@ -59,7 +59,7 @@ TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 WRITES_EMBEDDING = ("set_input_embeddings", "get_input_embeddings", "from_config")
 
 
-class Pair(NamedTuple):
+class ModelWithTokenizer(NamedTuple):
     """A model with a tokenizer that is used with it."""
 
     where: Call
@@ -67,29 +67,29 @@ class Pair(NamedTuple):
     tokenizer: ast.expr
 
 
-def _models_and_tokenizers(module: Module) -> Iterator[Pair]:
+def _models_and_tokenizers(module: Module) -> Iterator[ModelWithTokenizer]:
     """Models beside the tokenizers that they are used with: in a trainer, or by ids that a tokenizer made."""
-    yield from _pairs_of_trainers(module)
+    yield from _models_and_tokenizers_of_trainers(module)
     for call in module.all_calls:
         model = call.receiver if call.method == "generate" else call.node.func
         if model is None or "model" not in module.flow.types(model):
             continue
-        for value in _inputs_given(call):
+        for value in _inputs_of_model(call):
             for encoded in encoding_calls_of_dictionary(module, holder_of_part(value)):
                 tokenizer = encoded.receiver or encoded.node.func
-                yield Pair(call, model, tokenizer)
+                yield ModelWithTokenizer(call, model, tokenizer)
 
 
-def _pairs_of_trainers(module: Module) -> Iterator[Pair]:
+def _models_and_tokenizers_of_trainers(module: Module) -> Iterator[ModelWithTokenizer]:
     """The model and the tokenizer that a trainer is given."""
     for call in module.calls(*TRAINERS):
         model = call.argument(0, "model")
         tokenizer = call.keywords.get("processing_class") or call.keywords.get("tokenizer")
         if model is not None and tokenizer is not None:
-            yield Pair(call, model, tokenizer)
+            yield ModelWithTokenizer(call, model, tokenizer)
 
 
-def _inputs_given(call: Call) -> list[ast.expr]:
+def _inputs_of_model(call: Call) -> list[ast.expr]:
     """What a model is called with: `**inputs`, and its ids."""
     starred = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     ids = input_ids_argument(call)

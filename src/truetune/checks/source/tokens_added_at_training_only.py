@@ -72,7 +72,7 @@ TOKENIZERS = ("transformers.*Tokenizer*.from_pretrained",)
 ADDS = ("add_special_tokens", "add_tokens", "resize_token_embeddings")
 
 
-class AddedElsewhere(NamedTuple):
+class MissingTokens(NamedTuple):
     """Tokens that a training added, and a script that asks with them loads without them."""
 
     loads: Call
@@ -91,7 +91,7 @@ def _tokenizers_that_ask(module: Module) -> Iterator[Call]:
         yield from module.calls(*TOKENIZERS)
 
 
-def _token_added_in_training(module: Module, loads: Call) -> AddedElsewhere | None:
+def _tokens_missing_from_tokenizer(module: Module, loads: Call) -> MissingTokens | None:
     """The training beside a file whose tokens this tokenizer lacks; None where there is none."""
     name = module.flow.value(loads.argument(0, "pretrained_model_name_or_path"))
     loaded = loaded_model_names(module)
@@ -107,13 +107,13 @@ def _token_added_in_training(module: Module, loads: Call) -> AddedElsewhere | No
             if name not in model_names_of_tokenizer(training, added.call.receiver):
                 continue
             for token in added.names:
-                written = next(_texts_with(module, token), None)
+                written = next(_texts_with_token(module, token), None)
                 if written is not None:
-                    return AddedElsewhere(loads, token, written, training, added.call)
+                    return MissingTokens(loads, token, written, training, added.call)
     return None
 
 
-def _texts_with(module: Module, token: str) -> Iterator[ast.AST]:
+def _texts_with_token(module: Module, token: str) -> Iterator[ast.AST]:
     """The texts of a file that hold a token, but for docstrings."""
     for node in module.nodes(ast.Constant):
         is_docstring = isinstance(module.scopes.parent.get(node), ast.Expr)
@@ -129,7 +129,7 @@ class TokensAddedAtTrainingOnly(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for loads in _tokenizers_that_ask(module):
-            added = _token_added_in_training(module, loads)
+            added = _tokens_missing_from_tokenizer(module, loads)
             if added is None:
                 continue
             name = Path(added.training.path).name

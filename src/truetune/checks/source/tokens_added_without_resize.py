@@ -79,18 +79,18 @@ class TokensAddedWithoutResize(SourceRule):
             return
         for added in added_tokens_unknown_to_model(module):
             new = [name for name in added.names if not name.startswith(RESERVED)]
-            if not new or _has_room(added, len(new)):
+            if not new or _has_free_rows(added, len(new)):
                 continue
             if added.spare_rows is not None:
-                yield self._finding(
+                yield self._finding_on_tokens(
                     added,
                     new,
                     self.severity,
                     "",
                     "the embedding of this model has no row without a token",
                 )
-            elif _trains_model(module):
-                yield self._finding(
+            elif _makes_trainer_or_optimizer(module):
+                yield self._finding_on_tokens(
                     added,
                     new,
                     "info",
@@ -98,10 +98,10 @@ class TokensAddedWithoutResize(SourceRule):
                     "it is not known how many rows this model's embedding has",
                 )
 
-    def _finding(
+    def _finding_on_tokens(
         self, added: AddedTokens, new: list[str], severity: Severity, limit: str, evidence: str
     ) -> Finding:
-        """What is said of new tokens; `limit` says when they harm, where that is not known."""
+        """The finding on new tokens; `limit` says when they harm, where that is not known."""
         return self.finding(
             f"{', '.join(new)} is added to the tokenizer, and the embedding is not resized{limit}",
             _resize_advice(self.subject, added),
@@ -111,7 +111,7 @@ class TokensAddedWithoutResize(SourceRule):
         )
 
 
-def _loads_model(module: Module, call: Call) -> bool:
+def _makes_model(module: Module, call: Call) -> bool:
     """Does it make a model, or have a trainer make one (`SFTTrainer("name", ...)`)?"""
     if "model" in module.flow.types(call.node):
         return True
@@ -129,12 +129,12 @@ def _resize_advice(module: Module, added: AddedTokens) -> str:
     return RESIZE
 
 
-def _has_room(added: AddedTokens, count: int) -> bool:
+def _has_free_rows(added: AddedTokens, count: int) -> bool:
     """Has the embedding so many rows that no token has yet?"""
     return added.spare_rows is not None and added.spare_rows >= count
 
 
-def _trains_model(module: Module) -> bool:
+def _makes_trainer_or_optimizer(module: Module) -> bool:
     """Does the program make a trainer or an optimizer?"""
     calls = (call for part in module.with_linked for call in part.all_calls)
     return any(not module.flow.types(call.node).isdisjoint(TRAIN) for call in calls)
@@ -143,6 +143,6 @@ def _trains_model(module: Module) -> bool:
 def _loads_model_to_train(module: Module) -> bool:
     """Does the program load a model? Not where a trainer for PPO is made, which resizes by itself."""
     calls = [call for part in module.with_linked for call in part.all_calls]
-    return any(_loads_model(module, call) for call in calls) and not any(
+    return any(_makes_model(module, call) for call in calls) and not any(
         call.named(*PPO) for call in calls
     )

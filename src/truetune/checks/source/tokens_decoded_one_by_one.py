@@ -87,7 +87,11 @@ class TokensDecodedOneByOne(SourceRule):
             return
         for call in _decodes_in_loop(module):
             ids = call.argument(0, "token_ids")
-            if ids is not None and _is_one_id(module, ids) and _is_joined(module, call.node):
+            if (
+                ids is not None
+                and _is_single_id(module, ids)
+                and _is_piece_joined(module, call.node)
+            ):
                 yield self.finding(
                     "each token is decoded alone: spaces between words, and letters of several tokens, are lost where"
                     " the pieces are joined",
@@ -97,7 +101,7 @@ class TokensDecodedOneByOne(SourceRule):
                 )
 
 
-def _is_one_id(module: Module, ids: ast.expr) -> bool:
+def _is_single_id(module: Module, ids: ast.expr) -> bool:
     """Is it one id: `[next_id.item()]`, `next_id.item()`, or what `argmax` has just picked?"""
     if isinstance(ids, ast.List):
         return len(ids.elts) == 1 and not isinstance(ids.elts[0], ast.Starred)
@@ -110,7 +114,7 @@ def _is_one_id(module: Module, ids: ast.expr) -> bool:
     )
 
 
-def _is_joined(module: Module, node: ast.AST) -> bool:
+def _is_piece_joined(module: Module, node: ast.AST) -> bool:
     """Is the piece yielded, printed without a line's end, or added to others?"""
     statement = module.statement(node)
     around = list(module.parents(node))

@@ -72,7 +72,7 @@ from truetune.checks.source.evidence.models_left_in_eval_mode import (
 from truetune.source.module import Module
 
 
-def _training_code(module: Module) -> Iterator[ast.AST]:
+def _backward_passes_and_hooks(module: Module) -> Iterator[ast.AST]:
     """Backward passes of a loop, and the methods that Lightning calls between steps."""
     for call in module.methods("backward"):
         yield call.node
@@ -87,20 +87,22 @@ def _training_code(module: Module) -> Iterator[ast.AST]:
 class TrainedInEvalMode(SourceRule):
     code = "SRC074"
     severity = "warning"
-    looks_at = CodePlaces("training steps and switches of a model's mode", _training_code)
+    looks_at = CodePlaces(
+        "training steps and switches of a model's mode", _backward_passes_and_hooks
+    )
 
     def findings(self) -> Iterator[Finding]:
         for left in models_left_in_eval_mode(self.subject):
             off = settings_off_in_eval_mode(left.trace)
             yield self.finding(
-                f"the model stays in eval() mode for the training steps behind this: {_what_is_off(off)}",
+                f"the model stays in eval() mode for the training steps behind this: {_effects_of_eval_mode(off)}",
                 "call model.train() behind the evaluation, before the next step"
                 " (was = model.training before eval(), model.train(was) after)",
-                cases=self._cases(left),
+                cases=self._cases_of_switch(left),
             )
 
-    def _cases(self, left: LeftInEvalMode) -> list[Case]:
-        """The switch, and the backward pass that meets it."""
+    def _cases_of_switch(self, left: LeftInEvalMode) -> list[Case]:
+        """Cases: the switch to eval mode, and the backward pass that meets it."""
         module = self.subject
         cases = [case_of_node(module, left.switch.node)]
         if left.backward is not None and left.backward.home.path == module.path:
@@ -108,7 +110,7 @@ class TrainedInEvalMode(SourceRule):
         return cases
 
 
-def _what_is_off(off: tuple[str, ...]) -> str:
+def _effects_of_eval_mode(off: tuple[str, ...]) -> str:
     """What the mode switches off, and what comes of it."""
     if not off:
         return "dropout is off, and so is gradient checkpointing"

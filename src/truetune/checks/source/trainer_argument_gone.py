@@ -85,6 +85,7 @@ class TrainerArgumentGone(SourceRule):
     looks_at = calls_of("trainers that are made", *TRAINERS)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where Unsloth rewrites the trainers."""
         if self.subject.imports_unsloth:
             return REWRITTEN
         return super().unmet()
@@ -96,19 +97,19 @@ class TrainerArgumentGone(SourceRule):
         for call in module.calls(*TRAINERS):
             gone = list(_refused_arguments(module, call))
             if gone:
-                yield self._one(call, gone)
+                yield self._finding_on_call(call, gone)
 
-    def _one(self, call: Call, gone: list[RemovedArgument]) -> Finding:
-        """What is said of the arguments of one call that are gone."""
+    def _finding_on_call(self, call: Call, gone: list[RemovedArgument]) -> Finding:
+        """The finding on the arguments of one call that are gone."""
         module = self.subject
-        package, _, trainer = _class_name(module, call).partition(".")
+        package, _, trainer = _library_class_name(module, call).partition(".")
         changes = [(one.taken.last, one.taken.gone) for one in gone]
         severity = severity_of_removed_name(module.pins, package, changes, module.path)
         named = ", ".join(one.name for one in gone)
         return self.finding(
             f"{trainer} takes no {named} in {package}"
             f" {max((one.taken.gone for one in gone), key=Version)} and later",
-            "; ".join(f"{one.name}: {_argument_advice(package, one)}" for one in gone),
+            "; ".join(f"{one.name}: {_advice_on_argument(package, one)}" for one in gone),
             severity=severity,
             evidence=[module.pins.told(package)],
             cases=[
@@ -127,14 +128,14 @@ class TrainerArgumentGone(SourceRule):
         )
 
 
-def _class_name(module: Module, call: Call) -> str:
+def _library_class_name(module: Module, call: Call) -> str:
     """`trl.SFTTrainer`, where the class itself is called and no class of the file that may take more."""
     return module.flow.name(call.node.func) or ""
 
 
 def _refused_arguments(module: Module, call: Call) -> Iterator[RemovedArgument]:
     """The arguments of a call that a release refuses which may run."""
-    package, _, trainer = _class_name(module, call).partition(".")
+    package, _, trainer = _library_class_name(module, call).partition(".")
     of_one_class = len(find_possible_names(module, call.node.func)) == 1
     if (
         # Of several possible classes one may take the argument.
@@ -151,7 +152,7 @@ def _refused_arguments(module: Module, call: Call) -> Iterator[RemovedArgument]:
             yield gone
 
 
-def _argument_advice(package: str, gone: RemovedArgument) -> str:
+def _advice_on_argument(package: str, gone: RemovedArgument) -> str:
     """What to write in place of an argument."""
     if gone.instead is None:
         return f"gone, remove it (from {package} {gone.taken.gone})"

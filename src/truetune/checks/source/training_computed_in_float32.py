@@ -127,12 +127,12 @@ class TrainingComputedInFloat32(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not _is_plain(module):
+        if not _names_no_other_precision(module):
             return
         seen: set[object] = set()
         for trace in traces_of(module):
             load = _float32_load(module, trace)
-            training = _training_of(module, trace) if load is not None else None
+            training = _float32_training(module, trace) if load is not None else None
             if load is None or training is None or training.place.node in seen:
                 continue
             seen.add(training.place.node)
@@ -154,7 +154,7 @@ class TrainingComputedInFloat32(SourceRule):
             )
 
 
-def _is_plain(module: Module) -> bool:
+def _names_no_other_precision(module: Module) -> bool:
     """Does nothing in the code, or in what launches it, name another precision than float32?"""
     texts = [COMMENT.sub("", part.text) for part in module.with_linked]
     text = "\n".join(SWITCHED_OFF.sub("", one) for one in texts)
@@ -188,12 +188,12 @@ def _names_mixed_precision(file: Path) -> bool:
 def _float32_load(module: Module, trace: Trace) -> CallEvent | None:
     """The load of a large model in float32; None where one load is of another dtype, or its size is not known."""
     loads = list(trace.calls(*LOADS))
-    if not loads or not all(_is_float32(module, load) for load in loads):
+    if not loads or not all(_loads_in_float32(module, load) for load in loads):
         return None
-    return next((load for load in loads if _is_large(load)), None)
+    return next((load for load in loads if _names_large_model(load)), None)
 
 
-def _is_float32(module: Module, load: CallEvent) -> bool:
+def _loads_in_float32(module: Module, load: CallEvent) -> bool:
     """Does a call load the weights as float32, whatever dtype they are stored in?"""
     if load.is_open:
         return False
@@ -209,7 +209,7 @@ def _names_float32(value: Value) -> bool:
     return name in WIDE
 
 
-def _is_large(load: CallEvent) -> bool:
+def _names_large_model(load: CallEvent) -> bool:
     """Does the name of a model say that it has half a billion parameters or more?"""
     given = load.argument(0, "pretrained_model_name_or_path")
     name = constant_of(given) if given is not None else None
@@ -217,14 +217,18 @@ def _is_large(load: CallEvent) -> bool:
     return any(float(size) >= MIN_BILLIONS for size in sizes)
 
 
-def _training_of(module: Module, trace: Trace) -> _Training | None:
+def _float32_training(module: Module, trace: Trace) -> _Training | None:
     """The training of a run that is left in float32; None where there is none, or its precision is not known."""
-    found = _lightning(trace) or _hugging_face(trace) or _own_loop(module, trace)
+    found = (
+        _lightning_without_precision(trace)
+        or _trainer_without_half_precision(trace)
+        or _loop_without_autocast(module, trace)
+    )
     return found if found is not None and found.place.home.path == module.path else None
 
 
-def _lightning(trace: Trace) -> _Training | None:
-    """A trainer or Fabric of Lightning without a precision."""
+def _lightning_without_precision(trace: Trace) -> _Training | None:
+    """A trainer or Fabric of Lightning without a precision; None where there is none."""
     for names, is_used in (
         (LIGHTNING, any(trace.methods("fit"))),
         (FABRIC, any(trace.methods("backward"))),
@@ -240,8 +244,8 @@ def _lightning(trace: Trace) -> _Training | None:
     return None
 
 
-def _hugging_face(trace: Trace) -> _Training | None:
-    """Arguments of a Trainer without bf16 and fp16."""
+def _trainer_without_half_precision(trace: Trace) -> _Training | None:
+    """Arguments of a Trainer without bf16 and fp16; None where there are none."""
     if not any(trace.methods("train")):
         return None
     for call in trace.calls(*TRAINING_ARGUMENTS, *TRL_ARGUMENTS):
@@ -254,8 +258,8 @@ def _hugging_face(trace: Trace) -> _Training | None:
     return None
 
 
-def _own_loop(module: Module, trace: Trace) -> _Training | None:
-    """A loop of one's own without autocast."""
+def _loop_without_autocast(module: Module, trace: Trace) -> _Training | None:
+    """A loop of one's own without autocast; None where there is none."""
     steps = list(trace.methods("backward"))
     if not steps:
         return None

@@ -79,7 +79,7 @@ class TrainingStepReturnsNothing(SourceRule):
         for step in _training_steps(module):
             if _may_give_a_loss(step):
                 continue
-            loss = _last_loss(step)
+            loss = _loss_name(step)
             yield self.finding(
                 "training_step returns nothing: Lightning skips each batch, and no weight is ever changed",
                 f"end training_step with `return {loss}`",
@@ -87,7 +87,7 @@ class TrainingStepReturnsNothing(SourceRule):
             )
 
 
-def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
+def _nodes_without_inner_functions(function: ast.FunctionDef) -> Iterator[ast.AST]:
     """The nodes of a function, without those of functions within it."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
@@ -99,17 +99,17 @@ def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
 
 def _may_give_a_loss(step: ast.FunctionDef) -> bool:
     """Does any way of the method return or yield a value, raise, or is its body not written (`...`)?"""
-    for node in _own_nodes(step):
+    for node in _nodes_without_inner_functions(step):
         if isinstance(node, ast.Return):
             value = node.value
             if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
                 return True
         if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Raise)):
             return True
-    return not any(isinstance(node, ast.Assign) for node in _own_nodes(step))
+    return not any(isinstance(node, ast.Assign) for node in _nodes_without_inner_functions(step))
 
 
-def _last_loss(step: ast.FunctionDef) -> str:
+def _loss_name(step: ast.FunctionDef) -> str:
     """The name that the method keeps its loss in; `loss` where it can't be told."""
     names = [
         target.id

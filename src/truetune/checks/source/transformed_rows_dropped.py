@@ -64,13 +64,13 @@ HARMLESS = frozenset(("shuffle", "sort", "sort_values", "sample", "reset_index",
 """What changes the order or the form of rows alone"""
 
 
-def _transformations(module: Module) -> Iterator[object]:
+def _row_transformations(module: Module) -> Iterator[object]:
     """Calls that transform rows, with their result kept or not."""
     yield from statements_of_pure_methods(module)
-    yield from _maps(module)
+    yield from _map_calls(module)
 
 
-def _maps(module: Module) -> Iterator[Call]:
+def _map_calls(module: Module) -> Iterator[Call]:
     """Calls of `map` on a data set."""
     for call in module.methods("map"):
         if call.receiver is not None and "dataset" in module.flow.types(call.receiver):
@@ -81,15 +81,15 @@ class TransformedRowsDropped(SourceRule):
     code = "SRC250"
     symptoms = ("nothing-is-learned", "garbage-output", "loss-does-not-fall", "odd-metrics")
     severity = "error"
-    looks_at = CodePlaces("calls that transform rows", _transformations)
+    looks_at = CodePlaces("calls that transform rows", _row_transformations)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if not _works_on_training_rows(module):
             return
         for dropped in dropped_transformations(module):
-            yield self._report(dropped)
-        for call in _maps(module):
+            yield self._finding_on_dropped(dropped)
+        for call in _map_calls(module):
             function = _function_without_result(module, call)
             if function is not None:
                 yield self.finding(
@@ -98,8 +98,8 @@ class TransformedRowsDropped(SourceRule):
                     cases=[case_of_node(module, call.node), case_of_node(module, function)],
                 )
 
-    def _report(self, dropped: DroppedTransformation) -> Finding:
-        """A transformation whose result is dropped."""
+    def _finding_on_dropped(self, dropped: DroppedTransformation) -> Finding:
+        """The finding on a transformation whose result is dropped."""
         module, call = self.subject, dropped.call
         written = module.text_of(call)
         method = module.flow.call(call).method or module.text_of(call.func)

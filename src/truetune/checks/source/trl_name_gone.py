@@ -66,7 +66,7 @@ INSTEAD = {
 """What does the same today, where that is no class of the same name"""
 
 
-class Use(NamedTuple):
+class TrlName(NamedTuple):
     """One place that names something of `trl` itself."""
 
     node: ast.alias | ast.Attribute
@@ -75,46 +75,46 @@ class Use(NamedTuple):
     """The import, where it is one"""
 
 
-def _uses_of_gone_names(module: Module) -> Iterator[Use]:
+def _names_of_trl(module: Module) -> Iterator[TrlName]:
     """All names of `trl` that a file imports or reads from the module."""
     for node in module.nodes(ast.ImportFrom):
         if not node.level and node.module == "trl":
-            yield from (Use(alias, alias.name, node) for alias in node.names)
+            yield from (TrlName(alias, alias.name, node) for alias in node.names)
     for attribute in module.nodes(ast.Attribute):
         if isinstance(attribute.value, ast.Name) and module.flow.name(attribute.value) == "trl":
-            yield Use(attribute, attribute.attr, None)
+            yield TrlName(attribute, attribute.attr, None)
 
 
 class TrlNameGone(SourceRule):
     code = "SRC068"
     symptoms = ("nothing-is-learned",)
     severity = "error"
-    looks_at = CodePlaces("names used from trl", _uses_of_gone_names)
+    looks_at = CodePlaces("names used from trl", _names_of_trl)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        together: dict[tuple[ast.AST | None, bool], dict[Use, RemovedExport]] = {}
-        for use in _uses_of_gone_names(module):
+        together: dict[tuple[ast.AST | None, bool], dict[TrlName, RemovedExport]] = {}
+        for use in _names_of_trl(module):
             name = find_removed_export("trl", use.name)
             if (
                 name is None
                 or module.pins.age("trl", *name.taken) == "older"
-                or _is_tried(module, use)
+                or _is_used_conditionally(module, use)
             ):
                 continue
             together.setdefault((use.statement, name.home is not None), {})[use] = name
         for gone in together.values():
-            yield self._one(gone)
+            yield self._finding_on_import(gone)
 
-    def _one(self, gone: Mapping[Use, RemovedExport]) -> Finding:
-        """What is said of names that one statement imports."""
+    def _finding_on_import(self, gone: Mapping[TrlName, RemovedExport]) -> Finding:
+        """The finding on names that one statement imports."""
         pins = self.subject.pins
         changes = [(name.taken.last, name.taken.gone) for name in gone.values()]
         severity = severity_of_removed_name(pins, "trl", changes, self.subject.path)
         # By version and not as text: 0.10 comes after 0.9.
         newest = max((name.taken.gone for name in gone.values()), key=Version)
         names = list(dict.fromkeys(use.name for use in gone))
-        remedies = dict.fromkeys(_name_advice(use.name, name) for use, name in gone.items())
+        remedies = dict.fromkeys(_advice_on_name(use.name, name) for use, name in gone.items())
         return self.finding(
             f"trl has no {', '.join(names)} in {newest} and later",
             "; ".join(remedies),
@@ -124,12 +124,12 @@ class TrlNameGone(SourceRule):
             count=len(gone),
             is_loud=pins.of("trl") is None,
             fix=fix_of_changes(
-                self.subject, _imports_from_new_homes(self.subject, gone), safe=severity == "error"
+                self.subject, _edits_of_imports(self.subject, gone), safe=severity == "error"
             ),
         )
 
 
-def _imports_from_new_homes(module: Module, gone: Mapping[Use, RemovedExport]) -> Changes:
+def _edits_of_imports(module: Module, gone: Mapping[TrlName, RemovedExport]) -> Changes:
     """The statement without the names that moved, and one import for each module that they moved to."""
     statement = next(iter(gone)).statement
     homes: dict[str, list[ast.alias]] = {}
@@ -151,7 +151,7 @@ def _imports_from_new_homes(module: Module, gone: Mapping[Use, RemovedExport]) -
     )
 
 
-def _name_advice(name: str, gone: RemovedExport) -> str:
+def _advice_on_name(name: str, gone: RemovedExport) -> str:
     """What to import or to use in place of a name."""
     if gone.home is not None:
         return f"import {name} from {gone.home}"
@@ -160,7 +160,7 @@ def _name_advice(name: str, gone: RemovedExport) -> str:
     return f"keep trl below {gone.taken.gone}, or do without {name}"
 
 
-def _is_tried(module: Module, use: Use) -> bool:
+def _is_used_conditionally(module: Module, use: TrlName) -> bool:
     """Is it used only where it is there: imported in a `try`, or for one release?"""
     node = use.statement or use.node
     if (

@@ -77,7 +77,11 @@ class TurnMarksAddedAsPlainTokens(SourceRule):
             special = call.argument(1, "special_tokens")
             if call.open or (special is not None and module.flow.value(special) is not False):
                 continue
-            marks = [mark for mark in _plain_marks(module, call) if not _is_special(module, mark)]
+            marks = [
+                mark
+                for mark in _plain_marks(module, call)
+                if not _is_named_as_special(module, mark)
+            ]
             if marks:
                 shown = ", ".join(marks[:3])
                 yield self.finding(
@@ -93,7 +97,7 @@ class TurnMarksAddedAsPlainTokens(SourceRule):
 def _plain_marks(module: Module, call: Call) -> Iterator[str]:
     """The marks of turns among the tokens of a call that do not say that they are special."""
     given = call.argument(0, "new_tokens")
-    for node in _elements(module, given) if given is not None else ():
+    for node in _tokens_given(module, given) if given is not None else ():
         if isinstance(node, ast.Call):
             made = module.flow.call(node)
             special = made.keywords.get("special")
@@ -105,7 +109,7 @@ def _plain_marks(module: Module, call: Call) -> Iterator[str]:
             yield text
 
 
-def _elements(module: Module, given: ast.expr) -> Iterator[ast.expr]:
+def _tokens_given(module: Module, given: ast.expr) -> Iterator[ast.expr]:
     """The tokens of a list that is given, or the one that is."""
     for origin in module.flow.origins(given):
         node = origin.node
@@ -115,7 +119,7 @@ def _elements(module: Module, given: ast.expr) -> Iterator[ast.expr]:
             yield node
 
 
-def _is_special(module: Module, mark: str) -> bool:
+def _is_named_as_special(module: Module, mark: str) -> bool:
     """Is a token also named where special tokens are added or listed?"""
     for call in module.methods("add_special_tokens"):
         if mark in ast.unparse(call.node):
@@ -132,10 +136,10 @@ def _is_special(module: Module, mark: str) -> bool:
         for target in node.targets
         if isinstance(target, ast.Attribute) and target.attr == "additional_special_tokens"
     ]
-    return any(_names_mark(module, node, mark) for node in listed)
+    return any(_may_list_mark(module, node, mark) for node in listed)
 
 
-def _names_mark(module: Module, node: ast.expr, mark: str) -> bool:
+def _may_list_mark(module: Module, node: ast.expr, mark: str) -> bool:
     """May a list of tokens hold this one? One that is not known may."""
     value = module.flow.value(node)
     return not isinstance(value, list | tuple) or mark in value

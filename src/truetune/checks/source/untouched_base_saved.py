@@ -95,9 +95,13 @@ class UntouchedBaseSaved(SourceRule):
         # Another save of the file may hold what was trained.
         if any(module.methods(*OTHERS)) or any(module.calls("torch.save", "*.save_file")):
             return
-        loads = [_load_of(module, call.receiver) for call in saves]
+        loads = [_load_of_untouched_model(module, call.receiver) for call in saves]
         for load in loads:
-            if load is None or not _is_published(module, load) or not _is_untouched(module, load):
+            if (
+                load is None
+                or not _is_published_model(module, load)
+                or not _is_untouched(module, load)
+            ):
                 return
         if saves and loads[0] is not None:
             yield self.finding(
@@ -108,7 +112,7 @@ class UntouchedBaseSaved(SourceRule):
             )
 
 
-def _load_of(module: Module, model: ast.expr | None) -> Call | None:
+def _load_of_untouched_model(module: Module, model: ast.expr | None) -> Call | None:
     """The call that loads a model; None where it is more than loaded, or comes from elsewhere."""
     origins = module.flow.origins(model) if model is not None and variable_name(model) else ()
     calls = [origin.node for origin in origins if isinstance(origin.node, ast.Call)]
@@ -118,7 +122,7 @@ def _load_of(module: Module, model: ast.expr | None) -> Call | None:
     return call if call.named(*LOADS) else None
 
 
-def _is_published(module: Module, load: Call) -> bool:
+def _is_published_model(module: Module, load: Call) -> bool:
     """Is it loaded by the name of a published model, and by no folder of one's own?"""
     names = possible_texts(module, load.argument(0, "pretrained_model_name_or_path"))
     names = names or possible_texts(module, load.keywords.get("model_name"))
@@ -133,7 +137,7 @@ def _is_published(module: Module, load: Call) -> bool:
 def _is_untouched(module: Module, load: Call) -> bool:
     """Is the model handed to nothing, and asked for nothing that changes its weights?"""
     for name in module.variable_reads():
-        if not _holds_model(module, name, load):
+        if not _is_model_of_load(module, name, load):
             continue
         around = module.scopes.parent.get(name)
         if not isinstance(around, ast.Attribute) or around.attr not in LEAVE_WEIGHTS:
@@ -141,7 +145,7 @@ def _is_untouched(module: Module, load: Call) -> bool:
     return True
 
 
-def _holds_model(module: Module, name: ast.Name | ast.Attribute, load: Call) -> bool:
+def _is_model_of_load(module: Module, name: ast.Name | ast.Attribute, load: Call) -> bool:
     """Is the model of a load what a name stands for, and not its tokenizer?"""
     return any(
         # unsloth returns (model, tokenizer): the first of them is the model.

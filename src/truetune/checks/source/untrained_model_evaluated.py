@@ -114,15 +114,17 @@ class UntrainedModelEvaluated(SourceRule):
             route for node in training_places(module) for route in call_routes_to(module, node)
         ]
         late = [
-            one for one in _generations_beside_training(module) if _is_late(module, one, trainings)
+            one
+            for one in _generations_beside_training(module)
+            if _may_run_after_training(module, one, trainings)
         ]
         if not trained or not late:
             return
         if all(one.loads and is_second_load_of_base(module, one, trained) for one in late):
-            yield self._finding(late[0], trained[0].load)
+            yield self._finding_on_base(late[0], trained[0].load)
 
-    def _finding(self, generation: AskedModel, base: ast.Call) -> Finding:
-        """What is said of a base that is asked after the training."""
+    def _finding_on_base(self, generation: AskedModel, base: ast.Call) -> Finding:
+        """The finding on a base that is asked after the training."""
         module = self.subject
         return self.finding(
             "what is asked after the training is the base, loaded by its name: nothing loads what was"
@@ -137,7 +139,7 @@ class UntrainedModelEvaluated(SourceRule):
         )
 
 
-def _is_late(module: Module, generation: AskedModel, trainings: list[Route]) -> bool:
+def _may_run_after_training(module: Module, generation: AskedModel, trainings: list[Route]) -> bool:
     """Is there a way in which it runs after a training?"""
     return any(
         route_runs_after(late, training)

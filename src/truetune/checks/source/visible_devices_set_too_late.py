@@ -76,7 +76,7 @@ class VisibleDevicesSetTooLate(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for setting in _visible_device_settings(module):
-            start = next(_cuda_starts(module, setting), None)
+            start = next(_cuda_starts_before(module, setting), None)
             if start is not None:
                 yield self.finding(
                     f"{VARIABLE} is set after CUDA was started, which has read it already: all GPUs stay visible",
@@ -86,7 +86,7 @@ class VisibleDevicesSetTooLate(SourceRule):
                 return
 
 
-def _cuda_starts(module: Module, setting: ast.stmt) -> Iterator[ast.AST]:
+def _cuda_starts_before(module: Module, setting: ast.stmt) -> Iterator[ast.AST]:
     """Statements above the setting, run under no condition, that ask CUDA for its GPUs."""
     body = module.tree.body
     # Statements of the module run in order; a function runs when it is called, which may be later.
@@ -100,10 +100,10 @@ def _cuda_starts(module: Module, setting: ast.stmt) -> Iterator[ast.AST]:
         elif not isinstance(
             statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef | ast.If
         ):
-            yield from (node for node in ast.walk(statement) if _asks_cuda(module, node))
+            yield from (node for node in ast.walk(statement) if _starts_cuda(module, node))
 
 
-def _asks_cuda(module: Module, node: ast.AST) -> bool:
+def _starts_cuda(module: Module, node: ast.AST) -> bool:
     """Does a call ask the driver for its GPUs, or put something on one?"""
     if not isinstance(node, ast.Call):
         return False

@@ -81,12 +81,12 @@ SAME_DEVICE = re.compile(r"\.to\(\s*[\"'](?:cuda|cuda:0)[\"']\s*\)|\.to\(\w+\.de
 def _engines_beside_training(module: Module) -> Iterator[Call]:
     """vLLM's engines in code that trains."""
     if any(True for _ in optimizer_steps(module)) or any(
-        call for call in module.methods("train") if _is_trainer(module, call)
+        call for call in module.methods("train") if _is_train_of_trainer(module, call)
     ):
         yield from module.calls("vllm.LLM", "vllm.entrypoints.llm.LLM")
 
 
-def _is_trainer(module: Module, call: Call) -> bool:
+def _is_train_of_trainer(module: Module, call: Call) -> bool:
     """Is it the `train` of a trainer, and no mode of a model?"""
     return "trainer" in module.flow.types(call.receiver)
 
@@ -117,7 +117,7 @@ class VllmBesideTraining(SourceRule):
                 not isinstance(share, int | float)
                 or share <= MAX_VLLM_SHARE
                 or open_ways
-                or _is_apart(module, call)
+                or _may_run_in_another_process(module, call)
             ):
                 continue
             yield self.finding(
@@ -128,7 +128,7 @@ class VllmBesideTraining(SourceRule):
             )
 
 
-def _where_it_is_kept(module: Module, made: ast.Call) -> ast.AST:
+def _place_keeping_engine(module: Module, made: ast.Call) -> ast.AST:
     """The one call of a helper that gives the engine back, or of the class that keeps it as `self.x`; else the engine's
     own call.
     """
@@ -146,9 +146,9 @@ def _where_it_is_kept(module: Module, made: ast.Call) -> ast.AST:
     return sites[0] if len(sites) == 1 and is_always else made
 
 
-def _is_apart(module: Module, call: Call) -> bool:
+def _may_run_in_another_process(module: Module, call: Call) -> bool:
     """Is it made in one arm of a condition, or in a function: another run of the script may need it?"""
-    around = list(module.parents(_where_it_is_kept(module, call.node)))
+    around = list(module.parents(_place_keeping_engine(module, call.node)))
     conditions = (node for node in around if isinstance(node, ast.If | ast.IfExp | ast.Try))
     functions = [
         node for node in around if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)

@@ -47,7 +47,7 @@ from truetune.checks.source.evidence.kept_checkpoints import (
 from truetune.source.module import Module
 
 
-def _choices(module: Module) -> Iterator[KeptCheckpoint]:
+def _checkpoint_choices(module: Module) -> Iterator[KeptCheckpoint]:
     """The places of a file where the best checkpoint is chosen by a metric whose direction is known."""
     yield from best_checkpoint_choices(module)
 
@@ -56,7 +56,7 @@ class WorstCheckpointKept(SourceRule):
     code = "SRC171"
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces("places that keep the best checkpoint by a metric", _choices)
+    looks_at = CodePlaces("places that keep the best checkpoint by a metric", _checkpoint_choices)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -88,7 +88,7 @@ METHODS = ("unwrap_model", "extract_model_from_parallel", "removeprefix", "consu
 """Signs that a script takes the prefix away: in a text, and as code"""
 
 
-class Saved(NamedTuple):
+class SavedState(NamedTuple):
     """A state that is saved from a wrapper."""
 
     case: Case
@@ -101,7 +101,7 @@ class Saved(NamedTuple):
     """The entry of the file that it is; empty where it is all of it"""
 
 
-class Loaded(NamedTuple):
+class LoadedState(NamedTuple):
     """A state that is loaded as it is into a plain model."""
 
     names: list[str]
@@ -117,31 +117,33 @@ def _lenient_loads(module: Module) -> Iterator[Call]:
     for call in module.methods("load_state_dict"):
         state = call.argument(0, "state_dict")
         is_lenient = module.flow.value(call.argument(1, "strict")) is False
-        if is_lenient or (state is not None and _fitting_entries_of(module, state) is not None):
+        if is_lenient or (
+            state is not None and _state_filtered_by_known_names(module, state) is not None
+        ):
             yield call
 
 
-def _fitting_entries_of(module: Module, state: ast.expr) -> ast.expr | None:
+def _state_filtered_by_known_names(module: Module, state: ast.expr) -> ast.expr | None:
     """The state of which only entries with a known name are taken: `{k: v for k, v in saved.items() if k in own}`,
     alone or by `own.update(...)`; None where a state is loaded whole."""
     candidates = [origin.node for origin in module.flow.origins(state)]
     if isinstance(state, ast.Name):
-        candidates += _updates_of(module, state.id)
+        candidates += _updates_of_dict(module, state.id)
     for node in candidates:
-        called = _called_for_known_names(node)
+        called = _items_call_of_filter(node)
         if called is not None:
             return called.value if called.attr == "items" else None
     return None
 
 
-def _updates_of(module: Module, name: str) -> Iterator[ast.expr]:
+def _updates_of_dict(module: Module, name: str) -> Iterator[ast.expr]:
     """What a dictionary of this name is updated with."""
     for call in module.methods("update"):
         if isinstance(call.receiver, ast.Name) and call.receiver.id == name and call.args:
             yield call.args[0]
 
 
-def _called_for_known_names(node: ast.AST) -> ast.Attribute | None:
+def _items_call_of_filter(node: ast.AST) -> ast.Attribute | None:
     """`saved.items` of a comprehension that takes the entries whose name is known; None for anything else."""
     if not isinstance(node, ast.DictComp) or len(node.generators) != 1:
         return None
@@ -161,69 +163,70 @@ class WrapperKeysNotLoaded(SourceRule):
         module = self.subject
         states = [(call, _loaded_state(module, call)) for call in _lenient_loads(module)]
         if not any(state.names for _, state in states) or any(
-            map(_strips_prefix, module.with_linked)
+            map(_mentions_prefix, module.with_linked)
         ):
             return
         saved = list(_saved_states(module))
         for call, loaded in states:
-            fitting = next((one for one in saved if _is_of_file(loaded, one)), None)
+            fitting = next((one for one in saved if _matches_saved(loaded, one)), None)
             if fitting is not None:
-                stays = _what_stays(module, call)
+                stays = _random_weights_note(module, call)
                 yield self.finding(
-                    f"{fitting.keys}, and {_leaves_out(module, call)} leaves them all out: nothing is loaded{stays}",
+                    f"{fitting.keys}, and {_describe_omission(module, call)} leaves them all out: nothing is"
+                    f" loaded{stays}",
                     fitting.remedy,
                     cases=[case_of_node(module, call.node), fitting.case],
                 )
 
 
-def _leaves_out(module: Module, load: Call) -> str:
+def _describe_omission(module: Module, load: Call) -> str:
     """What in a load leaves out the names that do not fit."""
     is_lenient = module.flow.value(load.argument(1, "strict")) is False
     return "strict=False" if is_lenient else "the test of each name"
 
 
-def _is_of_file(loaded: Loaded, saved: Saved) -> bool:
+def _matches_saved(loaded: LoadedState, saved: SavedState) -> bool:
     """Is what is loaded what was saved, by the names of the file and of its entry?"""
     is_file = bool(loaded.names) and all(map(saved.name.fullmatch, loaded.names))
     return is_file and loaded.entry == saved.entry
 
 
-def _loaded_state(module: Module, load: Call) -> Loaded:
+def _loaded_state(module: Module, load: Call) -> LoadedState:
     """The state that a call loads, as it is, into a plain model; without names where that is not certain."""
     given = load.argument(0, "state_dict")
-    fitting = _fitting_entries_of(module, given) if given is not None else None
-    state, entry = _whole_and_entry(module, fitting or given)
+    fitting = _state_filtered_by_known_names(module, given) if given is not None else None
+    state, entry = _state_file_and_entry(module, fitting or given)
     maker = module.flow.producing_call(state)
     if maker is None or not maker.named(*LOADING_FUNCTIONS) or load.receiver is None:
-        return Loaded([], "")
-    if _prefix_of(module, load.receiver) is not None:
-        return Loaded([], "")
+        return LoadedState([], "")
+    if _prefix_of_wrapped_model(module, load.receiver) is not None:
+        return LoadedState([], "")
     file = maker.argument(0, "f") or maker.keywords.get("filename")
-    return Loaded(_base_names(module, file), entry)
+    return LoadedState(_file_names(module, file), entry)
 
 
-def _base_names(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]:
+def _file_names(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]:
     """The names of the file, without its folder, which may be known at run time alone."""
     texts = possible_texts(module, node)
     if texts or node is None or depth > MAX_DEPTH:
         return [PurePath(text).name for text in texts]
-    ends = _texts_after_unknown(module, node)
+    ends = _trailing_texts(module, node)
     if ends:
         return [PurePath(text).name for text in ends if "/" in text]
     if isinstance(node, ast.BinOp) or (isinstance(node, ast.Call) and node.args):
         last = _last_part_of_path(module, node)
-        return [] if last is None else _base_names(module, last, depth + 1)
-    return _base_names_of_origins(module, node, depth)
+        return [] if last is None else _file_names(module, last, depth + 1)
+    return _file_names_of_origins(module, node, depth)
 
 
-def _base_names_of_origins(module: Module, node: ast.expr, depth: int) -> list[str]:
+def _file_names_of_origins(module: Module, node: ast.expr, depth: int) -> list[str]:
     """The names by what may have been assigned to a variable; empty where one of these is not known."""
     origins = [one.node for one in module.flow.origins(node) if one.node is not node]
-    found = [_base_names(module, one, depth + 1) for one in origins if isinstance(one, ast.expr)]
+    found = [_file_names(module, one, depth + 1) for one in origins if isinstance(one, ast.expr)]
     return [name for names in found for name in names] if all(found) else []
 
 
-def _texts_after_unknown(module: Module, node: ast.expr) -> list[str]:
+def _trailing_texts(module: Module, node: ast.expr) -> list[str]:
     """What an f-string or a sum of texts ends in: `/model.pt` of `f"{folder}/model.pt"`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return list(possible_texts(module, node.right))
@@ -240,7 +243,7 @@ def _last_part_of_path(module: Module, node: ast.BinOp | ast.Call) -> ast.expr |
     return node.args[-1] if is_path else None
 
 
-def _what_stays(module: Module, load: Call) -> str:
+def _random_weights_note(module: Module, load: Call) -> str:
     """That the weights stay random, where the model was made without any; else empty."""
     maker = module.flow.producing_call(load.receiver) if load.receiver is not None else None
     if maker is not None and (maker.method == "from_config" or maker.named("*.from_config")):
@@ -248,7 +251,7 @@ def _what_stays(module: Module, load: Call) -> str:
     return ""
 
 
-def _whole_and_entry(module: Module, state: ast.expr | None) -> tuple[ast.expr | None, str]:
+def _state_file_and_entry(module: Module, state: ast.expr | None) -> tuple[ast.expr | None, str]:
     """What was read from a file, and the entry of it that a state is: `blob["model"]`; else the state itself."""
     if state is None:
         return None, ""
@@ -259,54 +262,58 @@ def _whole_and_entry(module: Module, state: ast.expr | None) -> tuple[ast.expr |
     return state, ""
 
 
-def _saved_states(module: Module) -> Iterator[Saved]:
+def _saved_states(module: Module) -> Iterator[SavedState]:
     """The states that this file, and the scripts beside it that train, save from wrappers."""
     yield from _saved_from_wrappers(module)
     for other in training_scripts_beside(module):
         # A training that takes the prefix away writes files that fit.
-        if not _strips_prefix(other):
+        if not _mentions_prefix(other):
             yield from _saved_from_wrappers(other)
 
 
-def _saved_from_wrappers(module: Module) -> Iterator[Saved]:
+def _saved_from_wrappers(module: Module) -> Iterator[SavedState]:
     """The states that a file saves from wrappers, under names of which something is known."""
     for call in module.calls("torch.save", "safetensors.torch.save_file"):
-        name = _file_pattern(module, call.argument(1, "f") or call.keywords.get("filename"))
+        name = _file_name_pattern(module, call.argument(1, "f") or call.keywords.get("filename"))
         if name is None:
             continue
         case, saved = case_of_node(module, call.node), call.argument(0, "obj")
-        parts = _parts_of(module, saved)
+        parts = _entry_names(module, saved)
         if parts:
             keys = f"the file holds a dictionary of parts ({', '.join(parts)}), none of which is the name of a weight"
-            yield Saved(case, keys, name, TAKE_THE_PART.format(part=parts[0]))
-        for entry, model in _states_saved(module, saved):
-            prefix = _prefix_of(module, model)
+            yield SavedState(case, keys, name, TAKE_THE_PART.format(part=parts[0]))
+        for entry, model in _models_whose_state_is_saved(module, saved):
+            prefix = _prefix_of_wrapped_model(module, model)
             if prefix is not None:
                 yield _saved_with_prefix(case, prefix, name, entry)
     for call in module.calls("safetensors.torch.save_model"):
         wrapped, name = (
             call.argument(0, "model"),
-            _file_pattern(module, call.argument(1, "filename")),
+            _file_name_pattern(module, call.argument(1, "filename")),
         )
-        prefix = None if wrapped is None else _prefix_of(module, wrapped)
+        prefix = None if wrapped is None else _prefix_of_wrapped_model(module, wrapped)
         if prefix is not None and name is not None:
             yield _saved_with_prefix(case_of_node(module, call.node), prefix, name, "")
 
 
-def _saved_with_prefix(case: Case, prefix: str, name: re.Pattern[str], entry: str) -> Saved:
+def _saved_with_prefix(case: Case, prefix: str, name: re.Pattern[str], entry: str) -> SavedState:
     """A state whose names begin with what its wrapper is called."""
     keys = f"the names of the saved weights begin with {prefix}, the model's do not"
     remedy = SAVE_THE_ADAPTER if prefix.startswith("base_model") else SAVE_THE_INSIDE
-    return Saved(case, keys, name, remedy, entry)
+    return SavedState(case, keys, name, remedy, entry)
 
 
-def _parts_of(module: Module, saved: ast.expr | None) -> list[str]:
+def _entry_names(module: Module, saved: ast.expr | None) -> list[str]:
     """The keys of a dictionary that is saved, that of the model's state first; empty where it holds no such state."""
     nodes = [one.node for one in module.flow.origins(saved)] if saved is not None else []
     if len(nodes) != 1 or not isinstance(nodes[0], ast.Dict):
         return []
     parts = dict(_entries_by_text(nodes[0]))
-    models = [key for key in parts if not OPTIMIZER.search(key) and _is_state(module, parts[key])]
+    models = [
+        key
+        for key in parts
+        if not OPTIMIZER.search(key) and _is_state_dict_call(module, parts[key])
+    ]
     others = [key for key in parts if key not in models]
     return [*models, *others][:MAX_PARTS] if models else []
 
@@ -318,13 +325,15 @@ def _entries_by_text(table: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
             yield key.value, value
 
 
-def _is_state(module: Module, value: ast.expr) -> bool:
+def _is_state_dict_call(module: Module, value: ast.expr) -> bool:
     """Is it what `state_dict()` gives?"""
     made = module.flow.producing_call(value)
     return made is not None and made.method == "state_dict"
 
 
-def _states_saved(module: Module, saved: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
+def _models_whose_state_is_saved(
+    module: Module, saved: ast.expr | None
+) -> Iterator[tuple[str, ast.expr]]:
     """The models whose states are saved, each with its entry of a dictionary; empty for the state alone."""
     entries = {} if saved is None else dict(module.flow.entries(saved)[0])
     maker = module.flow.producing_call(saved)
@@ -336,7 +345,7 @@ def _states_saved(module: Module, saved: ast.expr | None) -> Iterator[tuple[str,
             yield entry, state.receiver
 
 
-def _file_pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | None:
+def _file_name_pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | None:
     """What a file's name looks like: of an f-string, each value stands for any text; None where nothing is known."""
     if isinstance(file, ast.JoinedStr):
         parts = [
@@ -350,15 +359,17 @@ def _file_pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | No
     return re.compile(re.escape(PurePath(texts[0]).name)) if len(texts) == 1 else None
 
 
-def _prefix_of(module: Module, model: ast.expr) -> str | None:
+def _prefix_of_wrapped_model(module: Module, model: ast.expr) -> str | None:
     """The prefix of a model that is surely wrapped; None for a plain one, and for `wrapper.module`."""
     if isinstance(model, ast.Attribute) and model.attr in ("module", "_orig_mod"):
         return None
-    prefixes = {_prefix_of_call(module, origin.node) for origin in module.flow.origins(model)}
+    prefixes = {
+        _prefix_of_wrapper_call(module, origin.node) for origin in module.flow.origins(model)
+    }
     return prefixes.pop() if len(prefixes) == 1 else None
 
 
-def _prefix_of_call(module: Module, node: ast.AST) -> str | None:
+def _prefix_of_wrapper_call(module: Module, node: ast.AST) -> str | None:
     """The prefix that a call puts before the names; None for anything but a wrapper."""
     if not isinstance(node, ast.Call):
         return None
@@ -366,7 +377,7 @@ def _prefix_of_call(module: Module, node: ast.AST) -> str | None:
     return next((prefix for name, prefix in PREFIXES if call.named(name)), None)
 
 
-def _strips_prefix(module: Module) -> bool:
+def _mentions_prefix(module: Module) -> bool:
     """Does a file speak of the prefix, in a text or by a method that takes wrappers off?"""
     texts = (node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str))
     return module.mentions(*METHODS) or any(sign in text for text in texts for sign in SPELLED)

@@ -60,18 +60,18 @@ LAYERS_OF_FAMILIES = (
 LAYERS_OF_ALL_FAMILIES = frozenset().union(*(layers for _, layers in LAYERS_OF_FAMILIES))
 
 
-def layers_of_family(model: str) -> frozenset[str] | None:
+def layer_names_of_family(model: str) -> frozenset[str] | None:
     """The last names of the layers of a published model; None where its name is of no family that is known."""
     plain = normalized_model_name(model)
     return next((layers for name, layers in LAYERS_OF_FAMILIES if re.match(name, plain)), None)
 
 
-def targets_of_other_families(model: str, targets: tuple[str, ...]) -> tuple[str, ...]:
+def targets_of_other_families_only(model: str, targets: tuple[str, ...]) -> tuple[str, ...]:
     """The targets that are layers of other families, and none of this model's.
 
     Empty too where the rest covers every layer of the family: a list for many families then loses nothing.
     """
-    layers = layers_of_family(model)
+    layers = layer_names_of_family(model)
     if layers is None:
         return ()
     lasts = {target: target.rpartition(".")[2] for target in targets}

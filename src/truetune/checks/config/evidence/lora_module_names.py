@@ -124,7 +124,7 @@ def likely_module_name(target: str, known: Iterable[str]) -> str | None:
     last = target.rpartition(".")[2]
     if last in known:
         return None
-    joined = _names_joined(last, known)
+    joined = _split_joined_names(last, known)
     if joined:
         return ", ".join(joined)
     words = {word for name in known for word in name.split("_")}
@@ -147,12 +147,14 @@ def _is_misspelling(text: str, name: str, words: set[str]) -> bool:
     )
 
 
-def _names_joined(text: str, known: list[str]) -> list[str] | None:
-    """The two or more names that the text is made of."""
+def _split_joined_names(text: str, known: list[str]) -> list[str] | None:
+    """The two or more names that the text joins without a comma; None where it is not made of
+    names.
+    """
     for name in sorted((name for name in known if text.startswith(name)), key=len, reverse=True):
         rest = text[len(name) :]
         if rest in known:
             return [name, rest]
-        if rest and (more := _names_joined(rest, known)):
+        if rest and (more := _split_joined_names(rest, known)):
             return [name, *more]
     return None

@@ -74,22 +74,24 @@ def tensor_shapes(config: Config) -> Mapping[str, tuple[int, ...]]:
         return {
             name: shape
             for path in files
-            for name, shape in _cached_shapes(path, path.stat().st_mtime_ns).items()
+            for name, shape in _tensor_shapes_of_file(path, path.stat().st_mtime_ns).items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
 @lru_cache(maxsize=64)
-def _cached_shapes(path: Path, _changed: int) -> Mapping[str, tuple[int, ...]]:
+def _tensor_shapes_of_file(path: Path, _changed: int) -> Mapping[str, tuple[int, ...]]:
     """The shape of each tensor by its name; a file that changed is read again."""
     with path.open("rb") as file:
-        header = _parsed_header(file)[0]
+        header = _read_safetensors_header(file)[0]
     return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
 
 
-def _parsed_header(file: IO[bytes]) -> tuple[dict[str, Any], int]:
-    """The header of a safetensors file, and its length. Raises ValueError, and OSError as reading does."""
+def _read_safetensors_header(file: IO[bytes]) -> tuple[dict[str, Any], int]:
+    """Read the header of a safetensors file, and its length. Raises ValueError, and OSError as
+    reading does.
+    """
     length = int.from_bytes(file.read(8), "little")
     if length > TENSOR_HEADER.max_bytes:
         raise ValueError(f"a header of {length:,} bytes")
@@ -99,7 +101,7 @@ def _parsed_header(file: IO[bytes]) -> tuple[dict[str, Any], int]:
     return header, length
 
 
-def linear_modules(config: Config) -> Mapping[str, tuple[int, ...]]:
+def linear_module_shapes(config: Config) -> Mapping[str, tuple[int, ...]]:
     """Modules that hold a weight matrix, by name, with its shape: what LoRA can be put on."""
     return {
         name.removesuffix(".weight"): shape
@@ -108,7 +110,7 @@ def linear_modules(config: Config) -> Mapping[str, tuple[int, ...]]:
     }
 
 
-def sampled_weights(config: Config) -> NDArray[np.float32] | None:
+def sample_linear_weights(config: Config) -> NDArray[np.float32] | None:
     """Some thousand weights of each linear layer of the first file, zeros left out; None where there are none here."""
     where = local_model_folder(config)
     path = next(iter(sorted(where.glob("*.safetensors"))), None) if where else None
@@ -116,7 +118,7 @@ def sampled_weights(config: Config) -> NDArray[np.float32] | None:
         return None
     try:
         with path.open("rb") as file:
-            header, length = _parsed_header(file)
+            header, length = _read_safetensors_header(file)
             parts = [
                 _sample_tensor(path, 8 + length, entry)
                 for name, entry in list(header.items())[:MAX_TENSORS]

@@ -25,12 +25,12 @@ TRAINS_A_PART = re.compile(
 """In a program: it may train a head, embeddings or a soft prompt, or by an optimizer of its own"""
 
 
-def has_special_optimizer(config: Config) -> bool:
-    """Does something other than `optim` decide?"""
+def overrides_optim_setting(config: Config) -> bool:
+    """Does something other than the setting `optim` decide the optimizer?"""
     return any(config.raw.get(switch) for switch in OPTIMIZER_SWITCHES)
 
 
-def has_usual_adamw_rates(config: Config) -> bool:
+def published_adamw_rates_apply(config: Config) -> bool:
     """Do the published learning rates hold, those of AdamW on all weights or on LoRA?
 
     Of transformers' own arguments it is known only where the program loads a causal model and names nothing that
@@ -48,7 +48,7 @@ def has_usual_adamw_rates(config: Config) -> bool:
     if config.stack == "axolotl" and config.raw.get("adapter") not in (None, "", "lora", "qlora"):
         return False
     name = str(config.spec.training.optim or "adamw").lower()
-    return "adamw" in name and "schedule_free" not in name and not has_special_optimizer(config)
+    return "adamw" in name and "schedule_free" not in name and not overrides_optim_setting(config)
 
 
 def _trains_a_causal_model(config: Config) -> bool:

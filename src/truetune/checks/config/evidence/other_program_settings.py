@@ -38,12 +38,14 @@ def words_of_another_program(config: Config) -> list[str]:
     if is_of_program(config) or config.stack in ("axolotl", "truetune"):
         return []
     names = known_keys(config)
-    strange = [place.key for place in unknown_keys(config) if likely_key(place, names) is None]
+    strange = [
+        place.key for place in unknown_keys(config) if likely_meant_key(place, names) is None
+    ]
     is_foreign = len(strange) >= MIN_FOREIGN_WORDS or bool(SCRIPT_ONLY_KEYS.intersection(strange))
     return strange if is_foreign else []
 
 
-def keeps_its_defaults(config: Config) -> bool:
+def keeps_stack_defaults(config: Config) -> bool:
     """Does what the file leaves out have the stack's default, as far as is known?
 
     A script with settings of its own may set it, unless it is known that the stack itself reads the file.
@@ -52,7 +54,7 @@ def keeps_its_defaults(config: Config) -> bool:
         return True
     names = known_keys(config)
     return not config.own_keys and all(
-        likely_key(place, names) is not None for place in unknown_keys(config)
+        likely_meant_key(place, names) is not None for place in unknown_keys(config)
     )
 
 
@@ -73,8 +75,8 @@ def unknown_keys(config: Config) -> list[SettingLocation]:
     ]
 
 
-def fate_of_unknown_key(config: Config) -> str:
-    """What becomes of a key that the stack does not know."""
+def describe_fate_of_unknown_key(config: Config) -> str:
+    """What becomes of a key that the stack does not know, in words."""
     if is_of_program(config):
         return "the call stops at it"
     reader = config_readers().get(config.stack)
@@ -89,13 +91,13 @@ def is_unknown_keyword_refused(config: Config) -> bool:
     )
 
 
-def removed_since(config: Config, old: RenamedKey) -> str:
-    """From which release on an old name is not taken."""
+def describe_removal_release(config: Config, old: RenamedKey) -> str:
+    """From which release on an old name is not taken, in words."""
     return old.taken.since(old.package) if old.taken else f"in {config.stack} {config.version}"
 
 
-def who_may_read_old_names(config: Config, several: list[RenamedKey]) -> str:
-    """Who may still take these names of earlier releases."""
+def describe_readers_of_old_names(config: Config, several: list[RenamedKey]) -> str:
+    """Who may still take these names of earlier releases, in words."""
     pinned = next((old.package for old in several if config.pins.is_of_a_commit(old.package)), None)
     return (
         "the script that reads this file"
@@ -104,6 +106,6 @@ def who_may_read_old_names(config: Config, several: list[RenamedKey]) -> str:
     )
 
 
-def likely_key(place: SettingLocation, names: frozenset[str]) -> str | None:
+def likely_meant_key(place: SettingLocation, names: frozenset[str]) -> str | None:
     """The key that this one is a misspelling of."""
     return find_misspelt_key(place.key.rpartition(".")[2], names)

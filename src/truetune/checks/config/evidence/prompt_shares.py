@@ -11,8 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.checks.config.evidence.training_file_columns import data_files_of, training_sources
 from truetune.data.answering_roles import is_answering_role
+from truetune.checks.config.evidence.training_file_columns import local_data_files
+from truetune.checks.config.evidence.training_file_columns import local_training_sources
 from truetune.data.conversation import Conversation
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.tell_training_files_from_predictions import sort_folder_files
@@ -24,7 +25,7 @@ MAX_ROWS = 500
 
 
 class PromptShare(NamedTuple):
-    """Characters, or tokens, of some rows."""
+    """Amounts of prompts and answers in some rows, in characters or in tokens."""
 
     rows: int
     prompts: int
@@ -36,17 +37,21 @@ class PromptShare(NamedTuple):
         return self.prompts / (self.prompts + self.answers)
 
 
-def prompt_share(config: Config) -> PromptShare | None:
-    """The prompts and answers of the first local rows; None where no row with an answer is at hand."""
-    return measure_prompts(config, len)
+def measure_prompt_characters(config: Config) -> PromptShare | None:
+    """Characters of prompts and answers in the first local rows; None where no row with an answer
+    is at hand.
+    """
+    return measure_prompts_by(config, len)
 
 
-def measure_prompts(config: Config, measure: Callable[[str], int]) -> PromptShare | None:
-    """As `prompt_share`, with texts measured in characters or in tokens."""
+def measure_prompts_by(config: Config, measure: Callable[[str], int]) -> PromptShare | None:
+    """Prompts and answers of the first local rows, measured by a function of a text: in characters
+    or in tokens; None where no row with an answer is at hand.
+    """
     rows = prompts = answers = 0
     try:
-        for row in islice(_rows_of_run(config), MAX_ROWS):
-            before, answer = _measure_row(row, measure)
+        for row in islice(_conversations_of_run(config), MAX_ROWS):
+            before, answer = _measure_prompts_and_answers(row, measure)
             if answer:
                 rows, prompts, answers = rows + 1, prompts + before, answers + answer
     except (TruetuneError, OSError):
@@ -54,28 +59,30 @@ def measure_prompts(config: Config, measure: Callable[[str], int]) -> PromptShar
     return PromptShare(rows, prompts, answers) if rows else None
 
 
-def _rows_of_run(config: Config) -> Iterator[Conversation]:
+def _conversations_of_run(config: Config) -> Iterator[Conversation]:
     """The rows of the files that settings name; else those of the one file of rows beside the settings."""
     spec = config.spec
-    named = [str(source.path) for source in training_sources(config)] or list(config.row_files)
+    named = [str(source.path) for source in local_training_sources(config)] or list(
+        config.row_files
+    )
     if named:
         return read_conversations(named, format=spec.format, columns=spec.map)
-    beside = files_beside(config)
-    return read_conversations(beside, columns=_columns_of_recipe(config)) if beside else iter(())
+    beside = only_rows_file_beside(config)
+    return read_conversations(beside, columns=_column_map_of_recipe(config)) if beside else iter(())
 
 
-def files_beside(config: Config) -> tuple[str, ...]:
+def only_rows_file_beside(config: Config) -> tuple[str, ...]:
     """The one file of training rows in the folder of the settings; none where there are several."""
     if not config.path:
         return ()
     folder = Path(config.path).parent
     files = sort_folder_files(folder)
-    all_files = tuple(str(source.path) for source in data_files_of(str(folder)))
+    all_files = tuple(str(source.path) for source in local_data_files(str(folder)))
     found = all_files if files is None else files.training
     return found if len(found) == 1 else ()
 
 
-def _columns_of_recipe(config: Config) -> dict[str, str]:
+def _column_map_of_recipe(config: Config) -> dict[str, str]:
     """The columns that a torchtune recipe maps, by truetune's names."""
     dataset: Any = config.raw.get("dataset")
     named = dataset.get("column_map") if isinstance(dataset, dict) else None
@@ -85,8 +92,10 @@ def _columns_of_recipe(config: Config) -> dict[str, str]:
     return {ours[key]: name for key, name in named.items() if key in ours and name != ours[key]}
 
 
-def _measure_row(row: Conversation, measure: Callable[[str], int]) -> tuple[int, int]:
-    """What stands in a row before its answers and in them; no answer where it is one text."""
+def _measure_prompts_and_answers(
+    row: Conversation, measure: Callable[[str], int]
+) -> tuple[int, int]:
+    """Sizes of what stands in a row before its answers and in them; no answer where it is one text."""
     if not row.is_chat:
         return measure(row.prompt or ""), measure(row.completion or "")
     prompts = answers = 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.step_counts import max_steps_of_run, training_rows
+from truetune.checks.config.evidence.step_counts import count_training_rows, max_steps_of_run
 from truetune.checks.count_optimizer_steps import OptimizerSteps
 from truetune.checks.findings import Case
 from truetune.checks.hyperparameter_limits import (
@@ -87,7 +87,7 @@ TRL_STACKS = ("trl", "transformers")
 
 
 class OutOfRangeSetting(NamedTuple):
-    """A breach in the words of a file of settings."""
+    """A setting out of its range, in the words of a file of settings."""
 
     breach: Breach
     text: str
@@ -109,9 +109,9 @@ def values_in_effect(config: Config) -> dict[str, Any]:
         if name.startswith("training.lora.") and training.lora is None:
             continue
         found[name] = effective_value(config, name)
-    for name, key in _stack_keys(config).items():
-        found[name] = _value_at(config.raw, key)
-    return {**found, **_derived_values(config, found)}
+    for name, key in _keys_of_fieldless_settings(config).items():
+        found[name] = _value_at_dotted_key(config.raw, key)
+    return {**found, **_values_derived_from_several(config, found)}
 
 
 def _settings_with_limits() -> tuple[str, ...]:
@@ -119,23 +119,25 @@ def _settings_with_limits() -> tuple[str, ...]:
     return settings_with_limits(OUT_OF_RANGE, BETA, NOTHING)
 
 
-def _derived_values(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
-    """What several settings decide together."""
+def _values_derived_from_several(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Values under the names of the table that several settings decide together, such as a quotient
+    of two.
+    """
     lora, rate = config.spec.training.lora, parse_limit_number(found.get("training.learning_rate"))
     decay = parse_limit_number(found.get("training.weight_decay"))
     strength = None
-    if lora is not None and _is_set(config, SCALE):
+    if lora is not None and _is_set_in_file(config, SCALE):
         strength = lora_scale(lora.lora_alpha, lora.r, rank_stabilised=lora.use_rslora)
     return {
-        **_steps_and_rows(config),
+        **_step_and_epoch_values(config),
         SCALE: strength,
         SCALED_RATE: strength * rate if strength is not None and rate is not None else None,
         DECAY_RATE: decay * rate if decay is not None and rate is not None else None,
-        **_values_of_losses(config, found),
+        **_defaults_of_kto_and_simpo(config, found),
     }
 
 
-def _values_of_losses(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults_of_kto_and_simpo(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
     """What KTO and SimPO of these stacks read where the file does not say."""
     training = config.spec.training
     if config.stack not in TRL_STACKS:
@@ -156,9 +158,9 @@ def _may_fill_no_batch(config: Config, run: OptimizerSteps, rows: int) -> bool:
     return packed < size if config.stack == "axolotl" else rows < size
 
 
-def _steps_and_rows(config: Config) -> dict[str, Any]:
+def _step_and_epoch_values(config: Config) -> dict[str, Any]:
     """The optimizer steps that epochs leave, or the share of an epoch that `max_steps` sees; nothing of few rows."""
-    run, there = max_steps_of_run(config), training_rows(config)
+    run, there = max_steps_of_run(config), count_training_rows(config)
     if run is None or there is None or there.count < MIN_ROWS:
         return {}
     training = config.spec.training
@@ -177,13 +179,13 @@ def _steps_and_rows(config: Config) -> dict[str, Any]:
     return {SEEN: seen / there.count, "rows_seen": text, ASKED_EPOCHS: asked}
 
 
-def _stack_keys(config: Config) -> dict[str, str]:
+def _keys_of_fieldless_settings(config: Config) -> dict[str, str]:
     """Settings without a field, and their keys in this stack."""
     stack = "trl" if config.stack == "transformers" else config.stack
     return {**{name: name for name in SAME_SETTING}, **SPELLED.get(stack, {})}
 
 
-def _value_at(raw: Mapping[str, Any], key: str) -> Any:
+def _value_at_dotted_key(raw: Mapping[str, Any], key: str) -> Any:
     """The value at a dotted key of a file."""
     value: Any = raw
     for part in key.split("."):
@@ -191,15 +193,20 @@ def _value_at(raw: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def _is_set(config: Config, name: str) -> bool:
-    """Does the file set it, or one of the settings that make it? Defaults are in range by themselves."""
+def _is_set_in_file(config: Config, name: str) -> bool:
+    """Does the file set the setting, or one of those that make it? Defaults are in range by
+    themselves.
+    """
     if name in MADE_OF:
-        return any(_is_set(config, part) for part in MADE_OF[name])
+        return any(_is_set_in_file(config, part) for part in MADE_OF[name])
     if name in SIMPO_DEFAULTS and _takes_defaults_of_another_loss(config):
         return True
     if name.startswith("training."):
         return name in config.places
-    return _value_at(config.raw, _stack_keys(config).get(name, name)) is not None
+    return (
+        _value_at_dotted_key(config.raw, _keys_of_fieldless_settings(config).get(name, name))
+        is not None
+    )
 
 
 def _takes_defaults_of_another_loss(config: Config) -> bool:
@@ -216,7 +223,7 @@ def list_limited_settings(config: Config, *rules: str) -> list[str]:
         if isinstance(known[name], float)
         else f"{user_name_of_setting(config, name)} {known[name]}"
         for name in settings_with_limits(*rules)
-        if parse_limit_number(known.get(name)) is not None and _is_set(config, name)
+        if parse_limit_number(known.get(name)) is not None and _is_set_in_file(config, name)
     ]
 
 
@@ -229,7 +236,7 @@ def user_name_of_setting(config: Config, name: str) -> str:
         name = MADE_OF[name][0]
     if name.startswith("training."):
         return displayed_setting_name(config, name).rpartition(".")[2]
-    return _stack_keys(config).get(name, name)
+    return _keys_of_fieldless_settings(config).get(name, name)
 
 
 def out_of_range_settings(config: Config, *rules: str) -> Iterator[OutOfRangeSetting]:
@@ -237,10 +244,10 @@ def out_of_range_settings(config: Config, *rules: str) -> Iterator[OutOfRangeSet
     known = values_in_effect(config)
     for breach in limit_breaches(known, *rules):
         name = breach.limit.setting
-        if not _is_set(config, name):
+        if not _is_set_in_file(config, name):
             continue
         parts = MADE_OF.get(name, (name,))
-        shown = [part for part in parts if _is_set(config, part)]
+        shown = [part for part in parts if _is_set_in_file(config, part)]
         run = max_steps_of_run(config) if name in (UPDATES, SEEN) else None
         yield OutOfRangeSetting(
             breach,
@@ -251,7 +258,7 @@ def out_of_range_settings(config: Config, *rules: str) -> Iterator[OutOfRangeSet
                     config,
                     known.get(part, effective_value(config, part)),
                     part,
-                    _stack_keys(config).get(part, part),
+                    _keys_of_fieldless_settings(config).get(part, part),
                 )
                 for part in shown
             ],

@@ -8,7 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.config.evidence.training_file_columns import data_files_of, training_sources
+from truetune.checks.config.evidence.training_file_columns import local_data_files
+from truetune.checks.config.evidence.training_file_columns import local_training_sources
 from truetune.data.find_data_files import Source, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
@@ -38,7 +39,7 @@ RUNS = re.compile(r"([\s\W_])\1+")
 """The same sign many times, which is one token or few"""
 
 
-def _row_sources(config: Config) -> list[Source]:
+def _local_row_files(config: Config) -> list[Source]:
     """The local files of rows: those of the settings, of a program, or of a torchtune recipe."""
     named = list(config.row_files)
     dataset = config.raw.get("dataset")
@@ -46,10 +47,12 @@ def _row_sources(config: Config) -> list[Source]:
         files = dataset.get("data_files")
         folder = Path(config.path).parent
         named += [str(folder / files)] if isinstance(files, str) else []
-    return training_sources(config) or [one for name in named for one in data_files_of(name)]
+    return local_training_sources(config) or [
+        one for name in named for one in local_data_files(name)
+    ]
 
 
-def rows_of_run(config: Config) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+def first_rows_of_run(config: Config) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
     """The first rows of a run, each with its file and line: as the script shapes them, where it can be followed."""
     if is_script_format(config.path):
         try:
@@ -59,12 +62,12 @@ def rows_of_run(config: Config) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
         if shaped is not None:
             yield from ((one.file, one.line, one.row) for one in shaped.rows)
             return
-    for source in _row_sources(config):
-        for line, row in _first_rows(source):
+    for source in _local_row_files(config):
+        for line, row in _first_rows_of_file(source):
             yield str(source.path), line, row
 
 
-def columns_of_recipe(config: Config) -> tuple[str, ...]:
+def text_columns_of_recipe(config: Config) -> tuple[str, ...]:
     """The columns of text that a torchtune recipe names itself."""
     dataset = config.raw.get("dataset")
     named = dataset.get("column_map") if isinstance(dataset, Mapping) else None
@@ -73,7 +76,7 @@ def columns_of_recipe(config: Config) -> tuple[str, ...]:
     return tuple(name for name in named.values() if isinstance(name, str))
 
 
-def _first_rows(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _first_rows_of_file(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The first rows of a file, each with its line."""
     try:
         with open_raw(source.path) as raw:
@@ -87,7 +90,7 @@ def _first_rows(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def count_characters(row: Mapping[str, Any], columns: tuple[str, ...] = ()) -> int:
     """The characters of a row's texts, those of `columns` too; the same sign many times counts once."""
     texts: list[Any] = []
-    for value in _read_values(row, columns):
+    for value in _values_read_by_trainer(row, columns):
         if isinstance(value, list):
             turns = [turn for turn in value if isinstance(turn, Mapping)]
             texts += [turn.get(key) for turn in turns for key in ("content", "value")]
@@ -96,7 +99,7 @@ def count_characters(row: Mapping[str, Any], columns: tuple[str, ...] = ()) -> i
     return sum(len(RUNS.sub(r"\1", text)) for text in texts if isinstance(text, str))
 
 
-def _read_values(row: Mapping[str, Any], columns: tuple[str, ...]) -> list[Any]:
+def _values_read_by_trainer(row: Mapping[str, Any], columns: tuple[str, ...]) -> list[Any]:
     """The values that a trainer reads: the chat of a row that has one, else its columns of text."""
     chats = [row[name] for name in CHATS if isinstance(row.get(name), list)]
     return chats or [row.get(name) for name in {*TEXTS, *columns}]

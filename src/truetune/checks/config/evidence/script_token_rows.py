@@ -56,8 +56,8 @@ class PieceTokenizer:
     def encode(self, text: str, adds_special: bool) -> list[int]:
         """The ids of a text; there are no special tokens to add."""
         found: list[int] = []
-        for part in re.split(self.turns.marks, text):
-            if re.fullmatch(self.turns.marks, part):
+        for part in re.split(self.turns.mark_pattern, text):
+            if re.fullmatch(self.turns.mark_pattern, part):
                 found.append(self.id_of(part))
                 continue
             size = self.characters
@@ -65,14 +65,14 @@ class PieceTokenizer:
         return found
 
     def id_of(self, piece: str) -> int:
-        """The id of a piece, a new one where it has none."""
+        """The id of a piece; a piece that has none gets a new one."""
         if piece not in self.ids:
             self.ids[piece] = len(self.pieces)
             self.pieces.append(piece)
         return self.ids[piece]
 
-    def for_script(self) -> ScriptTokenizer:
-        """The tokenizer as scripts are followed with it."""
+    def as_script_tokenizer(self) -> ScriptTokenizer:
+        """The tokenizer in the form in which scripts are followed with it."""
         end = self.turns.end.strip()
         return ScriptTokenizer(
             encode=self.encode,
@@ -119,21 +119,21 @@ class RowsAtLimit(NamedTuple):
 
 
 @kept_while_script_unchanged
-def whole_prompts_in_labels(script: str) -> PromptLabels | None:
+def find_wholly_learned_prompts(script: str) -> PromptLabels | None:
     """Chats whose prompts the script learns whole; None where it learns no prompts, or that is not known.
 
     A collator that labels every token is none of these: whoever takes it trains on texts.
     """
     turns = turns_of_model(tokenizer_name_of_script(script) or "")
-    if turns is None and OWN_MASK.search(_source_of(script)):
+    if turns is None and OWN_MASK.search(_text_of_script_and_neighbours(script)):
         return None
     tokenizer = PieceTokenizer(1, turns or PLAIN_TURNS)
-    rows = _rows_of_pieces(script, tokenizer)
-    if rows is None or rows.labels_by_collator or _masks_later(script):
+    rows = _make_rows_of_script(script, tokenizer)
+    if rows is None or rows.labels_by_collator or _may_mask_prompts_later(script):
         return None
     prompts = answers = 0
     for row in rows.rows:
-        spans = _learned_characters(row.row, tokenizer)
+        spans = _count_learned_characters(row.row, tokenizer)
         if spans is None or spans[0] == 0 or spans[1] == 0:
             return None
         prompts, answers = prompts + spans[0], answers + spans[1]
@@ -142,28 +142,28 @@ def whole_prompts_in_labels(script: str) -> PromptLabels | None:
 
 
 @kept_while_script_unchanged
-def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
+def find_rows_cut_by_script(script: str, characters: int) -> RowsAtLimit | None:
     """The rows that a script cuts at one length, in tokens of so many characters; None where it cuts none."""
     turns = turns_of_model(tokenizer_name_of_script(script) or "") or PLAIN_TURNS
     tokenizer = PieceTokenizer(characters, turns)
-    rows = _rows_of_pieces(script, tokenizer)
+    rows = _make_rows_of_script(script, tokenizer)
     if rows is None:
         return None
-    lengths = _lengths(rows)
+    lengths = _lengths_without_pads(rows)
     limit = max(lengths)
     # Texts may have one length by themselves: then smaller pieces make more of them, and a limit does not move.
-    smaller = _rows_of_pieces(script, PieceTokenizer(max(characters // 2, 1), turns))
-    if smaller is None or max(_lengths(smaller)) != limit:
+    smaller = _make_rows_of_script(script, PieceTokenizer(max(characters // 2, 1), turns))
+    if smaller is None or max(_lengths_without_pads(smaller)) != limit:
         return None
     cut = [row for row, length in zip(rows.rows, lengths, strict=True) if length == limit]
     if len(cut) < MIN_ROWS_AT_LIMIT or limit < MIN_TOKENS_AT_LIMIT:
         return None
-    unlabelled = sum(not _learned_places(row.row) for row in cut)
+    unlabelled = sum(not _indices_of_learned_tokens(row.row) for row in cut)
     pieces = {
         (row.file, row.line): "".join(tokenizer.pieces[one] for one in row.row["input_ids"])
         for row in cut
     }
-    column, without = _column_that_is_lost(script, turns, pieces)
+    column, without = _column_lost_by_cut(script, turns, pieces)
     return RowsAtLimit(
         len(rows.rows),
         len(cut),
@@ -178,14 +178,14 @@ def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
 
 
 @kept_while_script_unchanged
-def token_row_lengths(script: str, characters: int) -> tuple[int, ...] | None:
+def lengths_of_script_rows(script: str, characters: int) -> tuple[int, ...] | None:
     """The lengths of the rows of ids that a script makes, in tokens of so many characters; None where it makes none."""
     turns = turns_of_model(tokenizer_name_of_script(script) or "") or PLAIN_TURNS
-    rows = _rows_of_pieces(script, PieceTokenizer(characters, turns))
-    return None if rows is None else tuple(_lengths(rows))
+    rows = _make_rows_of_script(script, PieceTokenizer(characters, turns))
+    return None if rows is None else tuple(_lengths_without_pads(rows))
 
 
-def _column_that_is_lost(
+def _column_lost_by_cut(
     script: str, turns: TurnForm, kept: Mapping[tuple[str, int], str]
 ) -> tuple[str, int]:
     """The column that stands last in the whole rows and of which most cut rows hold nothing, with their number.
@@ -196,7 +196,7 @@ def _column_that_is_lost(
         kept: file and line -> what is left of a row that is cut.
     """
     tokenizer = PieceTokenizer(WHOLE_TEXT, turns)
-    whole = _rows_of_pieces(script, tokenizer)
+    whole = _make_rows_of_script(script, tokenizer)
     counts: Counter[str] = Counter()
     if whole is None:
         return "", 0
@@ -214,16 +214,16 @@ def _column_that_is_lost(
     return counts.most_common(1)[0] if counts else ("", 0)
 
 
-def _rows_of_pieces(script: str, tokenizer: PieceTokenizer) -> ScriptRows | None:
+def _make_rows_of_script(script: str, tokenizer: PieceTokenizer) -> ScriptRows | None:
     """The rows of ids of a script; None where it makes none, or can't be followed."""
     try:
-        rows = read_token_rows(script, tokenizer.for_script())
+        rows = read_token_rows(script, tokenizer.as_script_tokenizer())
     except TruetuneError:
         return None
     return None if rows.has_classes else rows
 
 
-def _source_of(script: str) -> str:
+def _text_of_script_and_neighbours(script: str) -> str:
     """The text of the script and of the Python files beside it."""
     folder = Path(script).parent
     texts = []
@@ -235,13 +235,13 @@ def _source_of(script: str) -> str:
     return "\n".join(texts)
 
 
-def _masks_later(script: str) -> bool:
+def _may_mask_prompts_later(script: str) -> bool:
     """Does a function of Unsloth or a collator of TRL leave prompts out behind the rows?"""
-    text = _source_of(script)
+    text = _text_of_script_and_neighbours(script)
     return "train_on_responses_only" in text or "CompletionOnlyLM" in text
 
 
-def _lengths(rows: ScriptRows) -> list[int]:
+def _lengths_without_pads(rows: ScriptRows) -> list[int]:
     """The tokens of each row, without pads."""
     return [len(_without_pads(row.row["input_ids"])) for row in rows.rows]
 
@@ -251,18 +251,20 @@ def _without_pads(ids: list[int]) -> list[int]:
     return [one for one in ids if one != 0]
 
 
-def _learned_places(row: dict[str, Any]) -> list[int]:
-    """The places of a row that are learned."""
+def _indices_of_learned_tokens(row: dict[str, Any]) -> list[int]:
+    """The indices of the tokens of a row that are learned."""
     labels = row.get("labels") or row["input_ids"]
     return [place for place, label in enumerate(labels) if label != IGNORED]
 
 
-def _learned_characters(row: dict[str, Any], tokenizer: PieceTokenizer) -> tuple[int, int] | None:
+def _count_learned_characters(
+    row: dict[str, Any], tokenizer: PieceTokenizer
+) -> tuple[int, int] | None:
     """The learned characters of prompts and of answers; None where parts of prompts alone are learned."""
     if "labels" not in row:
         return None
     pieces = [tokenizer.pieces[one] for one in row["input_ids"]]
-    learned = set(_learned_places(row))
+    learned = set(_indices_of_learned_tokens(row))
     is_learned = [place in learned for place, piece in enumerate(pieces) for _ in piece]
     prompts = answers = 0
     for turn in tokenizer.turns.turns_in("".join(pieces)):

@@ -26,7 +26,7 @@ BUILT_ON_TRANSFORMERS = {
 
 @lru_cache(maxsize=8)
 def _key_positions(text: str, path: str) -> Mapping[tuple[Hashable, ...], TextPosition]:
-    """The positions of the keys of a file."""
+    """The positions of the keys in a file's text."""
     try:
         return parse_document(text, path).spots
     except SpecError:
@@ -50,7 +50,9 @@ def setting_place(config: Config, *names: str) -> SettingLocation:
 
 
 def setting_case(config: Config, value: object, *names: str) -> Case:
-    """A setting and its value at its place; a default where the file does not set it."""
+    """A case for a message: the setting and its value at its place; a default where the file does
+    not set it.
+    """
     at = setting_place(config, *names)
     shown = str(value).lower() if isinstance(value, bool) else value
     if not at.key:
@@ -59,7 +61,7 @@ def setting_case(config: Config, value: object, *names: str) -> Case:
 
 
 def case_at_place(place: SettingLocation, text: str) -> Case:
-    """A text at its place."""
+    """A case for a message: a text at its place."""
     return Case(text, file=place.file, line=place.line, column=place.column)
 
 
@@ -77,7 +79,7 @@ def is_value_unknown(config: Config, *names: str) -> bool:
 
 
 def offset_of_place(text: str, place: SettingLocation) -> int:
-    """The character of the text that stands at a place."""
+    """The offset in the text, in characters, at which a place stands."""
     return (
         sum(len(line) for line in text.split("\n")[: place.line - 1])
         + place.line
@@ -87,7 +89,7 @@ def offset_of_place(text: str, place: SettingLocation) -> int:
     )
 
 
-def table_entries(config: Config, key: str) -> list[tuple[int, dict[str, Any]]]:
+def numbered_tables_of_list(config: Config, key: str) -> list[tuple[int, dict[str, Any]]]:
     """The tables in a list of the file (`datasets`), each with its number."""
     value = config.raw.get(key)
     return (

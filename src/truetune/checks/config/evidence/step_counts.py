@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from truetune.checks.config.evidence.setting_places import is_value_unknown, table_entries
-from truetune.checks.config.evidence.training_file_columns import data_files_of
+from truetune.checks.config.evidence.setting_places import is_value_unknown, numbered_tables_of_list
+from truetune.checks.config.evidence.training_file_columns import local_data_files
 from truetune.checks.count_optimizer_steps import OptimizerSteps, count_optimizer_steps
 from truetune.data.find_data_files import Source, open_decompressed_bytes, open_raw
 from truetune.data.read_file_records import is_one_json_array, read_records
@@ -53,7 +53,7 @@ def max_steps_of_run(config: Config) -> OptimizerSteps | None:
         return OptimizerSteps(training.max_steps, why, is_limit=True)
     if is_value_unknown(config, "max_steps"):
         return None
-    rows = training_rows(config)
+    rows = count_training_rows(config)
     return None if rows is None else _max_steps_by_rows(config, rows)
 
 
@@ -65,7 +65,7 @@ def _max_steps_by_rows(config: Config, rows: TrainingRows) -> OptimizerSteps | N
         return None
     if epochs is None or not 0 < epochs < MAX_EPOCHS:
         return None
-    processes, command = _processes_and_command(config)
+    processes, command = _number_of_processes_and_command(config)
     packed = _packed_rows(config, rows)
     counted = packed or rows
     return count_optimizer_steps(
@@ -93,8 +93,10 @@ def _packed_rows(config: Config, rows: TrainingRows) -> TrainingRows | None:
     return TrainingRows(most, why)
 
 
-def _processes_and_command(config: Config) -> tuple[int, str]:
-    """How many processes train, and the command that says so; the command is empty where the settings say it."""
+def _number_of_processes_and_command(config: Config) -> tuple[int, str]:
+    """The number of processes that train, and the command that says so; the command is empty where
+    the settings say it.
+    """
     processes = config.spec.training.devices
     if processes != 1 or not config.path:
         return processes, ""
@@ -102,13 +104,13 @@ def _processes_and_command(config: Config) -> tuple[int, str]:
     return launched_processes(Path(config.path)) or (1, "")
 
 
-def training_rows(config: Config) -> TrainingRows | None:
+def count_training_rows(config: Config) -> TrainingRows | None:
     """The rows of a run with their arithmetic; None where a data set is not here, or a row may become several."""
     if _may_split_rows(config) or config.spec.training.other.get("datasets"):
         return None
     files = config.spec.data or config.row_files
     if not files:
-        return _printed_rows(config)
+        return _rows_printed_by_notebook(config)
     total, parts = 0, []
     for name in files:
         count = count_rows(name)
@@ -122,13 +124,13 @@ def training_rows(config: Config) -> TrainingRows | None:
     if config.row_limit is not None and config.row_limit < total:
         total = config.row_limit
         parts.append(f"the code keeps {total:,} of them")
-    held_out = _held_out_rows(config.spec.training.val_size or 0, total)
+    held_out = _number_of_held_out_rows(config.spec.training.val_size or 0, total)
     if held_out:
         parts.append(f"{held_out:,} held out")
     return TrainingRows(total - held_out, "; ".join(parts))
 
 
-def _printed_rows(config: Config) -> TrainingRows | None:
+def _rows_printed_by_notebook(config: Config) -> TrainingRows | None:
     """The rows that the output of a notebook prints; None where it prints none."""
     printed = config.printed_rows
     if printed is None:
@@ -152,11 +154,12 @@ def _may_split_rows(config: Config) -> bool:
     if training.packing and training.packing_strategy in ("wrapped", "bfd_split"):
         return True
     return any(
-        "completion" in str(item.get("type")) for _, item in table_entries(config, "datasets")
+        "completion" in str(item.get("type"))
+        for _, item in numbered_tables_of_list(config, "datasets")
     )
 
 
-def _held_out_rows(held: float, total: int) -> int:
+def _number_of_held_out_rows(held: float, total: int) -> int:
     """How many of the rows are held out: a share below 1, rounded up as train_test_split does, or a number of rows."""
     if 0 < held < 1:
         return math.ceil(total * held)
@@ -165,10 +168,10 @@ def _held_out_rows(held: float, total: int) -> int:
 
 def count_rows(name: str) -> int | None:
     """Rows of a local file or folder; None where it is not here, or too large to count."""
-    sources = data_files_of(name)
+    sources = local_data_files(name)
     try:
         return (
-            sum(_count_cached(source, *_change_stamp(source)) for source in sources)
+            sum(_count_rows_of_source(source, *_time_and_size(source)) for source in sources)
             if sources
             else None
         )
@@ -176,15 +179,17 @@ def count_rows(name: str) -> int | None:
         return None
 
 
-def _change_stamp(source: Source) -> tuple[int, int]:
+def _time_and_size(source: Source) -> tuple[int, int]:
     """What changes with a file: its time and size."""
     stat = Path(str(source.path)).stat()
     return stat.st_size, stat.st_mtime_ns
 
 
 @lru_cache(maxsize=64)
-def _count_cached(source: Source, size: int, _changed: int) -> int:
-    """Raises OverflowError for a file that is too large."""
+def _count_rows_of_source(source: Source, size: int, _changed: int) -> int:
+    """Count the rows of a file, once for each state of it. Raises OverflowError for a file that is
+    too large.
+    """
     with open_raw(source.path) as raw:
         if source.kind == "parquet":
             return int(open_parquet(raw).metadata.num_rows)
@@ -204,12 +209,12 @@ def _count_lines(file: IO[bytes]) -> int:
 
 def training_bytes(config: Config) -> int | None:
     """Size of the training files; None where one is not at hand, or is no text."""
-    named = [data_files_of(name) for name in config.spec.data]
+    named = [local_data_files(name) for name in config.spec.data]
     if not all(named) or any(
         source.kind not in ("jsonl", "json", "csv") for found in named for source in found
     ):
         return None
     try:
-        return sum(_change_stamp(source)[0] for found in named for source in found)
+        return sum(_time_and_size(source)[0] for found in named for source in found)
     except OSError:
         return None

@@ -94,14 +94,14 @@ MARKS_OF_MODELS = (
     ("(mistral|mixtral|ministral)-", MISTRAL),
     ("phi-?(3|4-mini)", PHI),
 )
-"""Beginning of a published model's name, as `mark_of_model` writes it -> the marker of a question in its template"""
+"""Beginning of a published model's normalized name -> the marker of a question in its template"""
 # What stands between family and `instruct` is listed, for `Llama-3.1-Tulu-3-8B-SFT` and its like have own templates.
 CHAT_MODEL = re.compile(
     r"(?:meta-)?(?:qwen|llama|gemma|mistral|mixtral|ministral|phi|smollm)"
     r"(?:-?(?:\d[0-9a-z]*|coder|math|vl|vision|mini|small|nemo|next|moe|a\d+b))*-(?:instruct|it|chat)(?:-|$)"
     r"|qwen3(?:-\d+)*-?\d+b(?:-a\d+b)?$|qwq-"
 )
-"""Name of a published chat model, as `mark_of_model` writes it; a base is trained by any template"""
+"""Name of a published chat model, as `question_mark_of_model` writes it; a base is trained by any template"""
 CONTROL_TOKEN = re.compile(r"<[|｜]?[^<>\s]+[|｜]?>")
 MIN_NAME_CHARS = 5
 """Letters of a template's name that may stand inside of a file's: `yi` and `phi` stand in many words"""
@@ -127,7 +127,7 @@ class OwnTemplate(NamedTuple):
     """The marker of a question"""
 
 
-def template_of_strategy(config: Config) -> OwnTemplate | None:
+def own_template_of_strategy(config: Config) -> OwnTemplate | None:
     """The template of an Axolotl run's first strategy for preferences; None where it is the tokenizer's, or unknown.
 
     None as well where `chat_template` names the same family: the tokenizer is saved with it.
@@ -138,44 +138,44 @@ def template_of_strategy(config: Config) -> OwnTemplate | None:
     for item in items if isinstance(items, list) else []:
         kind = item.get("type") if isinstance(item, dict) else None
         name = preference_strategy(config.raw.get("rl"), kind)
-        marker = _marker_of_strategy(name, kind, item) if name else None
+        marker = _question_marker_of_strategy(name, kind, item) if name else None
         if marker is not None:
             own = MARKERS.get(str(config.raw.get("chat_template")))
             return None if own == marker else OwnTemplate(name, marker)
     return None
 
 
-def _marker_of_strategy(name: str, kind: object, item: Mapping[str, object]) -> str | None:
+def _question_marker_of_strategy(name: str, kind: object, item: Mapping[str, object]) -> str | None:
     """The marker of a question of one strategy; of a format of one's own the mark that stands in it."""
     family = name.partition(".")[0]
     if family in STRATEGIES:
         return STRATEGIES[family]
     given = kind if isinstance(kind, dict) else item
     written = given.get("prompt_format")
-    return _mark_in_text(written) if isinstance(written, str) else None
+    return _longest_mark_in_template(written) if isinstance(written, str) else None
 
 
-def first_mark(marker: str) -> str:
+def first_mark_without_role(marker: str) -> str:
     """A marker without the role behind it, which templates write as a variable: `<|im_start|>`, `[INST]`."""
     control = CONTROL_TOKEN.match(marker)
     return control[0] if control is not None else marker
 
 
-def mark_of_template(template: str) -> str | None:
+def question_mark_of_template(template: str) -> str | None:
     """The first mark before a question of a template, given by its text or its name; None where it is unknown."""
     if "{" in template:
-        return _mark_in_text(template)
+        return _longest_mark_in_template(template)
     name = _without_separators(template)
     # `qwen-2.5` of Unsloth, `qwen2_5` of ms-swift and `qwen_25` of Axolotl are one name.
     names = {_without_separators(key): marker for key, marker in MARKERS.items()}
     if name in names:
-        return first_mark(names[name])
+        return first_mark_without_role(names[name])
     parts = [
         key for key in names if len(key) >= MIN_NAME_CHARS and key != "default" and key in name
     ]
     # `llama3_tool` names `llama3` more closely than `llama`: the longest name decides.
     key = max(parts, key=len, default=None)
-    return first_mark(names[key]) if key is not None else None
+    return first_mark_without_role(names[key]) if key is not None else None
 
 
 def _without_separators(name: str) -> str:
@@ -183,41 +183,47 @@ def _without_separators(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _mark_in_text(template: str) -> str | None:
+def _longest_mark_in_template(template: str) -> str | None:
     """The longest mark that stands in a template's text; None where none does."""
-    marks = {first_mark(marker) for marker in MARKERS.values()}
+    marks = {first_mark_without_role(marker) for marker in MARKERS.values()}
     # Vicuna's mark is a plain word, which any system prompt may hold.
     inside = [mark for mark in marks if mark in template and mark != MARKERS["vicuna"]]
     return max(inside, key=len) if inside else None
 
 
-def mark_of_model(name: str) -> str | None:
+def question_mark_of_model(name: str) -> str | None:
     """The first mark before a question in the published template of a model, by its name; None where it is unknown."""
-    plain = _plain_model_name(name)
+    plain = _normalized_model_name(name)
     marker = next((marker for start, marker in MARKS_OF_MODELS if re.match(start, plain)), None)
-    return first_mark(marker) if marker is not None else None
+    return first_mark_without_role(marker) if marker is not None else None
 
 
-def mark_of_chat_model(name: str) -> str | None:
-    """As `mark_of_model`, of chat models alone: None for a base, which is trained by any template."""
-    return mark_of_model(name) if CHAT_MODEL.match(_plain_model_name(name)) is not None else None
+def question_mark_of_chat_model(name: str) -> str | None:
+    """The first mark before a question in the published template of a chat model, by its name; None
+    for a base, which is trained by any template.
+    """
+    return (
+        question_mark_of_model(name)
+        if CHAT_MODEL.match(_normalized_model_name(name)) is not None
+        else None
+    )
 
 
-def _plain_model_name(name: str) -> str:
+def _normalized_model_name(name: str) -> str:
     """The last part of a model's name, its words separated by dashes: `qwen2-5-7b-instruct`."""
     return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
 
 
-def template_opening(config: Config) -> str | None:
+def opening_of_own_template(config: Config) -> str | None:
     """What the tokenizer's template writes before a question; None where there is none at hand."""
-    probes = _own_probes(config)
+    probes = _probes_of_own_tokenizer(config)
     text = probes.text(alternating_chat(QUESTION, ANSWER)) if probes else None
     return text[: text.index(QUESTION)] if text is not None and QUESTION in text else None
 
 
-def answer_terminator(config: Config) -> tuple[str | None, str | None]:
+def answer_end_and_eos(config: Config) -> tuple[str | None, str | None]:
     """The control token that ends an answer by the tokenizer's template, and the tokenizer's EOS."""
-    probes = _own_probes(config)
+    probes = _probes_of_own_tokenizer(config)
     if (
         probes is None
         or probes.template is None
@@ -231,11 +237,11 @@ def answer_terminator(config: Config) -> tuple[str | None, str | None]:
 
 def tokenizer_has_token(config: Config, text: str) -> bool | None:
     """Is this one token of the tokenizer? None where it is not at hand."""
-    probes = _own_probes(config)
+    probes = _probes_of_own_tokenizer(config)
     return None if probes is None else probes.tokenizer.backend.token_to_id(text) is not None
 
 
-def _own_probes(config: Config) -> Probes | None:
+def _probes_of_own_tokenizer(config: Config) -> Probes | None:
     """The probes of the settings' tokenizer; None where it is not on this machine."""
     name = config.spec.tokenizer
     try:

@@ -7,7 +7,7 @@ from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.config import Config
 
 
-def has_tokenizer(config: Config) -> bool:
+def has_local_tokenizer(config: Config) -> bool:
     """Is the tokenizer of the settings on this machine?"""
     name = config.spec.tokenizer
     try:

@@ -24,18 +24,18 @@ SAVED_DATA_SET_FILE = ("state.json", "dataset_dict.json")
 
 def training_columns(config: Config) -> frozenset[str]:
     """The columns of the first row; empty where no training file is at hand."""
-    found = (_first_row_of_source(source) for source in training_sources(config))
+    found = (_first_row_of_source(source) for source in local_training_sources(config))
     return frozenset(map(str, next((row for row in found if row), {})))
 
 
-def file_columns(name: str) -> frozenset[str]:
+def columns_of_file(name: str) -> frozenset[str]:
     """The columns of the first row of a local file; empty where it holds none."""
-    return frozenset(map(str, _first_row(name)))
+    return frozenset(map(str, _first_row_of_file(name)))
 
 
-def holds_messages(name: str) -> bool:
+def file_holds_chats(name: str) -> bool:
     """Are the rows of a local file chats: a column of messages, or a prompt that is a list of them?"""
-    row = _first_row(name)
+    row = _first_row_of_file(name)
     if not {"messages", "conversations"}.isdisjoint(row):
         return True
     prompt = row.get("prompt")
@@ -44,9 +44,9 @@ def holds_messages(name: str) -> bool:
     )
 
 
-def _first_row(name: str) -> dict[Any, Any]:
+def _first_row_of_file(name: str) -> dict[Any, Any]:
     """The first row of a local file; empty where it holds none."""
-    found = (_first_row_of_source(source) for source in data_files_of(name))
+    found = (_first_row_of_source(source) for source in local_data_files(name))
     return next((row for row in found if row), {})
 
 
@@ -60,17 +60,17 @@ def _first_row_of_source(source: Source) -> dict[Any, Any]:
         return {}
 
 
-def training_sources(config: Config) -> list[Source]:
+def local_training_sources(config: Config) -> list[Source]:
     """The training files that are on this machine, those that truetune does not read itself among them."""
     named = [*config.spec.data, *map(str, config.spec.training.other.get("datasets") or ())]
     beside = Path(config.path).parent
     found = []
     for name in named:
-        found += data_files_of(name) or data_files_of(str(beside / name))
+        found += local_data_files(name) or local_data_files(str(beside / name))
     return found
 
 
-def data_files_of(name: str) -> list[Source]:
+def local_data_files(name: str) -> list[Source]:
     """The data files that a name means; none where it is not on this machine, or is a folder without any of its own."""
     path = Path(name)
     if "://" in name or "\0" in name:
@@ -88,7 +88,7 @@ def data_files_of(name: str) -> list[Source]:
 
 def last_changed_training_file(config: Config) -> tuple[Path, float] | None:
     """The training file that changed last, and when (seconds since 1970); None where none is at hand."""
-    paths = [Path(str(source.path)) for source in training_sources(config)]
+    paths = [Path(str(source.path)) for source in local_training_sources(config)]
     try:
         return max(
             ((path, path.stat().st_mtime) for path in paths), key=lambda pair: pair[1], default=None

@@ -32,8 +32,8 @@ class TurnForm:
     answer_role: str = "assistant"
 
     @property
-    def marks(self) -> str:
-        """A pattern of the control tokens of this form, in a group."""
+    def mark_pattern(self) -> str:
+        """A regular expression, in a group, that matches the control tokens of this form."""
         tokens = re.findall(r"<[^<>{}]+>", self.begin + self.end)
         return "(" + "|".join(re.escape(token) for token in tokens) + ")"
 

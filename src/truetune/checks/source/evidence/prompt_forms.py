@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.training_file_columns import file_columns, holds_messages
+from truetune.checks.config.evidence.training_file_columns import columns_of_file, file_holds_chats
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import (
@@ -422,8 +422,8 @@ def _trainer_of_message_rows(module: Module) -> Iterator[ast.AST]:
         return
     names = list(training_files(module))
     # Where the rows are not known, a comment of the script may show one.
-    is_shown = ROW_IN_COMMENT.search(module.text) and not any(map(file_columns, names))
-    if is_shown or any(map(holds_messages, names)):
+    is_shown = ROW_IN_COMMENT.search(module.text) and not any(map(columns_of_file, names))
+    if is_shown or any(map(file_holds_chats, names)):
         yield trainers[0].node
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.template_marks import (
-    first_mark,
-    mark_of_model,
-    mark_of_template,
+    first_mark_without_role,
+    question_mark_of_model,
+    question_mark_of_template,
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
@@ -135,7 +135,7 @@ def _named_templates(module: Module) -> Iterator[tuple[Call, str | None]]:
     for call in module.calls("*.get_chat_template"):
         node = call.argument(1, "chat_template")
         value = module.flow.value(node) if node is not None else None
-        yield call, mark_of_template(value) if isinstance(value, str) else None
+        yield call, question_mark_of_template(value) if isinstance(value, str) else None
 
 
 def _trained_prompt_marks(module: Module, form: PromptForm) -> frozenset[str]:
@@ -148,21 +148,21 @@ def _trained_prompt_marks(module: Module, form: PromptForm) -> frozenset[str]:
     if named:
         known = {mark for _, mark in named}
     elif any(module.calls("*.setup_chat_format")):
-        known = {mark_of_template("chatml")}
+        known = {question_mark_of_template("chatml")}
     elif OWN_TEMPLATE.search(module.text):
         return frozenset()
     else:
-        known = {mark_of_model(name) for name in likely_model_names(module, None)}
+        known = {question_mark_of_model(name) for name in likely_model_names(module, None)}
     marks = {mark for mark in known if mark is not None}
     return frozenset(marks) if len(marks) == len(known) == 1 else frozenset()
 
 
 def _served_question_mark(use: WeightUse) -> str | None:
     """The first mark that a server writes before a question; None where it is not known."""
-    mark = mark_of_template(use.template)
+    mark = question_mark_of_template(use.template)
     if mark is None and "{{" in use.template and not PLACES.sub("", use.template).strip():
         return BARE
-    return first_mark(mark) if mark is not None else None
+    return first_mark_without_role(mark) if mark is not None else None
 
 
 def _serves_trained_model(use: WeightUse, module: Module) -> bool:
