@@ -211,9 +211,9 @@ def _result(path: Path) -> Any:
 
 
 def _flag(path: Path) -> Any:
-    from truetune.cli.shared_options import _parse_value
+    from truetune.cli.shared_options import _parse_json_or_text
 
-    return _parse_value("x", path.read_bytes().decode("utf-8", "surrogateescape"))
+    return _parse_json_or_text("x", path.read_bytes().decode("utf-8", "surrogateescape"))
 
 
 def _set(path: Path) -> Any:

@@ -78,7 +78,7 @@ from truetune.errors import (
     TokenizerError,
     TruetuneError,
     UsageError,
-    name_list,
+    format_name_list,
 )
 from truetune.logs.files_beside import FilesBeside
 from truetune.logs.run_log import RunLog
@@ -248,7 +248,7 @@ def _judge_run_beside(
         files_named = [path for path in run.data if path in named and Path(path).is_file()]
         if not seen.subjects or files_named:
             raise
-        files = name_list([Path(path).name or path for path in run.data])
+        files = format_name_list([Path(path).name or path for path in run.data])
         seen.judged.append(Judgement(not_judged=(NotJudged(f"the rows of {files}", str(error)),)))
         return None
 
@@ -282,7 +282,7 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
 def _name_evaluation_rows(run: RunSpec, seen: PathsCheck) -> None:
     """Name the evaluation rows that nobody named, among what was looked at."""
     if run.eval_data and run.eval_data != seen.spec.eval_data:
-        facts = (("compared with", name_list([Path(path).name for path in run.data])),)
+        facts = (("compared with", format_name_list([Path(path).name for path in run.data])),)
         seen.subjects.append(Subject("evaluation rows", ", ".join(run.eval_data), facts))
 
 
@@ -412,7 +412,9 @@ def _rows_left_out(run: RunSpec, rows: ScriptRows) -> Iterator[NotJudged]:
         if rows.rows_of_file(Path(str(source.path))) is None
     ]
     if others:
-        why = f"{rows.script} does not train them: {name_list([path.name for path in others])}"
+        why = (
+            f"{rows.script} does not train them: {format_name_list([path.name for path in others])}"
+        )
         yield NotJudged("other rows", why, unlock="name them alone", asked=False)
     if rows.is_cut:
         why = f"of a file, the first {MAX_FOLLOWED_ROWS:,} rows are followed through the script"
@@ -961,12 +963,12 @@ def _add_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
         )
         seen.judged.append(Judgement(not_judged=(unjudged,)))
     if files.origins:
-        names = name_list([Path(path).name for path in files.origins])
+        names = format_name_list([Path(path).name for path in files.origins])
         why = "a script here makes the rows that are trained of them, and those are judged"
         unjudged = NotJudged(f"the rows of {names}", why, place=str(folder), asked=False)
         seen.judged.append(Judgement(not_judged=(unjudged,)))
     if files.others:
-        names = name_list([Path(path).name for path in files.others])
+        names = format_name_list([Path(path).name for path in files.others])
         why = f"settings, logs, lists of names, verdicts or raw input of a script, and no rows: {names}"
         unjudged = NotJudged("other files", why, place=str(folder), asked=False)
         seen.judged.append(Judgement(not_judged=(unjudged,)))
@@ -1014,7 +1016,9 @@ def _leave_out_own_rows(folder: Path, seen: PathsCheck) -> None:
     names = [path.name for path in _user_entries(folder) if _holds_rows(str(path), seen.spec)]
     if names:
         why = "no format fits their columns, and the scripts here train other files"
-        unread = NotJudged(f"the rows of {name_list(names)}", why, place=str(folder), asked=False)
+        unread = NotJudged(
+            f"the rows of {format_name_list(names)}", why, place=str(folder), asked=False
+        )
         seen.judged.append(Judgement(not_judged=(unread,)))
 
 
@@ -1041,7 +1045,7 @@ def _not_read(folder: Path, unread: Sequence[str], models: Sequence[Path]) -> It
     yield from map(describe_unread_training, trainings)
     unread = [name for name in unread if str(folder / name) not in trainings]
     if unread:
-        why = f"of no kind that truetune reads: {name_list(unread)}"
+        why = f"of no kind that truetune reads: {format_name_list(unread)}"
         yield NotJudged("other files", why, place=str(folder), asked=False)
     if len(models) > MAX_MODELS_BELOW:
         why = f"of the models and adapters below, the first {MAX_MODELS_BELOW} were read"

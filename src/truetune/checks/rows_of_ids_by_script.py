@@ -52,7 +52,7 @@ from truetune.data.script_rows.trained_rows import (
 )
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import batch as batch_of
-from truetune.errors import DataError, name_list
+from truetune.errors import DataError, format_name_list
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
@@ -204,7 +204,7 @@ def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
     unread = rows.unread_columns()
     facts = (
         *subject.facts,
-        *((("never read", name_list(unread)),) if unread else ()),
+        *((("never read", format_name_list(unread)),) if unread else ()),
         ("note", how),
         *(("note", note) for note in rows.notes),
     )

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from truetune.data.message_field_names import MessageNames, names_message_field
-from truetune.errors import DataError, SpecError, name_list
+from truetune.errors import DataError, SpecError, format_name_list
 from truetune.settings.row_formats import NO_COLUMN, row_formats
 from truetune.settings.run_spec import FormatName
 
@@ -306,5 +306,7 @@ def check_mapped_columns(row: Row, columns: Mapping[str, str], where: str) -> No
     for ours, column in columns.items():
         if column not in (*row, NO_COLUMN) and not names_message_field(ours):
             near = difflib.get_close_matches(column, list(row), n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; the row has {name_list(row)}"
+            hint = (
+                f"; did you mean {near[0]}?" if near else f"; the row has {format_name_list(row)}"
+            )
             raise DataError(f"{where}: --map {ours}={column}: there is no column {column}{hint}")

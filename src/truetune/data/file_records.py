@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 from truetune.data.find_data_files import Source, open_unpacked
 from truetune.data.json_stream_window import JsonWindow, not_utf8, shorten_token
 from truetune.data.remote_path import DataPath
-from truetune.errors import DataError, shortened
+from truetune.errors import DataError, shorten_name
 from truetune.parsing import InputLimitError
 from truetune.parsing.bounded_files import bounded_lines, too_long_in_words
 from truetune.parsing.csv_reader import CsvReader
@@ -228,7 +228,7 @@ def _read_csv(
         twice = _first_duplicate(header)
         if twice is not None:
             raise DataError(
-                f"{path}:1: two columns are called {shortened(repr(twice))}; rename one"
+                f"{path}:1: two columns are called {shorten_name(repr(twice))}; rename one"
             )
         line = reader.line_num + 1
         for fields in reader:

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
 from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
-from truetune.errors import DataError, name_list
+from truetune.errors import DataError, format_name_list
 from truetune.parsing.decompression import COMPRESSED_SUFFIXES, UNREADABLE, open_decompressed
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import parse_json
@@ -167,7 +167,9 @@ def _train_split(folder: DataPath, splits: DataPath) -> DataPath:
     """The folder of the split `train` of a `datasets` folder. Raises DataError where there is none."""
     names = _read_description(splits, "splits")
     if "train" not in names:
-        raise DataError(f"{folder}: its splits are {name_list(names)}; name one of these folders")
+        raise DataError(
+            f"{folder}: its splits are {format_name_list(names)}; name one of these folders"
+        )
     if not (folder / "train").is_dir():
         raise DataError(f"{folder / 'train'}: no such folder, though {splits.name} names it")
     return folder / "train"

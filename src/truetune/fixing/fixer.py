@@ -200,7 +200,7 @@ class Fixer:
     ) -> list[tuple[FixRow, RowView]]:
         """The rows that are not dropped, as remedies see them."""
         views = []
-        rejected, supervised = judged_rows.rejected, judged_rows.supervised()
+        rejected, supervised = judged_rows.refused_by_template, judged_rows.supervised_tokens()
         prints = judged_rows.batch.fingerprints
         alive = [row for row in rows if not row.dropped]
         for place, row in enumerate(alive):
@@ -290,13 +290,13 @@ def _is_harmless(before: JudgedRows, after: JudgedRows) -> bool:
     """
     if count_reader_problems(after.batch) > count_reader_problems(before.batch):
         return False
-    if len(after.rejected) > len(before.rejected):
+    if len(after.refused_by_template) > len(before.refused_by_template):
         return False
     if after.count_turns_with_lost_content() > before.count_turns_with_lost_content():
         return False
     # Rows that teach, not tokens: an edit may rightly shorten an answer, and must not empty it.
-    teaching = sum(map(bool, before.supervised().values()))
-    return sum(map(bool, after.supervised().values())) >= teaching
+    teaching = sum(map(bool, before.supervised_tokens().values()))
+    return sum(map(bool, after.supervised_tokens().values())) >= teaching
 
 
 def _apply_edits(row: FixRow, edits: Attempt) -> tuple[RowBody, Conversation]:

@@ -125,7 +125,7 @@ class Remedy:
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
         """How many faults of the remedy's rule are in these rows."""
-        return judged_rows.count(self.rule)
+        return judged_rows.count_findings(self.rule)
 
 
 class ProblemRemedy(Remedy):

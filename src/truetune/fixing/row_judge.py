@@ -92,7 +92,7 @@ class JudgedRows:
         self._setup = setup
         self._counts: dict[str, int] = {}
 
-    def count(self, rule: str) -> int:
+    def count_findings(self, rule: str) -> int:
         """How many places a rule finds in these rows; 0 where there is no tokenizer."""
         if self._setup is None:
             return 0
@@ -107,7 +107,7 @@ class JudgedRows:
         return self._counts[rule]
 
     @property
-    def rejected(self) -> dict[int, str]:
+    def refused_by_template(self) -> dict[int, str]:
         """Row number -> why the template refuses it."""
         # Plain text has no template that could refuse it.
         if self._setup is not None and self._setup.probes.template is None:
@@ -132,7 +132,7 @@ class JudgedRows:
             count += sum(field.effect in ("empties", "changes") for field in lost)
         return count
 
-    def supervised(self) -> dict[int, int]:
+    def supervised_tokens(self) -> dict[int, int]:
         """Row number -> how many supervised tokens it has; rows without an example have none."""
         tokens = {row.origin.row: 0 for row in self.batch.rows}
         counts = self.batch.per_example(self.batch.supervised).tolist()

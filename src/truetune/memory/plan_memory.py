@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from truetune.errors import UsageError
-from truetune.lazy_report_drawers import drawer
+from truetune.lazy_report_drawers import load_drawer
 from truetune.memory import activation_memory, weight_memory
 from truetune.memory.architecture import Architecture, parse_architecture, read_architecture
 from truetune.memory.estimate_memory import GIB, PARTS, Estimate, Moment, estimate_memory
@@ -58,7 +58,7 @@ class Plan:
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        text: str = drawer("plan as text")(self)
+        text: str = load_drawer("plan as text")(self)
         return text
 
     def to_dict(self) -> dict[str, Any]:

@@ -206,7 +206,11 @@ def _reason_unless_named(
     needed = re.compile(pattern)
 
     def test(evidence: Evidence) -> str:
-        if evidence.asks(needed) or evidence.has(needed) or not _files_would_show(evidence, of):
+        if (
+            evidence.user_says(needed)
+            or evidence.line_matches(needed)
+            or not _files_would_show(evidence, of)
+        ):
             return ""
         return f"no line here has {label}"
 
@@ -217,7 +221,11 @@ def _reason_if_only_rewards_are_trained(evidence: Evidence) -> str:
     """The reason against a cause where a trainer of rewards is here, and none of pairs or labels;
     empty otherwise.
     """
-    if evidence.has(BY_REWARDS) and not evidence.has(BY_PAIRS) and not evidence.asks(BY_PAIRS):
+    if (
+        evidence.line_matches(BY_REWARDS)
+        and not evidence.line_matches(BY_PAIRS)
+        and not evidence.user_says(BY_PAIRS)
+    ):
         return "answers are trained by rewards here, and no pairs"
     return ""
 
@@ -227,14 +235,14 @@ def _files_would_show(evidence: Evidence, kind: str) -> bool:
     if kind == "training":
         return evidence.trains
     if kind == "generation":
-        return evidence.has(GENERATES)
+        return evidence.line_matches(GENERATES)
     return bool(evidence.lines)
 
 
 def _reason_if_line_matches(pattern: str, reason: str) -> Callable[[Evidence], str]:
     """Make a row's test: it gives `reason` against the cause where a line matches `pattern`."""
     refuting = re.compile(pattern)
-    return lambda evidence: reason if evidence.has(refuting) else ""
+    return lambda evidence: reason if evidence.line_matches(refuting) else ""
 
 
 def _first_reason_of(*tests: Callable[[Evidence], str]) -> Callable[[Evidence], str]:
@@ -289,7 +297,7 @@ def _reason_if_special_tokens_are_skipped(evidence: Evidence) -> str:
     """The reason against a cause where special tokens are left out when answers are decoded; empty
     otherwise.
     """
-    if evidence.has(SKIPS_MARKS) and not evidence.has(KEEPS_MARKS):
+    if evidence.line_matches(SKIPS_MARKS) and not evidence.line_matches(KEEPS_MARKS):
         return "skip_special_tokens=True is set"
     return ""
 
@@ -298,7 +306,7 @@ def _reason_if_no_evaluation_loss_is_named(evidence: Evidence) -> str:
     """The reason against a cause where neither the user nor a log speaks of a loss of the
     evaluation; empty otherwise.
     """
-    if evidence.asks(OF_EVALUATION_LOSS) or evidence.curves("eval_loss"):
+    if evidence.user_says(OF_EVALUATION_LOSS) or evidence.logged_curves("eval_loss"):
         return ""
     return "nobody speaks of a loss of the evaluation"
 
@@ -317,7 +325,7 @@ def _reason_if_training_loss_is_finite(evidence: Evidence) -> str:
     """The reason against a cause where each logged training loss is a positive number, and the user
     names no NaN, infinity or zero; empty otherwise.
     """
-    losses = evidence.curves("loss")
+    losses = evidence.logged_curves("loss")
     asked = re.search(r"\bnan\b|\binf|!!!|\b0\.0\b|zero", evidence.question, re.IGNORECASE)
     raw = [log.curve("loss").value for log in evidence.logs]
     if (
@@ -333,7 +341,7 @@ def _reason_if_score_is_too_bad(evidence: Evidence) -> str:
     """The reason against a cause where the user speaks of a score that is too bad, and the cause
     makes one too good; empty otherwise.
     """
-    if evidence.asks(TOO_BAD) and not evidence.asks(TOO_GOOD):
+    if evidence.user_says(TOO_BAD) and not evidence.user_says(TOO_GOOD):
         return "it makes a score too good, and you speak of one that is too bad"
     return ""
 
@@ -342,7 +350,7 @@ def _reason_if_new_questions_fail(evidence: Evidence) -> str:
     """The reason against a cause where the user says that answers to new questions fail; empty
     otherwise.
     """
-    if evidence.asks(FAILS_ON_NEW):
+    if evidence.user_says(FAILS_ON_NEW):
         return (
             "it explains a difference of two losses, and you say that answers to new questions fail"
         )
@@ -351,14 +359,14 @@ def _reason_if_new_questions_fail(evidence: Evidence) -> str:
 
 def _reason_if_run_is_plain_ddp(evidence: Evidence) -> str:
     """The reason against a cause where the output says that the run is plain DDP; empty otherwise."""
-    return "the output says that the run is plain DDP" if evidence.has(PLAIN_DDP) else ""
+    return "the output says that the run is plain DDP" if evidence.line_matches(PLAIN_DDP) else ""
 
 
 def _reason_if_user_means_speed_or_failure(evidence: Evidence) -> str:
     """The reason against a cause where the user speaks of speed or a failure, and not of what is
     learned; empty otherwise.
     """
-    if evidence.asks(OF_SPEED_OR_FAILURE) and not evidence.asks(OF_QUALITY):
+    if evidence.user_says(OF_SPEED_OR_FAILURE) and not evidence.user_says(OF_QUALITY):
         return "it changes what is learned, and you speak of speed or of a failure"
     return ""
 
@@ -373,7 +381,7 @@ def _reason_if_many_processes_run(evidence: Evidence) -> str:
     empty otherwise.
     """
     counts = _named_process_counts(evidence)
-    if counts and min(counts) > 1 and not evidence.has(SINGLE_PROCESS):
+    if counts and min(counts) > 1 and not evidence.line_matches(SINGLE_PROCESS):
         return f"{max(counts)} processes are started"
     return ""
 
@@ -382,9 +390,11 @@ def _reason_if_model_is_sharded_by_fsdp2(evidence: Evidence) -> str:
     """The reason against a cause where the model is sharded by FSDP2, whose parameters torch's
     clipping knows how to add up; empty otherwise.
     """
-    if evidence.has(BY_FSDP1):
+    if evidence.line_matches(BY_FSDP1):
         return ""
-    if evidence.has(BY_FSDP2) or re.search(r"(?i)fsdp ?v?2|fully_shard", evidence.question):
+    if evidence.line_matches(BY_FSDP2) or re.search(
+        r"(?i)fsdp ?v?2|fully_shard", evidence.question
+    ):
         return "FSDP2 is used, whose norm clip_grad_norm_ takes over all processes"
     return ""
 
@@ -394,7 +404,11 @@ def _reason_if_exp_is_of_mean_loss(evidence: Evidence) -> str:
     is taken; empty otherwise.
     """
     lines = [line for line in evidence.lines if TAKES_EXP.search(line)]
-    if lines and all(map(EXP_OF_MEAN.search, lines)) and not evidence.has(COLLECTS_PERPLEXITIES):
+    if (
+        lines
+        and all(map(EXP_OF_MEAN.search, lines))
+        and not evidence.line_matches(COLLECTS_PERPLEXITIES)
+    ):
         return "exp is taken of the one mean loss"
     return ""
 
@@ -404,19 +418,19 @@ def _reason_if_user_starts_several_processes(evidence: Evidence) -> str:
     each GPU; empty otherwise.
     """
     launched = re.compile(r"torchrun|accelerate launch|\bFSDP|\bDDP\b|fully_shard", re.IGNORECASE)
-    return "you start a process for each GPU" if evidence.asks(launched) else ""
+    return "you start a process for each GPU" if evidence.user_says(launched) else ""
 
 
 def _reason_if_user_sees_all_gpus_busy(evidence: Evidence) -> str:
     """The reason against a cause where the user says that all GPUs are at work; empty otherwise."""
-    return "you see all GPUs at work" if evidence.asks(ALL_GPUS_BUSY) else ""
+    return "you see all GPUs at work" if evidence.user_says(ALL_GPUS_BUSY) else ""
 
 
 def _reason_if_several_gpus_work(evidence: Evidence) -> str:
     """The reason against a cause where two GPUs or more work, by what nvidia-smi or the Trainer
     prints; empty otherwise.
     """
-    if evidence.has(OVER_GPUS):
+    if evidence.line_matches(OVER_GPUS):
         return "the model is run on several GPUs"
     busy = {
         match["index"]
@@ -452,11 +466,15 @@ def _reason_if_each_process_has_its_gpu(evidence: Evidence) -> str:
     """The reason against a cause where each process has a GPU of its own, set by a line or by the
     library's trainer; empty otherwise.
     """
-    if evidence.has(ALL_ON_FIRST) and not evidence.has(re.compile(r"GPU [1-9]\d? has a total")):
+    if evidence.line_matches(ALL_ON_FIRST) and not evidence.line_matches(
+        re.compile(r"GPU [1-9]\d? has a total")
+    ):
         return ""
-    if evidence.has(OWN_GPU_OF_RANK):
+    if evidence.line_matches(OWN_GPU_OF_RANK):
         return "each process has a GPU of its own"
-    if evidence.trains_by_library and not evidence.has(re.compile(r"device_map|\.cuda\(|\.to\(")):
+    if evidence.trains_by_library and not evidence.line_matches(
+        re.compile(r"device_map|\.cuda\(|\.to\(")
+    ):
         return "the library's trainer gives each process a GPU of its own"
     return ""
 
@@ -468,7 +486,7 @@ def _reason_if_schedule_keeps_warm_up(evidence: Evidence) -> str:
     names = {found for line in evidence.lines for found in SCHEDULE.findall(line)}
     if names and "constant" not in names:
         return f"the schedule is {min(names)}, which has a warm-up"
-    if evidence.trains and not evidence.has(WARM_UP):
+    if evidence.trains and not evidence.line_matches(WARM_UP):
         return "no line sets a warm-up"
     return ""
 
@@ -477,7 +495,7 @@ def _reason_if_no_best_checkpoint_is_loaded(evidence: Evidence) -> str:
     """The reason against a cause where no line sets load_best_model_at_end, or the run went
     through; empty otherwise.
     """
-    if evidence.trains and not evidence.has(LOADED_BEST):
+    if evidence.trains and not evidence.line_matches(LOADED_BEST):
         return "no line sets load_best_model_at_end"
     return _reason_if_run_made_steps(evidence)
 
@@ -494,16 +512,16 @@ def _reason_if_no_run_can_be_resumed(evidence: Evidence) -> str:
     """The reason against a cause where LLaMA-Factory is not here, or overwrites its output folder;
     empty otherwise.
     """
-    if not evidence.has(OF_LLAMA_FACTORY):
+    if not evidence.line_matches(OF_LLAMA_FACTORY):
         return "no LLaMA-Factory is here" if evidence.trains else ""
-    return "overwrite_output_dir is true" if evidence.has(OVERWRITES) else ""
+    return "overwrite_output_dir is true" if evidence.line_matches(OVERWRITES) else ""
 
 
 def _reason_if_adapter_is_new(evidence: Evidence) -> str:
     """The reason against a cause where the adapter is made new, and none is loaded; empty
     otherwise.
     """
-    if evidence.has(NEW_ADAPTER) and not evidence.has(LOADS_ADAPTER):
+    if evidence.line_matches(NEW_ADAPTER) and not evidence.line_matches(LOADS_ADAPTER):
         return "the adapter is a new one, which is trainable"
     return ""
 
@@ -512,9 +530,9 @@ def _reason_if_labels_are_padded_with_ignore(evidence: Evidence) -> str:
     """The reason against a cause where labels are padded with -100, by a line or by the library's
     collator; empty otherwise.
     """
-    if evidence.has(PADS_LABELS) and not evidence.has(COPIED_LABELS):
+    if evidence.line_matches(PADS_LABELS) and not evidence.line_matches(COPIED_LABELS):
         return "labels are padded with -100"
-    if evidence.trains_by_library and not evidence.has(OWN_LABELS):
+    if evidence.trains_by_library and not evidence.line_matches(OWN_LABELS):
         return "the library's collator pads labels with -100"
     return ""
 
@@ -523,7 +541,7 @@ def _reason_if_one_function_makes_rows(evidence: Evidence) -> str:
     """The reason against a cause where one function makes the rows of training and evaluation, or
     nothing evaluates; empty otherwise.
     """
-    if not evidence.has(EVALUATES):
+    if not evidence.line_matches(EVALUATES):
         return "nothing here evaluates" if evidence.trains else ""
     names = [found for line in evidence.lines for found in MAPPED_BY.findall(line)]
     makers = {name for name in names if name}
@@ -536,7 +554,7 @@ def _reason_if_loss_stays_above_zero(evidence: Evidence) -> str:
     """The reason against a cause where each logged loss is well above 0, and no logged gradient
     norm is 0 throughout; empty otherwise.
     """
-    losses, norms = evidence.curves("loss"), evidence.curves("grad_norm")
+    losses, norms = evidence.logged_curves("loss"), evidence.logged_curves("grad_norm")
     if any(not norm.any() for norm in norms):
         return ""
     if losses and all(np.isfinite(one).all() and one.min() > LABELLED_LOSS for one in losses):
@@ -548,7 +566,7 @@ def _reason_if_weights_are_loaded(evidence: Evidence) -> str:
     """The reason against a cause where the weights of a model are loaded, and none is made from a
     config; empty otherwise.
     """
-    if evidence.has(FROM_PRETRAINED) and not evidence.has(FROM_CONFIG):
+    if evidence.line_matches(FROM_PRETRAINED) and not evidence.line_matches(FROM_CONFIG):
         return "the weights of a model are loaded"
     return ""
 
@@ -558,7 +576,7 @@ def _reason_if_model_is_put_on_gpu(evidence: Evidence) -> str:
     server generates; empty otherwise.
     """
     files = evidence.files_that_match(BY_TRANSFORMERS)
-    if not files and evidence.has(GENERATES):
+    if not files and evidence.line_matches(GENERATES):
         return "a server generates"
     return "a line puts it on the GPU" if _all_files_match(files, ON_GPU) else ""
 
@@ -567,7 +585,7 @@ def _reason_if_weights_load_in_16_bits(evidence: Evidence) -> str:
     """The reason against a cause where weights are loaded in 16 bits, and none in 32; empty
     otherwise.
     """
-    if evidence.has(IN_16_BITS) and not evidence.has(IN_32_BITS):
+    if evidence.line_matches(IN_16_BITS) and not evidence.line_matches(IN_32_BITS):
         return "weights are loaded in 16 bits"
     return ""
 
@@ -576,14 +594,22 @@ def _reason_if_only_bfloat16_is_used(evidence: Evidence) -> str:
     """The reason against a cause where all is computed in bfloat16, and nobody names float16; empty
     otherwise.
     """
-    if evidence.has(IN_BFLOAT16) and not evidence.has(IN_FLOAT16) and not evidence.asks(IN_FLOAT16):
+    if (
+        evidence.line_matches(IN_BFLOAT16)
+        and not evidence.line_matches(IN_FLOAT16)
+        and not evidence.user_says(IN_FLOAT16)
+    ):
         return "all is computed in bfloat16"
     return ""
 
 
 def _reason_if_answers_are_greedy(evidence: Evidence) -> str:
     """The reason against a cause where answers are greedy, and no line samples; empty otherwise."""
-    return "answers are greedy" if evidence.has(GREEDY) and not evidence.has(SAMPLES) else ""
+    return (
+        "answers are greedy"
+        if evidence.line_matches(GREEDY) and not evidence.line_matches(SAMPLES)
+        else ""
+    )
 
 
 def _reason_if_first_node_address_is_set(evidence: Evidence) -> str:
@@ -614,7 +640,7 @@ def _reason_if_loss_has_no_reference(evidence: Evidence) -> str:
     """The reason against a cause where the loss that is set has no reference model; empty
     otherwise.
     """
-    if evidence.has(NO_REFERENCE) and not evidence.has(HAS_REFERENCE):
+    if evidence.line_matches(NO_REFERENCE) and not evidence.line_matches(HAS_REFERENCE):
         return "this loss has no reference"
     return ""
 
@@ -623,14 +649,16 @@ def _reason_if_wrapped_model_is_called(evidence: Evidence) -> str:
     """The reason against a cause where the model is wrapped, and no line calls model.module; empty
     otherwise.
     """
-    if evidence.has(UNWRAPPED) or not (evidence.trains_by_library or evidence.has(WRAPS)):
+    if evidence.line_matches(UNWRAPPED) or not (
+        evidence.trains_by_library or evidence.line_matches(WRAPS)
+    ):
         return ""
     return "no line calls model.module"
 
 
 def _reason_if_nothing_trains(evidence: Evidence) -> str:
     """The reason against a cause where a script merges, and nothing here trains; empty otherwise."""
-    return "nothing here trains" if evidence.has(MERGES) and not evidence.trains else ""
+    return "nothing here trains" if evidence.line_matches(MERGES) and not evidence.trains else ""
 
 
 def _reason_if_no_script_trains_and_generates(evidence: Evidence) -> str:
@@ -640,7 +668,7 @@ def _reason_if_no_script_trains_and_generates(evidence: Evidence) -> str:
     for lines in evidence.files_that_match(BY_TRANSFORMERS):
         if any(TRAINS.search(line) or ".train()" in line for line in lines):
             return ""
-    return "no script trains and generates" if evidence.has(GENERATES) else ""
+    return "no script trains and generates" if evidence.line_matches(GENERATES) else ""
 
 
 def _reason_if_there_is_no_log(evidence: Evidence) -> str:
@@ -653,7 +681,7 @@ def _reason_if_library_shares_rows_out(evidence: Evidence) -> str:
     processes, and no line does so itself; empty otherwise.
     """
     own = re.compile(r"random_split|rank::|\[rank|DistributedSampler|\.shard\(|split_by")
-    if evidence.trains_by_library and not evidence.has(own):
+    if evidence.trains_by_library and not evidence.line_matches(own):
         return "the library's trainer shares the rows out"
     return ""
 
@@ -693,7 +721,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         r"^dropout is on in training alone",
         lambda evidence: (
             "it makes a loss higher or lower, and yours is nan"
-            if evidence.asks(re.compile(r"\bnan\b", re.IGNORECASE))
+            if evidence.user_says(re.compile(r"\bnan\b", re.IGNORECASE))
             else ""
         ),
     ),
@@ -794,7 +822,7 @@ ROWS: tuple[RuleOutRow, ...] = (
     ),
     make_rule_out_row(
         r"^torchrun for several nodes stands in the batch script without srun",
-        lambda evidence: "srun starts it" if evidence.has(BY_SRUN) else "",
+        lambda evidence: "srun starts it" if evidence.line_matches(BY_SRUN) else "",
     ),
     make_rule_out_row(
         r"^gradients are averaged at each micro-step",
@@ -831,7 +859,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         r"^a script picks the worse answer",
         lambda evidence: (
             ""
-            if evidence.has(BUILDS_PAIRS) or not evidence.trains
+            if evidence.line_matches(BUILDS_PAIRS) or not evidence.trains
             else "no script here builds the pairs"
         ),
     ),
@@ -839,7 +867,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         r"^a loss of one's own that breaks",
         lambda evidence: (
             "the loss is the library's"
-            if evidence.trains_by_library and not evidence.has(OWN_LOSS)
+            if evidence.trains_by_library and not evidence.line_matches(OWN_LOSS)
             else ""
         ),
     ),

@@ -46,11 +46,11 @@ class Evidence:
     gpus: frozenset[int] = frozenset()
     """The GPUs that nvidia-smi lists, by their numbers"""
 
-    def has(self, pattern: re.Pattern[str]) -> bool:
+    def line_matches(self, pattern: re.Pattern[str]) -> bool:
         """Does a line of the files match?"""
         return any(pattern.search(line) for line in self.lines)
 
-    def numbers(self, pattern: re.Pattern[str]) -> list[float]:
+    def numbers_set(self, pattern: re.Pattern[str]) -> list[float]:
         """The numbers that lines set by a pattern; records of a log count as none."""
         return [
             float(number)
@@ -61,12 +61,12 @@ class Evidence:
             if number is not None and _is_number(number)
         ]
 
-    def curves(self, name: str) -> list[np.ndarray]:
+    def logged_curves(self, name: str) -> list[np.ndarray]:
         """The curves of a name in all logs, where they have enough records."""
         curves = [log.curve(name).finite().value for log in self.logs]
         return [values for values in curves if values.size >= MIN_LOSSES]
 
-    def asks(self, pattern: re.Pattern[str]) -> bool:
+    def user_says(self, pattern: re.Pattern[str]) -> bool:
         """Do the user's words match?"""
         return pattern.search(self.question) is not None
 
@@ -79,12 +79,14 @@ class Evidence:
     @cached_property
     def trains(self) -> bool:
         """Does a line of the files train a model?"""
-        return self.has(TRAINS)
+        return self.line_matches(TRAINS)
 
     @cached_property
     def trains_by_library(self) -> bool:
         """Does a trainer of a library train, and no loop of the project's own?"""
-        return self.has(LIBRARY_TRAINER) and not self.has(re.compile(r"\.backward\("))
+        return self.line_matches(LIBRARY_TRAINER) and not self.line_matches(
+            re.compile(r"\.backward\(")
+        )
 
 
 def _is_number(text: str) -> bool:

@@ -209,7 +209,7 @@ def _reason_if_batch_is_not_tiny(evidence: Evidence) -> str:
     """The reason against a cause where a batch has several rows, or the accumulation steps are few;
     empty otherwise.
     """
-    batches, steps = evidence.numbers(BATCH), evidence.numbers(ACCUMULATION)
+    batches, steps = evidence.numbers_set(BATCH), evidence.numbers_set(ACCUMULATION)
     if batches and min(batches) >= SMALL_BATCH:
         return f"a batch has {min(batches):g} rows a GPU"
     if steps and max(steps) < MANY_STEPS:
@@ -221,7 +221,7 @@ def _reason_if_padding_is_to_longest_row(evidence: Evidence) -> str:
     """The reason against a cause where the library's trainer pads to the longest row of a batch,
     and no line pads to a fixed length; empty otherwise.
     """
-    if evidence.trains_by_library and not evidence.has(FIXED_PADDING):
+    if evidence.trains_by_library and not evidence.line_matches(FIXED_PADDING):
         return "no line pads to a fixed length, and the trainer pads to the longest row of a batch"
     return ""
 
@@ -269,7 +269,7 @@ def _reason_if_trainer_steps_schedule(evidence: Evidence) -> str:
     """The reason against a cause where the library's trainer steps the schedule itself; empty
     otherwise.
     """
-    if evidence.trains_by_library and not evidence.has(OWN_STEP):
+    if evidence.trains_by_library and not evidence.line_matches(OWN_STEP):
         return "the library's trainer steps the schedule itself"
     return ""
 
@@ -278,7 +278,9 @@ def _reason_if_one_process_saves(evidence: Evidence) -> str:
     """The reason against a cause where only one process saves, by the library's trainer or by a
     guard in the script; empty otherwise.
     """
-    if evidence.trains_by_library or (evidence.has(SAVES) and evidence.has(GUARDED)):
+    if evidence.trains_by_library or (
+        evidence.line_matches(SAVES) and evidence.line_matches(GUARDED)
+    ):
         return "only one process saves"
     return ""
 
@@ -298,7 +300,7 @@ def _reason_if_loader_is_shared_out(evidence: Evidence) -> str:
     """The reason against a cause where the rows are shared out over the processes; empty otherwise."""
     return (
         "the loader is shared out over the processes"
-        if evidence.trains_by_library or evidence.has(SHARED_OUT)
+        if evidence.trains_by_library or evidence.line_matches(SHARED_OUT)
         else ""
     )
 
@@ -316,14 +318,16 @@ def _reason_if_no_model_reasons(evidence: Evidence) -> str:
     <think>; empty otherwise.
     """
     names = _named_hub_models(evidence)
-    if names and not evidence.has(THINKS) and not THINKS.search(evidence.question):
+    if names and not evidence.line_matches(THINKS) and not THINKS.search(evidence.question):
         return "no file names a model that reasons, and no text holds <think>"
     return ""
 
 
 def _reason_if_labels_are_boolean(evidence: Evidence) -> str:
     """The reason against a cause where the script makes booleans of the labels; empty otherwise."""
-    return "the script makes booleans of the labels" if evidence.has(LABEL_IS_BOOLEAN) else ""
+    return (
+        "the script makes booleans of the labels" if evidence.line_matches(LABEL_IS_BOOLEAN) else ""
+    )
 
 
 def _reason_if_library_mismatches_pairs(evidence: Evidence) -> str:
@@ -337,9 +341,9 @@ def _reason_if_updates_outgrow_bf16_rounding(evidence: Evidence) -> str:
     """The reason against a cause where an adapter is trained in float32, or the learning rate is
     high; empty otherwise.
     """
-    if evidence.has(ADAPTER):
+    if evidence.line_matches(ADAPTER):
         return "the weights of the adapter are trained, in float32"
-    rates = evidence.numbers(RATE)
+    rates = evidence.numbers_set(RATE)
     return f"the rate is {min(rates):g}" if rates and min(rates) >= HIGH_RATE else ""
 
 
@@ -357,7 +361,7 @@ def _reason_if_model_stays_loaded(evidence: Evidence) -> str:
     """The reason against a cause where the server's log shows that the model is loaded once; empty
     otherwise.
     """
-    if evidence.has(KEPT_ALIVE_ZERO):
+    if evidence.line_matches(KEPT_ALIVE_ZERO):
         return ""
     loads = sum(MODEL_LOADS.search(line) is not None for line in evidence.lines)
     servers = [log for log in evidence.logs if log.server]
@@ -368,21 +372,25 @@ def _reason_if_one_user_asks(evidence: Evidence) -> str:
     """The reason against a cause where no line limits the server to one request, and nobody speaks
     of several users; empty otherwise.
     """
-    if SEVERAL_USERS.search(evidence.question) or evidence.has(ONE_AT_A_TIME):
+    if SEVERAL_USERS.search(evidence.question) or evidence.line_matches(ONE_AT_A_TIME):
         return ""
     return "no line limits the server to one request, and nobody speaks of several users"
 
 
 def _reason_if_evaluation_loads_adapter(evidence: Evidence) -> str:
     """The reason against a cause where the evaluation is given an adapter; empty otherwise."""
-    return "the evaluation is given an adapter by peft=" if evidence.has(ADAPTER_OF_LM_EVAL) else ""
+    return (
+        "the evaluation is given an adapter by peft="
+        if evidence.line_matches(ADAPTER_OF_LM_EVAL)
+        else ""
+    )
 
 
 def _reason_if_gradients_are_logged(evidence: Evidence) -> str:
     """The reason against a cause where the log's gradient norms are above 0 at most steps; empty
     otherwise.
     """
-    norms = evidence.curves("grad_norm")
+    norms = evidence.logged_curves("grad_norm")
     if norms and all((values > 0).mean() >= MIN_MOVED_SHARE for values in norms):
         least, most = min(map(np.min, norms)), max(map(np.max, norms))
         return f"the log has gradients: grad_norm {least:.3g} to {most:.3g}"
@@ -393,7 +401,7 @@ def _reason_if_tokens_have_labels(evidence: Evidence) -> str:
     """The reason against a cause where the logged loss and gradients are above 0, which takes
     tokens with labels; empty otherwise.
     """
-    losses = evidence.curves("loss")
+    losses = evidence.logged_curves("loss")
     # Without a label the loss is 0 or NaN at every step.
     is_live = losses and all((values > 0).all() and values[0] > 0.01 for values in losses)
     return _reason_if_gradients_are_logged(evidence) if is_live else ""
@@ -403,7 +411,7 @@ def _reason_if_rate_stays_above_zero(evidence: Evidence) -> str:
     """The reason against a cause where the logged learning rate is above 0 to the end, and peaks in
     the first half; empty otherwise.
     """
-    rates = evidence.curves("learning_rate")
+    rates = evidence.logged_curves("learning_rate")
     if rates and all(_stays_above_zero_after_early_peak(values) for values in rates):
         return f"the log has a rate above 0 to the end, up to {max(map(np.max, rates)):.3g}"
     return ""
@@ -417,7 +425,7 @@ def _stays_above_zero_after_early_peak(rates: np.ndarray) -> bool:
 
 def _reason_if_adapter_scale_is_usual(evidence: Evidence) -> str:
     """The reason against a cause where lora_alpha is not small beside the rank; empty otherwise."""
-    alphas, ranks = evidence.numbers(ALPHA), evidence.numbers(RANK)
+    alphas, ranks = evidence.numbers_set(ALPHA), evidence.numbers_set(RANK)
     if not alphas or not ranks or max(ranks) <= 0:
         return ""
     least = min(alphas) / max(ranks)
@@ -429,8 +437,10 @@ def _reason_if_rate_is_not_too_small(evidence: Evidence) -> str:
     empty otherwise.
     """
     # What a log has at its end, or after a resume, is the schedule's.
-    rates = evidence.numbers(RATE) or [float(one.max()) for one in evidence.curves("learning_rate")]
-    usual = USUAL_RATES[evidence.has(ADAPTER)]
+    rates = evidence.numbers_set(RATE) or [
+        float(one.max()) for one in evidence.logged_curves("learning_rate")
+    ]
+    usual = USUAL_RATES[evidence.line_matches(ADAPTER)]
     return f"the rate is {min(rates):g}" if rates and min(rates) >= usual else ""
 
 
@@ -439,7 +449,7 @@ def _reason_if_only_adapter_is_trained(evidence: Evidence) -> str:
     empty otherwise.
     """
     named = [line for line in evidence.lines if WHOLE_MODULES.search(line)]
-    is_one = evidence.has(ADAPTER) or evidence.has(SAVED_ADAPTER)
+    is_one = evidence.line_matches(ADAPTER) or evidence.line_matches(SAVED_ADAPTER)
     if is_one and all(NOTHING_SET.search(line) for line in named):
         return "no line names modules_to_save: the adapter alone is trained"
     return ""
@@ -457,7 +467,7 @@ def _reason_if_deepspeed_made_model_in_parts(evidence: Evidence) -> str:
     """The reason against a cause where DeepSpeed itself says that the model was made in parts;
     empty otherwise.
     """
-    is_made_in_parts = evidence.has(MADE_IN_PARTS)
+    is_made_in_parts = evidence.line_matches(MADE_IN_PARTS)
     return "the log says that DeepSpeed made the model in parts" if is_made_in_parts else ""
 
 
@@ -473,9 +483,9 @@ def _reason_if_adapter_loss_fell(evidence: Evidence) -> str:
     """The reason against a cause where the loss of the one logged training fell, and it trains an
     adapter; empty otherwise.
     """
-    losses = evidence.curves("loss")
+    losses = evidence.logged_curves("loss")
     # Of several runs it is not known which one is asked about.
-    if len(losses) != 1 or not evidence.has(ADAPTER):
+    if len(losses) != 1 or not evidence.line_matches(ADAPTER):
         return ""
     parts = np.array_split(losses[0], MIN_LOSSES // 2)
     first, last = float(parts[0].mean()), float(parts[-1].mean())
@@ -498,7 +508,7 @@ def _reason_if_every_loss_fell(evidence: Evidence) -> str:
 
 def _reason_if_no_layers_are_numbered(evidence: Evidence) -> str:
     """The reason against a cause where no line names layers by numbers; empty otherwise."""
-    if evidence.trains and not evidence.has(LAYER_NUMBERS):
+    if evidence.trains and not evidence.line_matches(LAYER_NUMBERS):
         return "no line names layers by numbers"
     return ""
 
@@ -517,7 +527,7 @@ def _reason_if_something_is_trained(evidence: Evidence) -> str:
     """The reason against a cause where the log has gradients, or the one adapter has learned; empty
     otherwise.
     """
-    norms = evidence.curves("grad_norm")
+    norms = evidence.logged_curves("grad_norm")
     if norms and all(values.max() > 0 for values in norms):
         return f"the log has gradients: grad_norm up to {max(map(np.max, norms)):.3g}"
     return _reason_if_adapter_loss_fell(evidence)
@@ -527,7 +537,7 @@ def _reason_if_reward_stays_near_zero(evidence: Evidence) -> str:
     """The reason against a cause where the reward of every run stays near 0, so that the form is
     not paid for either; empty otherwise.
     """
-    rewards = evidence.curves("reward")
+    rewards = evidence.logged_curves("reward")
     if rewards and all(np.abs(values).max() <= MAX_UNPAID_REWARD for values in rewards):
         return f"the log's reward is at most {max(map(np.max, rewards)):.3g}: the form is not paid for either"
     return ""
@@ -537,7 +547,7 @@ def _reason_if_no_scores_are_named(evidence: Evidence) -> str:
     """The reason against a cause where the pairs are here, and no file names a score of answers;
     empty otherwise.
     """
-    if evidence.has(PAIR_OF_ANSWERS) and not evidence.has(SCORE):
+    if evidence.line_matches(PAIR_OF_ANSWERS) and not evidence.line_matches(SCORE):
         return "no file names a score of the answers"
     return ""
 
@@ -546,17 +556,19 @@ def _reason_if_prefix_cache_is_used(evidence: Evidence) -> str:
     """The reason against a cause where the server keeps the prefix of prompts in a cache; empty
     otherwise.
     """
-    hits = evidence.numbers(PREFIX_HITS)
+    hits = evidence.numbers_set(PREFIX_HITS)
     if hits and max(hits) > 0:
         return f"the server's log shows a prefix cache hit rate of {max(hits):g}%"
-    return "the server is given --enable-prefix-caching" if evidence.has(PREFIX_CACHE) else ""
+    return (
+        "the server is given --enable-prefix-caching" if evidence.line_matches(PREFIX_CACHE) else ""
+    )
 
 
 def _reason_if_long_context_is_asked_for(evidence: Evidence) -> str:
     """The reason against a cause where a context is asked for whose cache takes the GPU, and not
     the weights; empty otherwise.
     """
-    lengths = [length for length in evidence.numbers(CONTEXT) if length >= LONG_CONTEXT]
+    lengths = [length for length in evidence.numbers_set(CONTEXT) if length >= LONG_CONTEXT]
     if lengths:
         return f"a context of {max(lengths):,.0f} tokens is set aside: shorten that first"
     return ""
@@ -564,7 +576,7 @@ def _reason_if_long_context_is_asked_for(evidence: Evidence) -> str:
 
 def _reason_if_modelfile_sets_stops(evidence: Evidence) -> str:
     """The reason against a cause where the Modelfile sets stops; empty otherwise."""
-    return "the Modelfile sets stops" if evidence.has(STOP_SETTING) else ""
+    return "the Modelfile sets stops" if evidence.line_matches(STOP_SETTING) else ""
 
 
 def _reason_if_steps_were_made_before_failure(evidence: Evidence) -> str:
@@ -607,21 +619,21 @@ def _reason_if_card_has_bfloat16(evidence: Evidence) -> str:
 
 def _reason_if_one_gpu_serves(evidence: Evidence) -> str:
     """The reason against a cause where the engine has one GPU for the model; empty otherwise."""
-    if evidence.has(ONE_SHARD) and not evidence.has(DEVICE_MAP):
+    if evidence.line_matches(ONE_SHARD) and not evidence.line_matches(DEVICE_MAP):
         return "the engine has one GPU for the model (tensor_parallel_size=1)"
     return ""
 
 
 def _reason_if_log_says_gpu(evidence: Evidence) -> str:
     """The reason against a cause where the log says that the model is on the GPU; empty otherwise."""
-    if evidence.has(ON_GPU) and not evidence.has(ON_CPU):
+    if evidence.line_matches(ON_GPU) and not evidence.line_matches(ON_CPU):
         return "the log says that the model is on the GPU"
     return ""
 
 
 def _reason_if_loader_has_workers(evidence: Evidence) -> str:
     """The reason against a cause where the data loader has workers; empty otherwise."""
-    workers = evidence.numbers(WORKERS)
+    workers = evidence.numbers_set(WORKERS)
     if workers and min(workers) >= 1:
         return f"the data loader has {min(workers):g} workers"
     return ""
@@ -642,7 +654,7 @@ def _reason_if_loss_is_of_one_batch(evidence: Evidence) -> str:
     """The reason against a cause where no logged loss is above what one batch has; a sum of several
     begins far above; empty otherwise.
     """
-    losses = evidence.curves("loss")
+    losses = evidence.logged_curves("loss")
     highest = max((float(values.max()) for values in losses), default=0.0)
     if losses and highest < ORDINARY_LOSS:
         return f"no logged loss is above {highest:.3g}, which is that of one batch"
@@ -653,8 +665,8 @@ def _reason_if_records_are_of_many_rows(evidence: Evidence) -> str:
     """The reason against a cause where each record of the log stands for several rows; empty
     otherwise.
     """
-    batches, steps = evidence.numbers(BATCH), evidence.numbers(ACCUMULATION)
-    each = evidence.numbers(LOGGING_STEPS)
+    batches, steps = evidence.numbers_set(BATCH), evidence.numbers_set(ACCUMULATION)
+    each = evidence.numbers_set(LOGGING_STEPS)
     # Of several values it is not known which one the run had.
     if not batches or any(len(set(values)) > 1 for values in (batches, steps, each)):
         return ""
@@ -666,8 +678,8 @@ def _reason_if_rate_is_low_and_loss_falls(evidence: Evidence) -> str:
     """The reason against a cause where the learning rate is low, and the loss falls without
     climbing; empty otherwise.
     """
-    rates = [float(values.max()) for values in evidence.curves("learning_rate")]
-    rates = rates or evidence.numbers(RATE)
+    rates = [float(values.max()) for values in evidence.logged_curves("learning_rate")]
+    rates = rates or evidence.numbers_set(RATE)
     # A rate of all weights is far too small for an adapter, and the usual one of an adapter far too large for them.
     most = LARGEST_ADAPTER_RATE if _reason_if_only_adapter_is_trained(evidence) else LOW_RATE
     if rates and max(rates) <= most and _reason_if_loss_never_rose(evidence):
@@ -679,7 +691,11 @@ def _reason_if_nothing_is_quantized(evidence: Evidence) -> str:
     """The reason against a cause where no line, and no word of the user, names a quantization;
     empty otherwise.
     """
-    if evidence.lines and not evidence.has(QUANTIZATION) and not evidence.asks(QUANTIZATION):
+    if (
+        evidence.lines
+        and not evidence.line_matches(QUANTIZATION)
+        and not evidence.user_says(QUANTIZATION)
+    ):
         return "no file names a quantization"
     return ""
 
@@ -688,7 +704,11 @@ def _reason_if_only_8_bits_are_used(evidence: Evidence) -> str:
     """The reason against a cause where the files quantize to 8 bits, and name no other kind; empty
     otherwise.
     """
-    if evidence.has(EIGHT_BITS) and not evidence.has(OTHER_BITS) and not evidence.asks(OTHER_BITS):
+    if (
+        evidence.line_matches(EIGHT_BITS)
+        and not evidence.line_matches(OTHER_BITS)
+        and not evidence.user_says(OTHER_BITS)
+    ):
         return "the files quantize by load_in_8bit, which has no compute dtype"
     return ""
 
@@ -716,7 +736,7 @@ def _reason_if_training_is_in_16_bits(evidence: Evidence) -> str:
     """The reason against a cause where a line sets a training in 16 bits, and none anything wider;
     empty otherwise.
     """
-    if evidence.has(TRAINS_IN_16_BITS) and not evidence.has(WIDE_PRODUCTS):
+    if evidence.line_matches(TRAINS_IN_16_BITS) and not evidence.line_matches(WIDE_PRODUCTS):
         return "the files train in bf16 or fp16"
     return ""
 
@@ -725,7 +745,7 @@ def _reason_if_no_nccl_transport_is_set(evidence: Evidence) -> str:
     """The reason against a cause where a run is launched here, and no line switches a transport of
     NCCL; empty otherwise.
     """
-    if evidence.has(SWITCHES_TRANSPORT) or not evidence.has(SHOWS_LAUNCH):
+    if evidence.line_matches(SWITCHES_TRANSPORT) or not evidence.line_matches(SHOWS_LAUNCH):
         return ""
     return "no file here sets NCCL_IB_DISABLE, NCCL_P2P_DISABLE, NCCL_SHM_DISABLE or NCCL_NET"
 

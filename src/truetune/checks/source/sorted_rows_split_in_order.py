@@ -69,7 +69,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.unshuffled_splits_in_runs import one_sided_splits
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 from truetune.source.module import Module
 
 MAX_SHOWN = 5
@@ -93,7 +93,7 @@ class SortedRowsSplitInOrder(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for split in one_sided_splits(module):
-            shown = name_list([repr(one) for one in split.only_in_test[:MAX_SHOWN]])
+            shown = format_name_list([repr(one) for one in split.only_in_test[:MAX_SHOWN]])
             more = len(split.only_in_test) - MAX_SHOWN
             rest = f" and {more:,} more" if more > 0 else ""
             yield self.finding(

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import TokenizedRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 from truetune.trainers.label_columns import label_columns_of
 
 
@@ -48,7 +48,7 @@ class LossMaskNotRead(TokenizedRule):
         if rule is None or not unread:
             return
         yield self.finding(
-            f"{self.subject.trainer.called} does not read {name_list(unread)}, and the rows have no"
+            f"{self.subject.trainer.called} does not read {format_name_list(unread)}, and the rows have no"
             f" labels: all {summary.tokens:,} tokens are learned",
             "write the mask as labels: the id where it is 1, -100 elsewhere",
             evidence=[f"{self.subject.trainer.called} {rule.without_labels}", rule.place],
@@ -69,7 +69,7 @@ class LossMaskNotRead(TokenizedRule):
         return [] if set(masks) & ({*rule.masks} | mask_settings) else masks
 
     def figure(self) -> str:
-        return f"masks: {name_list(sorted(self.subject.summary.masks))}"
+        return f"masks: {format_name_list(sorted(self.subject.summary.masks))}"
 
     def unmet(self) -> Unmet | None:
         if not self.subject.summary.masks or self.subject.summary.labels:

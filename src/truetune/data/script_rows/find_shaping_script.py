@@ -19,7 +19,7 @@ from truetune.data.conversation import Conversation
 from truetune.data.find_data_files import Source, find_sources
 from truetune.data.rows import read_conversations
 from truetune.data.script_rows.trained_rows import ScriptRows, read_trained_rows
-from truetune.errors import DataError, TruetuneError, name_list
+from truetune.errors import DataError, TruetuneError, format_name_list
 
 COMPARED_ROWS = 5
 """Rows that are read both ways. All rows of a file go the same way through a script"""
@@ -44,8 +44,8 @@ class ShapingScript(NamedTuple):
         unread, lost = self.rows.unread_columns(), self.rows.lost_columns()
         return (
             ("makes", f"{len(self.rows.rows):,} rows for its trainer"),
-            *((("never reads", name_list(unread)),) if unread else ()),
-            *((("reads and does not train", name_list(lost)),) if lost else ()),
+            *((("never reads", format_name_list(unread)),) if unread else ()),
+            *((("reads and does not train", format_name_list(lost)),) if lost else ()),
             ("note", how),
             *(("note", note) for note in self.rows.notes),
         )

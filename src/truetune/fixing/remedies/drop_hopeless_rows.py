@@ -113,4 +113,4 @@ class DropRefusedRows(_DropRow):
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
         """How many rows the template refuses; the rule's own count may group them."""
-        return len(judged_rows.rejected)
+        return len(judged_rows.refused_by_template)

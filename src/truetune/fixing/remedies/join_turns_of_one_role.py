@@ -44,7 +44,7 @@ class OrderTurns(Remedy):
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
         """How many rows the template refuses."""
-        return len(judged_rows.rejected)
+        return len(judged_rows.refused_by_template)
 
 
 def _edits_that_join_runs(turns: list[Turn]) -> list[Edit]:

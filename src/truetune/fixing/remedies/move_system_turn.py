@@ -45,4 +45,4 @@ class MoveSystemTurn(Remedy):
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
         """How many rows the template refuses."""
-        return len(judged_rows.rejected)
+        return len(judged_rows.refused_by_template)

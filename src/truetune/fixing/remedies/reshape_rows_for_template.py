@@ -170,7 +170,7 @@ class ReshapeForTemplate(Remedy):
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
         """How many rows the template refuses."""
-        return len(judged_rows.rejected)
+        return len(judged_rows.refused_by_template)
 
 
 def _are_opposed(changes: tuple[FormChange, ...]) -> bool:
