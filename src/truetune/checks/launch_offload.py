@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.launch_files import LaunchFiles, find_launches_with_files
 from truetune.errors import TruetuneError
-from truetune.memory.memory_settings import Offload, find_offload, flatten_settings
+from truetune.memory.memory_settings import Offload, find_cpu_offload, flatten_stack_settings
 from truetune.parsing.shell_commands import is_command_file, read_commands
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.arguments_of_several_stacks import zero_offloads
@@ -69,14 +69,16 @@ def _offload_of(document: LocatedDocument) -> LaunchOffload | None:
         return None
     zero = value.get("zero_optimization")
     if isinstance(zero, dict):
-        offload = find_offload(zero_offloads(zero))
+        offload = find_cpu_offload(zero_offloads(zero))
         return _if_offloaded(f"ZeRO-{zero.get('stage', 0)}", offload, document)
     for key in ("deepspeed_config", "fsdp_config"):
         inner = value.get(key)
         if not isinstance(inner, dict):
             continue
         how = "FSDP" if key == "fsdp_config" else f"ZeRO-{inner.get('zero_stage', 2)}"
-        found = _if_offloaded(how, find_offload(_without_none(flatten_settings(inner))), document)
+        found = _if_offloaded(
+            how, find_cpu_offload(_without_none(flatten_stack_settings(inner))), document
+        )
         if found is not None:
             return found
     return None

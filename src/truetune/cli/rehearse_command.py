@@ -115,7 +115,7 @@ def rehearse(
       truetune rehearse --endpoint http://localhost:8000 -- python train.py
     """
     from truetune.auditing.run_with_hook import run_with_hook
-    from truetune.confinement.confined_launcher import REFUSED_EXIT_CODE, remove_folder
+    from truetune.confinement.confined_launcher import REFUSED_EXIT_CODE, remove_overlay_folder
     from truetune.rehearsal.ask_server_prompts import ask_recited_prompts, find_prompt_server
     from truetune.rehearsal.confined_command import confine_command, read_refusals
     from truetune.rehearsal.rehearsal_report import judge_rehearsal as judge_records
@@ -161,7 +161,7 @@ def rehearse(
         )
         refusals = read_refusals(Path(work))
     finally:
-        remove_folder(work)
+        remove_overlay_folder(work)
     for line in refusals.lines():
         print_status(line)
     unjudged_code = 0 if spec.allow_unjudged else NOT_JUDGED

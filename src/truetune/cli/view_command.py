@@ -70,10 +70,10 @@ def view(
       truetune view truetune.yaml --no-open --port 8765     (then: ssh -L 8765:127.0.0.1:8765 this-machine)
     """
     with _exit_at_once_on_ctrl_c():
-        from truetune.viewing.view import start_server
+        from truetune.viewing.view import start_view_server
 
         spec = read_run_settings(options)
-        server = start_server(
+        server = start_view_server(
             spec, port=port, row=row, result=_load_or_check_findings(spec, result, checks=checks)
         )
     try:

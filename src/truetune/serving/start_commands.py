@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.errors import UsageError
 from truetune.generation.backends.model_source import GENERATION_CONFIG, ModelSource, serving_stops
 from truetune.generation.backends.vllm_backend import LORA_RANKS, unsupported_adapter_settings
@@ -90,7 +90,9 @@ class _ServedModel:
     @cached_property
     def lora(self) -> Mapping[str, Any]:
         """The settings in adapter_config.json; empty where there is no adapter."""
-        return read_object(self.adapter / "adapter_config.json", []) or {} if self.adapter else {}
+        return (
+            read_json_object(self.adapter / "adapter_config.json", []) or {} if self.adapter else {}
+        )
 
     @property
     def rank(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.data.conversation import Conversation
 from truetune.generation.backends.model_source import ModelSource
 from truetune.render.probes import Probes
@@ -70,7 +70,7 @@ def load_training_record(
     Raises SpecError for a contract.json that is none.
     """
     first_rows = list(islice(rows, MAX_ROWS_READ))
-    stored = read_object(source.contract, []) if source.contract else None
+    stored = read_json_object(source.contract, []) if source.contract else None
     notes: list[str] = []
     if stored is None:
         contract = make_serving_contract(probes, first_rows, count=count)

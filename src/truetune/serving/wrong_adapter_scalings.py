@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.generation.backends.model_source import ModelSource
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -38,7 +38,7 @@ def list_wrong_scalings(source: ModelSource, *, near: float) -> dict[str, float]
         source: an adapter; without a readable rank and alpha there is none.
         near: the measured factor (see `adapter_effect`).
     """
-    config = (read_object(source.folder / ADAPTER_CONFIG, []) if source.folder else None) or {}
+    config = (read_json_object(source.folder / ADAPTER_CONFIG, []) if source.folder else None) or {}
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if not isinstance(rank, int) or not isinstance(alpha, (int, float)):
         return {}
@@ -69,7 +69,7 @@ def list_wrong_scalings(source: ModelSource, *, near: float) -> dict[str, float]
 def make_rescaled_adapter(source: ModelSource, scale: float) -> Iterator[ModelSource]:
     """The adapter with another lora_alpha, in a folder of its own: the weights are linked, not copied."""
     assert source.folder is not None
-    config = read_object(source.folder / ADAPTER_CONFIG, []) or {}
+    config = read_json_object(source.folder / ADAPTER_CONFIG, []) or {}
     config["lora_alpha"] = config["lora_alpha"] * scale
     # Modules with an alpha of their own do not read lora_alpha.
     config["alpha_pattern"] = {

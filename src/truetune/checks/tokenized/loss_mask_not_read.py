@@ -33,7 +33,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import TokenizedRule
 from truetune.errors import format_name_list
-from truetune.trainers.label_columns import label_columns_of
+from truetune.trainers.label_columns import label_columns_of_trainer
 
 
 class LossMaskNotRead(TokenizedRule):
@@ -43,7 +43,7 @@ class LossMaskNotRead(TokenizedRule):
     needs_right_tokenizer = False
 
     def findings(self) -> Iterator[Finding]:
-        summary, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
+        summary, rule = self.subject.summary, label_columns_of_trainer(self.subject.trainer.name)
         unread = self._unread()
         if rule is None or not unread:
             return
@@ -57,7 +57,7 @@ class LossMaskNotRead(TokenizedRule):
 
     def _unread(self) -> list[str]:
         """The masks, where none of them is read."""
-        summary, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
+        summary, rule = self.subject.summary, label_columns_of_trainer(self.subject.trainer.name)
         if rule is None or summary.labels:
             return []
         # TRL reads completion_mask where it is told to, or where the rows have prompt and
@@ -74,6 +74,6 @@ class LossMaskNotRead(TokenizedRule):
     def unmet(self) -> Unmet | None:
         if not self.subject.summary.masks or self.subject.summary.labels:
             return Unmet("it is about rows with a mask and without labels")
-        if label_columns_of(self.subject.trainer.name) is None:
+        if label_columns_of_trainer(self.subject.trainer.name) is None:
             return Unmet("it is not known which trainer reads the mask", "name it with --trainer")
         return super().unmet()
