@@ -28,7 +28,7 @@ from torch.utils._pytree import tree_iter
 
 from truetune.memory.architecture import parse_architecture
 from truetune.memory.estimate_memory import GIB, estimate_memory
-from truetune.memory.memory_settings import resolve_settings
+from truetune.memory.memory_settings import resolve_memory_settings
 from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
 
@@ -272,7 +272,7 @@ def results(cases: tuple[Case, ...], fake: bool) -> Iterator[dict[str, Any]]:
     for case in cases:
         began = time.perf_counter()
         known = parse_architecture(SHAPES[case.shape])
-        settings = resolve_settings(case.config(), known)
+        settings = resolve_memory_settings(case.config(), known)
         guess = estimate_memory(known, replace(settings, masked=True) if fake else settings)
         allocated = max(guess.moments, key=lambda moment: moment.allocated)
         measured = on_nothing(case) if fake else on_gpu(case)

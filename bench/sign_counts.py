@@ -15,7 +15,7 @@ from bench.starts.start import starts
 from tests.parts.shelf import Missing
 from truetune.troubleshooting.project_words import read_project_texts
 from truetune.troubleshooting.signs.find_signs import SIGNS, find_signs
-from truetune.troubleshooting.signs.sign_rarity import COUNTS, key_of_sign
+from truetune.troubleshooting.signs.sign_rarity import COUNTS, count_key_of_sign
 
 
 def main() -> None:
@@ -29,8 +29,8 @@ def main() -> None:
             except Missing:
                 continue
             read += 1
-            counts.update(map(key_of_sign, find_signs(read_project_texts([scratch]))))
-    keys = sorted(set(map(key_of_sign, SIGNS)))
+            counts.update(map(count_key_of_sign, find_signs(read_project_texts([scratch]))))
+    keys = sorted(set(map(count_key_of_sign, SIGNS)))
     text = json.dumps({"starts": read, "counts": {key: counts[key] for key in keys}}, indent=1)
     COUNTS.write_text(f"{text}\n", encoding="utf-8")
     print(f"{len(keys)} signs, counted in {read} starts")

@@ -70,11 +70,11 @@ def _measure_case(case: Case) -> Entry:
 
     from truetune.memory.architecture import parse_architecture
     from truetune.memory.estimate_memory import estimate_memory
-    from truetune.memory.memory_settings import resolve_settings
+    from truetune.memory.memory_settings import resolve_memory_settings
 
     name = _name(case)
     architecture = parse_architecture(SHAPES[case.shape])
-    estimate = estimate_memory(architecture, resolve_settings(case.config(), architecture))
+    estimate = estimate_memory(architecture, resolve_memory_settings(case.config(), architecture))
     moment = max(estimate.moments, key=lambda moment: moment.allocated)
     figures: dict[str, Value] = {
         "predicted GiB": round(moment.allocated / GIB, 2),

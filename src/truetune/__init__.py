@@ -171,7 +171,7 @@ def troubleshoot(
         {name: value for name, value in given.items() if value is not None},
         "truetune.troubleshoot",
     )
-    return run(symptom, _listed(paths), spec, base=None if base is None else fspath(base))
+    return run(symptom, _paths_as_list(paths), spec, base=None if base is None else fspath(base))
 
 
 def fix(
@@ -197,16 +197,16 @@ def fix(
     from truetune.fixing.fix_file import fix_data_file as run
     from truetune.settings.settings_files import spec_of
 
-    given = {"data": _listed(data), "tokenizer": tokenizer, **settings}
+    given = {"data": _paths_as_list(data), "tokenizer": tokenizer, **settings}
     spec = spec_of(
         {name: value for name, value in given.items() if value is not None}, "truetune.fix"
     )
     target = None if output is None else fspath(output)
-    return run(spec, target, unsafe=unsafe, diff=_no_hunk if diff else None)
+    return run(spec, target, unsafe=unsafe, diff=_print_no_hunk if diff else None)
 
 
-def _no_hunk(text: str) -> None:
-    """The diff stands in the result."""
+def _print_no_hunk(text: str) -> None:
+    """Print no hunk: the diff is in the result."""
 
 
 def lint(
@@ -427,7 +427,7 @@ def sample(
     other = None if compare is None else fspath(compare)
     return run(
         fspath(model),
-        _listed(data),
+        _paths_as_list(data),
         count=count,
         compare=other,
         parser=parser,
@@ -460,7 +460,7 @@ def evaluate(
     other = None if against is None else fspath(against)
     return run(
         fspath(model),
-        _listed(data),
+        _paths_as_list(data),
         against=other,
         parser=parser,
         answers=answers,
@@ -491,7 +491,7 @@ def serve_check(
     return run(
         fspath(model),
         endpoint,
-        data=_listed(data),
+        data=_paths_as_list(data),
         count=count,
         strength=strength,
         options=options or Options(),
@@ -522,9 +522,9 @@ def ladder(
         fspath(adapter),
         base=under,
         merged=whole,
-        exported=_listed(exported),
+        exported=_paths_as_list(exported),
         endpoint=endpoint,
-        data=_listed(data),
+        data=_paths_as_list(data),
         prompts=prompts,
         options=options,
     )
@@ -546,7 +546,7 @@ def view(
     from truetune.viewing.view import view as run
 
     return run(
-        _listed(data),
+        _paths_as_list(data),
         None if tokenizer is None else fspath(tokenizer),
         rows=rows,
         report=report,
@@ -554,7 +554,8 @@ def view(
     )
 
 
-def _listed(paths: Paths) -> list[str]:
+def _paths_as_list(paths: Paths) -> list[str]:
+    """The paths as a list of names."""
     return [fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths)]
 
 

@@ -1,4 +1,4 @@
-"""The audit as a callback, for scripts and notebooks that make their own trainer."""
+"""The audit as a trainer's callback, for scripts and notebooks that make their own trainer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AuditCallback(TrainerCallback):
         self.report: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """Called by the trainer when model, optimizer and data loader are ready."""
+        """Audit the run; called by the trainer when model, optimizer and data loader are ready."""
         if self.report is not None:
             return
         failed = False
@@ -40,10 +40,10 @@ class AuditCallback(TrainerCallback):
             failed = self.report.failed()
             lacks = self.report.lacks()
             if failed or lacks or args.process_index == 0:
-                _draw(self.report)
+                _print_report(self.report)
             if lacks and not failed:
                 print(
-                    f"truetune: not judged: {_lacking(self.report)}; the run continues",
+                    f"truetune: not judged: {_list_not_judged(self.report)}; the run continues",
                     file=sys.stderr,
                 )
         except UsageError:
@@ -53,25 +53,26 @@ class AuditCallback(TrainerCallback):
             print(
                 f"truetune: not judged: {describe_error(error)}; the run continues", file=sys.stderr
             )
-        if self.on_error == "stop" and _anywhere(failed, args.device):
+        if self.on_error == "stop" and _is_true_in_any_process(failed, args.device):
             raise TruetuneError(
                 "the audit stopped the run: its findings stand above, or with another process's"
             )
 
 
-def _draw(report: Any) -> None:
+def _print_report(report: Any) -> None:
+    """Print a report on stderr."""
     from truetune.report.report_terminal import report_as_text
 
     print(report_as_text(report), file=sys.stderr)
 
 
-def _lacking(report: Any) -> str:
+def _list_not_judged(report: Any) -> str:
     """What was asked for and not judged, in one line."""
     return "; ".join(part.what for part in report.missing()) or "no rule had anything to look at"
 
 
-def _anywhere(failed: bool, device: Any) -> bool:
-    """In any process of the run."""
+def _is_true_in_any_process(failed: bool, device: Any) -> bool:
+    """Is `failed` true in any process of the run?"""
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return failed
     flag = torch.tensor(float(failed), device=device)

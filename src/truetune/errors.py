@@ -24,20 +24,21 @@ MAX_SHOWN = 60
 """Characters of a name or a value of somebody's file that a message shows."""
 
 
-def name_list(names: Iterable[object], *, empty: str = "none") -> str:
-    """Names out of a file as a message lists them: `a, b, c`, at most MAX_NAMED of them, and how many there are more.
+def format_name_list(names: Iterable[object], *, empty: str = "none") -> str:
+    """Names out of a file in one line for a message: `a, b, c`, at most MAX_NAMED of them, and how
+    many there are more. `a, b, c`, at most MAX_NAMED of them, and how many there are more.
 
     Args:
         names: columns, keys, roles, ...; a long one is cut.
         empty: what is said where there is none.
     """
     given = list(names)
-    shown = [shortened(name) for name in given[:MAX_NAMED]]
+    shown = [shorten_name(name) for name in given[:MAX_NAMED]]
     left = len(given) - len(shown)
     return (", ".join(shown) + (f" and {left:,} more" if left else "")) or empty
 
 
-def shortened(name: object) -> str:
+def shorten_name(name: object) -> str:
     """A name or a value of a file, as text of at most MAX_SHOWN characters."""
     text = str(name)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

@@ -1,4 +1,5 @@
-"""Who draws what: reports are data, and do not know who draws them.
+"""Loads the functions that draw reports only when they are called: reports are data, and do not
+know who draws them.
 
 `truetune.report` draws, and imports the types of the reports. If the reports imported it as well, neither could be
 read, tested or loaded without the other. So the functions that draw are named here, and loaded when something is drawn
@@ -24,8 +25,8 @@ _DRAWERS: dict[Drawing, tuple[str, str]] = {
 }
 
 
-def drawer(drawing: Drawing) -> Callable[..., Any]:
-    """The function that draws, loaded with what it needs."""
+def load_drawer(drawing: Drawing) -> Callable[..., Any]:
+    """Load the function that makes a drawing, with what it needs."""
     module, function = _DRAWERS[drawing]
     loaded: Callable[..., Any] = getattr(import_module(module), function)
     return loaded

@@ -1,4 +1,4 @@
-"""What the package is: its version and its folder.
+"""The version and the folder of the package.
 
 This module imports nothing of truetune, so that every module may import it. `import truetune` in an inner module would
 close a circle, for the package's front imports them all.

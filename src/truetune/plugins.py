@@ -1,4 +1,4 @@
-"""Plug-ins: rules, row formats, config readers and backends that other packages bring.
+"""Loads plug-ins: rules, row formats, config readers and backends that other packages bring.
 
 A package names them as entry points; there is nothing to configure:
 
@@ -32,7 +32,7 @@ SWITCH = "TRUETUNE_PLUGINS"
 
 @cache
 def load_plugins(group: Group) -> Mapping[str, Any]:
-    """The objects that installed packages bring, by the names of their entry points.
+    """Load the objects that installed packages bring, by the names of their entry points.
 
     Args:
         group: What they are.
@@ -52,7 +52,7 @@ def load_plugins(group: Group) -> Mapping[str, Any]:
                 f" for {group}; {without}"
             )
         try:
-            loaded[point.name] = _whole(point.load())
+            loaded[point.name] = _load_all_modules(point.load())
         except Exception as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise UsageError(
@@ -61,7 +61,7 @@ def load_plugins(group: Group) -> Mapping[str, Any]:
     return loaded
 
 
-def _whole(brought: Any) -> Any:
+def _load_all_modules(brought: Any) -> Any:
     """What an entry point names; of a package, its modules are imported too, so that a broken one is told here."""
     for info in pkgutil.iter_modules(getattr(brought, "__path__", ())):
         importlib.import_module(f"{brought.__name__}.{info.name}")

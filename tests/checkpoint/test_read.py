@@ -13,7 +13,7 @@ from truetune.checkpoint.adapter_tensor_names import (
     group_low_rank_tensors,
     parse_adapter_tensors,
 )
-from truetune.checkpoint.base_fingerprint import compare_fingerprint, fingerprint_base
+from truetune.checkpoint.base_fingerprint import compare_base_with_fingerprint, fingerprint_base
 from truetune.checkpoint.load_checkpoint import is_checkpoint, read_checkpoint
 from truetune.errors import UsageError
 
@@ -114,13 +114,13 @@ def test_a_model_of_the_hub_cache(
 
 def test_a_fingerprint_knows_its_base(folders: Path, tmp_path: Path) -> None:
     record = json.loads(json.dumps(fingerprint_base(read_checkpoint(folders / "base"))))
-    texts, compared = compare_fingerprint(record, read_checkpoint(folders / "base"))
+    texts, compared = compare_base_with_fingerprint(record, read_checkpoint(folders / "base"))
     assert (texts, compared) == ([], 21)
     make.llama(seed=1).save_pretrained(tmp_path)
-    texts, _ = compare_fingerprint(record, read_checkpoint(tmp_path))
+    texts, _ = compare_base_with_fingerprint(record, read_checkpoint(tmp_path))
     assert len(texts) == 16
     assert (
-        compare_fingerprint(
+        compare_base_with_fingerprint(
             {"format": 1, "tensors": {"a": 1, "b": ["F32"]}}, read_checkpoint(tmp_path)
         )[1]
         == 2

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truetune.checkpoint.safetensors_header import BrokenFile, read_header
+from truetune.checkpoint.safetensors_header import BrokenFile, read_safetensors_header
 
 
 def write(path: Path, header: Any, body: bytes = b"", *, length: int | None = None) -> Path:
@@ -36,7 +36,7 @@ def test_a_real_file(tmp_path: Path) -> None:
         "c": np.array(3, np.int64),
     }
     save_file(arrays, path, metadata={"format": "np"})
-    header = read_header(path)
+    header = read_safetensors_header(path)
     assert {t.name: (t.shape, t.items, t.whole) for t in header.tensors} == {
         "a": ((0, 4), 0, True),
         "b": ((2, 3), 6, True),
@@ -65,31 +65,35 @@ def test_a_real_file(tmp_path: Path) -> None:
 )
 def test_a_header_that_lies(header: Any, said: str, tmp_path: Path) -> None:
     with pytest.raises(BrokenFile, match=said):
-        read_header(write(tmp_path / "a.safetensors", header, bytes(4)))
+        read_safetensors_header(write(tmp_path / "a.safetensors", header, bytes(4)))
 
 
 def test_lengths_are_compared_with_the_file(tmp_path: Path) -> None:
     for length in (1 << 63, 33 << 20, 100):
         with pytest.raises(BrokenFile, match="header should have"):
-            read_header(write(tmp_path / "a.safetensors", {}, length=length))
+            read_safetensors_header(write(tmp_path / "a.safetensors", {}, length=length))
     (tmp_path / "b").write_bytes(b"abc")
     with pytest.raises(BrokenFile, match="too short"):
-        read_header(tmp_path / "b")
+        read_safetensors_header(tmp_path / "b")
     (tmp_path / "c").write_text(
         "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
     )
     with pytest.raises(BrokenFile, match="git lfs pull"):
-        read_header(tmp_path / "c")
+        read_safetensors_header(tmp_path / "c")
 
 
 def test_what_does_not_fit_is_a_fault(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    cut = read_header(write(path, {"a": entry([1], 0, 4), "b": entry([4], 4, 20)}, bytes(10)))
+    cut = read_safetensors_header(
+        write(path, {"a": entry([1], 0, 4), "b": entry([4], 4, 20)}, bytes(10))
+    )
     assert [tensor.whole for tensor in cut.tensors] == [True, False]
     assert "cut off" in cut.faults[0]
-    over = read_header(write(path, {"a": entry([2], 0, 8), "b": entry([1], 4, 8)}, bytes(8)))
+    over = read_safetensors_header(
+        write(path, {"a": entry([2], 0, 8), "b": entry([1], 4, 8)}, bytes(8))
+    )
     assert "overlap" in over.faults[0]
-    more = read_header(write(path, {"a": entry([1], 0, 4)}, bytes(9)))
+    more = read_safetensors_header(write(path, {"a": entry([1], 0, 4)}, bytes(9)))
     assert "5 bytes at its end" in more.faults[0]
 
 
@@ -101,7 +105,7 @@ def test_nothing_else_is_raised(
     path = tmp_path_factory.mktemp("h") / "a.safetensors"
     path.write_bytes(struct.pack("<Q", length) + body)
     with contextlib.suppress(BrokenFile):
-        read_header(path)
+        read_safetensors_header(path)
 
 
 json_values = st.recursive(
@@ -127,6 +131,6 @@ def test_no_json_breaks_it(
 ) -> None:
     path = write(tmp_path_factory.mktemp("h") / "a.safetensors", header, bytes(16))
     with contextlib.suppress(BrokenFile):
-        for tensor in read_header(path).tensors:
+        for tensor in read_safetensors_header(path).tensors:
             assert tensor.size >= 0
             assert not tensor.whole or tensor.start + tensor.size <= path.stat().st_size

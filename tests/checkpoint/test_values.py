@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checkpoint.compare_tensor_samples import compare_tensor_samples, sample_values
-from truetune.checkpoint.safetensors_header import StoredTensor, read_header
-from truetune.checkpoint.scan_values import BLOCK_BYTES, list_blocks, scan_tensor_values
+from truetune.checkpoint.compare_tensor_samples import compare_tensor_sample, sample_values
+from truetune.checkpoint.safetensors_header import StoredTensor, read_safetensors_header
+from truetune.checkpoint.scan_values import BLOCK_BYTES, choose_blocks, scan_tensor_values
 
 DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
@@ -33,7 +33,7 @@ def test_counts_are_those_of_torch(dtype: str, tmp_path: Path) -> None:
     tensors["signed"] = torch.tensor([0.0, -0.0, 0.0])
     tensors = {name: tensor.to(kind) for name, tensor in tensors.items()}
     save_file(tensors, tmp_path / "a.safetensors")
-    found = scan_tensor_values(read_header(tmp_path / "a.safetensors").tensors)
+    found = scan_tensor_values(read_safetensors_header(tmp_path / "a.safetensors").tensors)
     for name, tensor in tensors.items():
         wide = tensor.to(torch.float64)
         assert (found[name].nan, found[name].inf) == (
@@ -47,8 +47,8 @@ def test_counts_are_those_of_torch(dtype: str, tmp_path: Path) -> None:
 
 
 def test_beyond_the_budget_blocks_are_spread(tmp_path: Path) -> None:
-    assert list_blocks(10, 0.1) == [(0, 10)]
-    picked = list_blocks(100 * BLOCK_BYTES + 5, 0.05)
+    assert choose_blocks(10, 0.1) == [(0, 10)]
+    picked = choose_blocks(100 * BLOCK_BYTES + 5, 0.05)
     assert len(picked) == 5
     assert picked[0] == (0, BLOCK_BYTES)
     assert picked[-1] == (100 * BLOCK_BYTES, 5)
@@ -70,6 +70,6 @@ def test_samples_of_long_tensors(tmp_path: Path) -> None:
     tensor = StoredTensor("a", "F32", (1024, 1024), tmp_path / "a", 0, 4 << 20)
     seen = sample_values(tensor)
     assert (seen[0], seen[-1]) == (0, (1 << 20) - 1)
-    moved = compare_tensor_samples(tensor, tensor)
+    moved = compare_tensor_sample(tensor, tensor)
     assert (moved.same, moved.change) == (moved.seen, 0)
     assert moved.cosine == pytest.approx(1)

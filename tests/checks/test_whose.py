@@ -27,7 +27,7 @@ from truetune.errors import SpecError
 from truetune.report.supervision_headline import supervision_verdict
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.settings_files import spec_of
-from truetune.trainers import TRAINER_NAMES, TRAINERS, facts_of
+from truetune.trainers import TRAINER_NAMES, TRAINERS, facts_of_trainer
 from truetune.trainers.trainer_facts import TrainerName
 
 SCRIPTS: dict[str, tuple[str, str | None]] = {
@@ -201,7 +201,7 @@ def test_the_first_line_names_the_trainer_or_says_that_it_is_not_known(
 ) -> None:
     spec = RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER), trained_by=name)
     line = supervision_verdict(check(spec)).plain
-    assert facts_of(name).called in line or name is None
+    assert facts_of_trainer(name).called in line or name is None
     assert ("--trainer" in line) == (name is None)
 
 

@@ -29,11 +29,11 @@ def has_namespaces() -> bool:
     kept = Path(os.environ.get("TMPDIR", "/tmp"), f"truetune-try-{os.getpid()}")
     kept.mkdir()
     try:
-        command = confined_launcher.command_line(["true"], [kept])
+        command = confined_launcher.confined_command_line(["true"], [kept])
         command.insert(command.index("--"), "--without=landlock")
         return subprocess.run(command, capture_output=True).returncode == 0
     finally:
-        confined_launcher.remove_folder(str(kept))
+        confined_launcher.remove_overlay_folder(str(kept))
 
 
 MEANS = {
@@ -57,7 +57,9 @@ def means(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
     if name != "landlock" and not has_namespaces():
         pytest.skip("no namespaces here")
-    if name == "landlock" and (landlock.landlock_version() < 6 or not seccomp.knows_machine()):
+    if name == "landlock" and (
+        landlock.landlock_version() < 6 or not seccomp.knows_this_architecture()
+    ):
         pytest.skip("this kernel's Landlock is older")
     return name
 
@@ -140,7 +142,7 @@ def outside_of(folder: Path) -> Path:
 def launched(
     kept: Path, options: list[str], words: list[str], **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    command = confined_launcher.command_line(words, [kept])
+    command = confined_launcher.confined_command_line(words, [kept])
     command[command.index("--") : command.index("--")] = options
     return subprocess.run(
         command, capture_output=True, text=True, timeout=120, env={**os.environ, **variables}
@@ -276,7 +278,7 @@ def test_nothing_stays_after_a_kill(means: str, tmp_path: Path) -> None:
         "-c",
         f"setsid sh -c 'echo $$ > {number}.new; mv {number}.new {number}; sleep 600' & sleep 600",
     ]
-    command = confined_launcher.command_line(words, [kept])
+    command = confined_launcher.confined_command_line(words, [kept])
     command[command.index("--") : command.index("--")] = MEANS[means]
     parent = subprocess.Popen(
         [sys.executable, "-c", f"import subprocess; subprocess.run({command!r})"]
@@ -312,7 +314,7 @@ def test_folders_to_cover_hold_no_mount_point(tmp_path: Path) -> None:
         str(tmp_path / "a" / "b"): False,
         str(tmp_path / "a" / "d"): True,
     }
-    found = list(namespaces.folders_to_cover(mounts, []))
+    found = list(namespaces.folders_for_overlays(mounts, []))
     assert str(tmp_path / "a" / "b") in found
     assert str(tmp_path / "a" / "d") not in found
     assert str(tmp_path / "a" / "c") in found

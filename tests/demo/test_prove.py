@@ -13,22 +13,22 @@ from truetune.demo.train_with_both_pads import (
     ROWS,
     STEPS,
     BothTrainings,
-    Outcome,
-    labels_by_id,
-    labels_by_place,
-    short_views,
+    TrainingOutcome,
+    labels_masked_by_id,
+    labels_masked_by_position,
     train_with_both_pads,
+    views_of_short_chats,
 )
 
 
 def test_the_collator_masks_each_stop_token_and_nothing_else(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    views = short_views()
-    right = labels_by_place(views)
+    views = views_of_short_chats()
+    right = labels_masked_by_position(views)
     for folder, lost in ((break_tokenizer(tmp_path / "tokenizer"), ROWS), (TOKENIZER, 0)):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        masked = right[right != labels_by_id(views, tokenizer)]
+        masked = right[right != labels_masked_by_id(views, tokenizer)]
         assert masked.tolist() == [tokenizer.eos_token_id] * lost
     assert [view.ids[view.supervised].tolist() for view in views] == [
         row[row != IGNORED].tolist() for row in right
@@ -53,8 +53,8 @@ def test_one_never_stops_and_the_other_always_does() -> None:
 def test_both_curves_and_counts_are_drawn() -> None:
     losses = tuple(8 * 0.9**step for step in range(60))
     broken, sound = (
-        Outcome("pad = eos", losses, 20, 0, "Yes.\x1b..."),
-        Outcome("own pad", losses, 19, 20, "Yes."),
+        TrainingOutcome("pad = eos", losses, 20, 0, "Yes.\x1b..."),
+        TrainingOutcome("own pad", losses, 19, 20, "Yes."),
     )
     console = Console(file=(written := io.StringIO()), width=80)
     run_demo.render_both_trainings(BothTrainings(broken, sound, 20, "Is [it] so?", 12.3), console)

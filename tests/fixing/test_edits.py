@@ -15,10 +15,10 @@ from truetune.fixing.row_edits import (
     RemoveEntry,
     RemoveRepeatedKey,
     RenameKey,
-    edit_text,
-    edit_value,
-    find_repeated_keys,
-    json_text_at,
+    edit_json_text,
+    edit_table_value,
+    find_repeated_keys_in_json,
+    json_text_at_path,
 )
 
 
@@ -69,7 +69,7 @@ from truetune.fixing.row_edits import (
     ],
 )
 def test_an_edit_changes_its_place_alone(text: str, edit: Edit, after: str) -> None:
-    assert edit_text(text, edit) == after
+    assert edit_json_text(text, edit) == after
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_edit_changes_its_place_alone(text: str, edit: Edit, after: str) -> N
 )
 def test_what_is_not_there_is_an_error(text: str, edit: Edit) -> None:
     with pytest.raises(EditError):
-        edit_text(text, edit)
+        edit_json_text(text, edit)
 
 
 def test_text_and_values_are_edited_alike() -> None:
@@ -97,11 +97,11 @@ def test_text_and_values_are_edited_alike() -> None:
         places = list(_places(value, ()))
         path = draw.choice(places)
         new = draw.choice(["", 'é\n"😀', 5, None, {"z": [1]}])
-        after = edit_text(text, PutValue(path, new))
-        assert json.loads(after) == edit_value(value, PutValue(path, new))
+        after = edit_json_text(text, PutValue(path, new))
+        assert json.loads(after) == edit_table_value(value, PutValue(path, new))
         for other in places:
             if other[: len(path)] != path and path[: len(other)] != other:
-                assert json_text_at(after, other) == json_text_at(text, other)
+                assert json_text_at_path(after, other) == json_text_at_path(text, other)
 
 
 def _random(draw: random.Random, depth: int) -> Any:
@@ -133,7 +133,7 @@ def _places(value: Any, path: tuple[str | int, ...]) -> Any:
 
 def test_keys_that_stand_twice_are_found_where_they_stand() -> None:
     text = '{"a": [{"k": 1, "k": 1.0}], "b": {"k": 1, "k": 2}, "c": {"k": 1}}'
-    assert list(find_repeated_keys(text)) == [(("a", 0), "k", True), (("b",), "k", True)]
-    assert list(find_repeated_keys('{"k": {"x": 1, "y": 2}, "k": {"y": 2, "x": 1}}')) == [
+    assert list(find_repeated_keys_in_json(text)) == [(("a", 0), "k", True), (("b",), "k", True)]
+    assert list(find_repeated_keys_in_json('{"k": {"x": 1, "y": 2}, "k": {"y": 2, "x": 1}}')) == [
         ((), "k", False)
     ]

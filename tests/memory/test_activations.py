@@ -10,7 +10,7 @@ import pytest
 from tests.memory.shapes import SHAPES
 from truetune.memory.activation_memory import block_activation_bytes_per_token
 from truetune.memory.architecture import parse_architecture
-from truetune.memory.memory_settings import resolve_settings
+from truetune.memory.memory_settings import resolve_memory_settings
 from truetune.memory.model_family_layouts import FAMILIES
 from truetune.settings.run_spec import RunSpec
 
@@ -99,7 +99,7 @@ def error(kind: str, dtype: str, attention: str, targets: Any, amp: bool, padded
             "lora": {"r": 4, "target_modules": targets} if targets else None,
         },
     }
-    settings = resolve_settings(
+    settings = resolve_memory_settings(
         RunSpec.model_validate({"max_length": LENGTH, "training": training}), known
     )
     return (
@@ -164,7 +164,7 @@ def test_the_formula_of_korthikanti() -> None:
         "attn_implementation": "eager",
         "per_device_train_batch_size": 1,
     }
-    settings = resolve_settings(
+    settings = resolve_memory_settings(
         RunSpec.model_validate({"max_length": length, "training": training}), known
     )
     paper = 34 * hidden + 5 * heads * length

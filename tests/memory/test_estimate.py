@@ -12,7 +12,7 @@ from bench.memory import Case, on_nothing
 from truetune.memory import logits_memory, weight_memory
 from truetune.memory.architecture import Architecture, parse_architecture
 from truetune.memory.estimate_memory import GIB, Estimate, estimate_memory
-from truetune.memory.memory_settings import MemorySettings, resolve_settings
+from truetune.memory.memory_settings import MemorySettings, resolve_memory_settings
 from truetune.settings.config import Config, Stack
 from truetune.settings.run_spec import RunSpec
 
@@ -23,7 +23,7 @@ def settings_of(
     known: Architecture, stack: Stack = "transformers", length: int = 1024, **training: Any
 ) -> MemorySettings:
     spec = RunSpec.model_validate({"max_length": length, "training": training})
-    return resolve_settings(Config(stack, "1.16.0", "", spec), known)
+    return resolve_memory_settings(Config(stack, "1.16.0", "", spec), known)
 
 
 def of(
@@ -60,7 +60,9 @@ CASES = (
 def test_the_peak_of_a_step(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(REAL, "smollm2-135m", {**REAL["smollm2-135m"], "num_hidden_layers": 4})
     known = parse_architecture(REAL[case.shape])
-    found = estimate_memory(known, replace(resolve_settings(case.config(), known), masked=True))
+    found = estimate_memory(
+        known, replace(resolve_memory_settings(case.config(), known), masked=True)
+    )
     assert abs(allocated(found) * GIB / on_nothing(case) - 1) < 0.02
 
 
@@ -183,7 +185,7 @@ def test_mixed_precision_takes_eighteen_bytes() -> None:
             weight_memory.weight_bytes,
             weight_memory.gradient_bytes,
             weight_memory.optimizer_bytes,
-            weight_memory.cast_bytes,
+            weight_memory.autocast_copy_bytes,
         )
     )
     assert held / known.parameters == pytest.approx(18, rel=1e-3)
@@ -209,7 +211,7 @@ def test_adapters_are_those_of_peft() -> None:
         known = parse_architecture(model.config.to_dict())
         settings = settings_of(known, lora={"r": 8, "target_modules": targets})
         assert (
-            weight_memory.trained_parameters(known, settings)
+            weight_memory.count_trained_parameters(known, settings)
             == adapted.get_nb_trainable_parameters()[0]
         ), kind
 

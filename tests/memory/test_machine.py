@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from truetune.memory.estimate_memory import GIB
-from truetune.memory.read_machine import Gpu, Machine, parse_gpus, read_machine
+from truetune.memory.read_machine import Gpu, Machine, parse_nvidia_smi, read_machine
 
 
 def test_the_output_of_nvidia_smi() -> None:
     text = "NVIDIA H200, 143771\nNVIDIA GeForce RTX 4090, 24564\n"
-    assert parse_gpus(text) == [
+    assert parse_nvidia_smi(text) == [
         Gpu("NVIDIA H200", 143771 * 2**20),
         Gpu("NVIDIA GeForce RTX 4090", 24564 * 2**20),
     ]
-    assert parse_gpus("No devices were found\n") == []
+    assert parse_nvidia_smi("No devices were found\n") == []
 
 
 @pytest.mark.parametrize(

@@ -175,15 +175,15 @@ def _modelfile(path: Path) -> Any:
 
 
 def _safetensors(path: Path) -> Any:
-    from truetune.checkpoint.safetensors_header import read_header
+    from truetune.checkpoint.safetensors_header import read_safetensors_header
 
-    return read_header(path)
+    return read_safetensors_header(path)
 
 
 def _weights(path: Path) -> Any:
-    from truetune.checkpoint.weight_files import read_object, read_weights
+    from truetune.checkpoint.weight_files import read_json_object, read_weight_headers
 
-    return read_object(path, []), read_weights(path.parent, adapter=False)
+    return read_json_object(path, []), read_weight_headers(path.parent, adapter=False)
 
 
 def _tokens(path: Path) -> Any:
@@ -211,9 +211,9 @@ def _result(path: Path) -> Any:
 
 
 def _flag(path: Path) -> Any:
-    from truetune.cli.shared_options import _parse_value
+    from truetune.cli.shared_options import _parse_json_or_text
 
-    return _parse_value("x", path.read_bytes().decode("utf-8", "surrogateescape"))
+    return _parse_json_or_text("x", path.read_bytes().decode("utf-8", "surrogateescape"))
 
 
 def _set(path: Path) -> Any:
@@ -273,9 +273,9 @@ def _predictions(path: Path) -> Any:
 
 
 def _cache(path: Path) -> Any:
-    from truetune.tokenized.token_cache import named_tokenizer, open_token_cache
+    from truetune.tokenized.token_cache import open_token_cache, tokenizer_named_by_cache
 
-    return named_tokenizer(open_token_cache(str(path.parent)))
+    return tokenizer_named_by_cache(open_token_cache(str(path.parent)))
 
 
 def safetensors_file() -> bytes:

@@ -12,11 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.parsing.readers import compressed
-from truetune.cli.shared_options import _parse_value
 from truetune.data.read_rows_as_conversations import read_conversations
+from truetune.cli.shared_options import _parse_json_or_text
 from truetune.data.split_lines_into_stretches import cut_stretches
-from truetune.errors import MAX_SHOWN, DataError, UsageError, name_list
+from truetune.errors import MAX_SHOWN
+from truetune.errors import DataError
+from truetune.errors import UsageError
 from truetune.logs.read_run_log import read_run
+from truetune.errors import format_name_list
 from truetune.parsing import InputLimitError, input_limits
 from truetune.parsing.decompress_within_limits import open_decompressed
 from truetune.parsing.input_limits import MAX_NESTING, ROW, SETTINGS
@@ -309,10 +312,10 @@ def test_a_problem_of_a_row_lists_few_keys_and_the_beginning_of_a_value(tmp_path
 
 
 def test_a_list_of_names_says_how_many_there_are() -> None:
-    assert name_list([]) == "none"
-    assert name_list("abcdefghij") == "a, b, c, d, e, f, g, h, i, j"
-    assert name_list(["a"] * 1_500).endswith(", a and 1,490 more")
-    assert len(name_list(["x" * 1_000])) == MAX_SHOWN
+    assert format_name_list([]) == "none"
+    assert format_name_list("abcdefghij") == "a, b, c, d, e, f, g, h, i, j"
+    assert format_name_list(["a"] * 1_500).endswith(", a and 1,490 more")
+    assert len(format_name_list(["x" * 1_000])) == MAX_SHOWN
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])
@@ -331,11 +334,11 @@ def test_a_row_that_is_too_long_is_named(name: str, tmp_path: Path) -> None:
 
 
 def test_values_on_the_command_line() -> None:
-    assert _parse_value("x", '{"a": 1}') == {"a": 1}
-    assert _parse_value("x", "plain text") == "plain text"
+    assert _parse_json_or_text("x", '{"a": 1}') == {"a": 1}
+    assert _parse_json_or_text("x", "plain text") == "plain text"
     for text in ('"\\ud800"', "[" * 900 + "]" * 900, '{"a": 1, "a": 2}'):
         with pytest.raises(UsageError, match="--template-kwarg x: "):
-            _parse_value("x", text)
+            _parse_json_or_text("x", text)
 
 
 def test_the_table_of_the_documents_is_that_of_the_code() -> None:

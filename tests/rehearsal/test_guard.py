@@ -158,7 +158,7 @@ def test_every_order_of_imports_shrinks(tmp_path: Path) -> None:
         "PYTHONPATH": os.pathsep.join([str(HOOKED), str(ROOT / "src")]),
         "OMP_NUM_THREADS": "1",
     }
-    command = confined_launcher.command_line([sys.executable, "-c", ALL_ORDERS], [work])
+    command = confined_launcher.confined_command_line([sys.executable, "-c", ALL_ORDERS], [work])
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=600,
         env={**variables, confined_launcher.ORDERS_VARIABLE: json.dumps(orders)},

@@ -23,7 +23,7 @@ from truetune.generation.server_observations import ServerObservations
 from truetune.report.report_terminal import report_as_text
 from truetune.serving.check_server import judge_server, serve_check
 from truetune.serving.compare_prompts import compare_server_prompts
-from truetune.serving.infer_prompt_from_answers import compare_by_answers
+from truetune.serving.infer_prompt_from_answers import compare_prompts_by_answers
 from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
 from truetune.serving.server_client import ServerClient
 from truetune.serving.training_record import TrainingRecord, load_training_record
@@ -72,7 +72,7 @@ def prompts(url: str, folder: Path, served: Path) -> tuple[ServerObservations, t
     made, found = record(folder)
     chosen = [trained for trained in found.prompts if trained.name in CHOSEN]
     client = client_of(url, served)
-    asked, notes = compare_by_answers(
+    asked, notes = compare_prompts_by_answers(
         client, compare_server_prompts(client.server, chosen, made, None), made, None
     )
     service = ServerObservations(

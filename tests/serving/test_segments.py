@@ -9,7 +9,7 @@ import pytest
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
-from truetune.serving.template_segments import split_template
+from truetune.serving.template_segments import split_template_into_segments
 from truetune.settings.run_spec import RunSpec
 
 TALK = [
@@ -27,9 +27,9 @@ def test_published_templates(family: Path) -> None:
     probes = probes_of(family)
     if probes.template is None:
         with pytest.raises(UsageError, match="no chat template"):
-            split_template(probes)
+            split_template_into_segments(probes)
         return
-    made = split_template(probes)
+    made = split_template_into_segments(probes)
     assert made.render(TALK) == probes.text(TALK, add_generation_prompt=True)
     if made.system is not None:
         talk = [{"role": "system", "content": "Be brief."}, *TALK]
@@ -50,14 +50,14 @@ def test_a_template_that_does_more(body: str, tmp_path: Path) -> None:
     path = tmp_path / "more.jinja"
     path.write_text("{% for m in messages %}" + body + "{% endfor %}A:", encoding="utf-8")
     with pytest.raises(UsageError, match="more than to write texts around contents"):
-        split_template(probes_of(TOKENIZER, str(path)))
+        split_template_into_segments(probes_of(TOKENIZER, str(path)))
 
 
 def test_what_is_lost_is_said(tmp_path: Path) -> None:
     path = tmp_path / "trims.jinja"
     body = "{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n{% endfor %}assistant:"
     path.write_text("{{ strftime_now('%Y') }}\n" + body, encoding="utf-8")
-    made = split_template(probes_of(TOKENIZER, str(path)))
+    made = split_template_into_segments(probes_of(TOKENIZER, str(path)))
     assert len(made.notes) == 2
     assert "trims" in made.notes[0]
     assert "date" in made.notes[1]

@@ -21,12 +21,12 @@ from truetune.generation.backends.http_client import Server
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.server_observations import AdapterStrength, ServerObservations
-from truetune.serving.adapter_strength import measure_strength, select_prompts
+from truetune.serving.adapter_strength import measure_served_strength, select_strength_prompts
 from truetune.serving.adapter_strength import strength_from_logprobs as of_logprobs
 from truetune.serving.check_server import judge_server
 from truetune.serving.server_client import ServerClient
 from truetune.serving.training_record import load_training_record
-from truetune.serving.wrong_adapter_scalings import rescaled_adapter
+from truetune.serving.wrong_adapter_scalings import make_rescaled_adapter
 from truetune.settings.run_spec import RunSpec
 
 CPU = Options(device="cpu")
@@ -70,12 +70,12 @@ def measured(
     """What is found where `served` answers in the place of a server."""
     place = find_model_source(str(adapter))
     made = place.prepared()
-    prompts = select_prompts(load_training_record(place, made).prompts, 6)
+    prompts = select_strength_prompts(load_training_record(place, made).prompts, 6)
     client = ServerClient(Server(url, model), seconds=60, concurrency=2, bos=None)
     with open_backend(
         served, made.tokenizer, replace(CPU, served_model=model, route="completions")
     ) as server:
-        return measure_strength(
+        return measure_served_strength(
             place, server, client, prompts, made.tokenizer, CPU, frozenset({3})
         )[1:]
 
@@ -105,7 +105,7 @@ def test_the_base_is_served(adapter: Path, base: Path) -> None:
     ],
 )
 def test_a_wrong_scaling_is_named(adapter: Path, scale: float, named: str) -> None:
-    with rescaled_adapter(find_model_source(str(adapter)), scale) as other:
+    with make_rescaled_adapter(find_model_source(str(adapter)), scale) as other:
         strength, _ = measured(adapter, other)
     (finding,) = judged(strength)
     assert (finding.code, finding.severity) == ("SRV009", "error")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts
-from truetune.trainers.facts_page import FACT_TITLES, render_tables
+from truetune.trainers.facts_page import FACT_TITLES, render_facts_page
 from truetune.trainers.trainer_facts import Fact, TrainerName
 
 PAGE = Path(__file__).parents[2] / "docs" / "trainers-facts.md"
@@ -29,7 +29,7 @@ def test_there_is_one_table_for_each_trainer() -> None:
 
 def test_the_page_shows_the_table() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert text.endswith(render_tables().rstrip() + "\n")
+    assert text.endswith(render_facts_page().rstrip() + "\n")
     assert set(FACT_TITLES) == {fact for _, fact, _ in READ}
 
 

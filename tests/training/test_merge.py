@@ -16,9 +16,9 @@ import torch
 from click.testing import CliRunner
 
 from tests.checkpoint import make
-from truetune.checkpoint.base_fingerprint import record_base
+from truetune.checkpoint.base_fingerprint import write_base_fingerprint
 from truetune.checkpoint.load_checkpoint import read_checkpoint
-from truetune.checkpoint.run_folder import RUN_FILE, list_files
+from truetune.checkpoint.run_folder import RUN_FILE, list_files_with_digests
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.cli.merge_export_movement_commands import merge as command
 from truetune.errors import UsageError
@@ -153,7 +153,7 @@ def broken(made: Path, folder: Path, **changes: Any) -> Path:
 
 def test_a_wrong_base_is_refused(made: Path, tmp_path: Path) -> None:
     adapter = broken(made, tmp_path / "a")
-    record_base(adapter, read_checkpoint(made / "base"))
+    write_base_fingerprint(adapter, read_checkpoint(made / "base"))
     other = make.base(tmp_path / "other", seed=7)
     with pytest.raises(UsageError, match="adapter-on-another-base"):
         merge(adapter, base=other, out=tmp_path / "m", prove=False)
@@ -163,7 +163,7 @@ def test_a_wrong_base_is_refused(made: Path, tmp_path: Path) -> None:
 def test_a_changed_alpha_is_told_by_the_record(made: Path, tmp_path: Path) -> None:
     adapter = broken(made, tmp_path / "a")
     (adapter / RUN_FILE).write_text(
-        json.dumps({"format": 1, "status": "finished", "files": list_files(adapter)})
+        json.dumps({"format": 1, "status": "finished", "files": list_files_with_digests(adapter)})
     )
     assert "settings were changed" not in merge(adapter, out=tmp_path / "m", prove=False).notes[0]
     make.edit(adapter / "adapter_config.json", lora_alpha=64)

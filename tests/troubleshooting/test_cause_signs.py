@@ -15,8 +15,8 @@ from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import (
     _causes_of_guide,
     choose_guides,
-    named_share,
     rank_causes,
+    share_of_cause_in_finding,
 )
 from truetune.troubleshooting.ruled_out import find_reason_against
 from truetune.troubleshooting.signs import speed
@@ -203,7 +203,7 @@ def test_a_rate_that_is_too_large_is_none_that_is_too_small(
 ) -> None:
     finding = Finding("learning-rate-far-from-published", "CFG015", "warning", message, "")
     shares = {
-        size: named_share(finding, Cause(f"the learning rate is far too {size}", ""))
+        size: share_of_cause_in_finding(finding, Cause(f"the learning rate is far too {size}", ""))
         for size in (named, other)
     }
     assert shares[named] > 0

@@ -11,14 +11,14 @@ from typing import Any
 from truetune.demo import TOKENIZER
 from truetune.settings.run_spec import RunSpec
 from truetune.viewing.local_server import ViewServer
-from truetune.viewing.view import start_server
+from truetune.viewing.view import start_view_server
 
 
 @contextmanager
 def serving(
     data: Path, result: dict[str, Any] | None = None, **settings: Any
 ) -> Iterator[ViewServer]:
-    server = start_server(
+    server = start_view_server(
         RunSpec(**{"data": (str(data),), "tokenizer": str(TOKENIZER), **settings}), result=result
     )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

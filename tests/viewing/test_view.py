@@ -31,7 +31,7 @@ from truetune.settings.run_spec import RunSpec
 from truetune.viewing.conversation_rows import ConversationRows
 from truetune.viewing.row_index import RowIndex, SourcedRecords
 from truetune.viewing.row_service import RowService
-from truetune.viewing.view import View, row_service_for, start_server, view
+from truetune.viewing.view import View, make_row_service, start_view_server, view
 
 
 def many(path: Path, rows: int) -> Path:
@@ -117,7 +117,7 @@ def spec(data: Path, **settings: Any) -> RunSpec:
 
 
 def answers(data: Path, **settings: Any) -> RowService:
-    made = row_service_for(spec(data, **settings))
+    made = make_row_service(spec(data, **settings))
     made.row_index.index()
     return made
 
@@ -266,19 +266,19 @@ def test_encoded_data(tmp_path: Path, options: dict[str, Any]) -> None:
 def test_encoded_data_needs_its_tokenizer(tmp_path: Path) -> None:
     truetune.encode(str(DATA), str(TOKENIZER), tmp_path / "e", jobs=1)
     with pytest.raises(SpecError, match="name its tokenizer with -t"):
-        row_service_for(RunSpec(data=(str(tmp_path / "e"),)))
+        make_row_service(RunSpec(data=(str(tmp_path / "e"),)))
     other = tmp_path / "other"
     other.mkdir()
     for path in TOKENIZER.iterdir():
         (other / path.name).write_bytes(path.read_bytes())
     config = json.loads((other / "tokenizer_config.json").read_text()) | {"model_max_length": 7}
     (other / "tokenizer_config.json").write_text(json.dumps(config))
-    notice = row_service_for(RunSpec(data=(str(tmp_path / "e"),), tokenizer=str(other))).notice
+    notice = make_row_service(RunSpec(data=(str(tmp_path / "e"),), tokenizer=str(other))).notice
     assert notice is not None
     assert "tokenizer_config.json differ" in notice
     (tmp_path / "e" / "manifest.json").write_text("{}")
     with pytest.raises(DataError, match="encode again"):
-        row_service_for(spec(tmp_path / "e"))
+        make_row_service(spec(tmp_path / "e"))
 
 
 def test_a_notebook_holds_the_rows_in_a_frame(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
             patch.chdir(tmp_path)
             assert isinstance(run(command, arguments).exception, kind)
     with serving(DATA) as server, pytest.raises(UsageError, match="--port"):
-        start_server(spec(DATA), port=server.server_address[1])
+        start_view_server(spec(DATA), port=server.server_address[1])
 
 
 def test_settings_name_the_data(tmp_path: Path) -> None:

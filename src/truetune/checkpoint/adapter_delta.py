@@ -1,4 +1,5 @@
-"""Computes what an adapter makes of each tensor of its base, from the files alone, in rows.
+"""Computes what an adapter makes of each tensor of its base, from the files alone, some rows at a
+time.
 
 W' = W + s B A with s = alpha / r, or alpha / sqrt(r) with rsLoRA (Hu et al. 2021, arXiv 2106.09685; Kalajdzievski 2023,
 arXiv 2312.03732); DoRA scales each row of W' to a learned length (Liu et al. 2024, arXiv 2402.09353).
@@ -52,13 +53,13 @@ class TensorDelta:
     shape: tuple[int, ...]
 
     def rows(self, start: int, stop: int, base: Floats) -> Floats:
-        """Those rows of the tensor with the adapter, float32, from the base's."""
+        """Rows `start` to `stop` of the tensor with the adapter, float32, from those of the base."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class LowRankDelta(TensorDelta):
-    """A product of two thin matrices, times a scale."""
+    """The change that is a product of two thin matrices, times a scale."""
 
     left: StoredTensor
     """B (rows, r), or A of an embedding (r, rows)"""
@@ -70,14 +71,14 @@ class LowRankDelta(TensorDelta):
 
     @cached_property
     def factors(self) -> tuple[Floats, Floats]:
-        """(rows, r) and (r, columns)"""
+        """The two factors, of (rows, r) and (r, columns)."""
         left, right = (
             to_float32(map_tensor(tensor), tensor.dtype) for tensor in (self.left, self.right)
         )
         return (right.T, left.T) if self.turned else (left, right)
 
     def change(self, start: int, stop: int) -> Floats:
-        """s B A, these rows"""
+        """Rows `start` to `stop` of the change, s B A."""
         left, right = self.factors
         return np.asarray(np.float32(self.scale) * (left[start:stop] @ right), dtype=np.float32)
 
@@ -94,7 +95,7 @@ class LowRankDelta(TensorDelta):
 
 @dataclass(frozen=True)
 class ReplacedTensor(TensorDelta):
-    """Another tensor in its place (`modules_to_save`, biases)."""
+    """Another tensor in the place of the base's (`modules_to_save`, biases)."""
 
     tensor: StoredTensor
 
@@ -104,7 +105,7 @@ class ReplacedTensor(TensorDelta):
 
 @dataclass(frozen=True)
 class ReplacedRows(TensorDelta):
-    """Other rows for some tokens (`trainable_token_indices`)."""
+    """Other rows in the place of those of some tokens (`trainable_token_indices`)."""
 
     ids: tuple[int, ...]
     tensor: StoredTensor
@@ -121,7 +122,9 @@ class ReplacedRows(TensorDelta):
 def compute_adapter_deltas(
     adapter: Checkpoint, base: Mapping[str, StoredTensor] | None
 ) -> tuple[dict[str, TensorDelta], list[str]]:
-    """By the name of the base's tensor; and the tensors of the adapter whose effect can't be computed here."""
+    """(name of the base's tensor -> what the adapter makes of it, the adapter's tensors whose
+    effect can't be computed here).
+    """
     parsed = parse_adapter_tensors(adapter.tensors)
     # peft saves a copy of the base's embedding where new rows are trained: the delta starts from that one.
     copies = {one.whole: one.tensor for one in parsed if f".{BASE_LAYER}.weight" in one.tensor.name}
@@ -143,7 +146,7 @@ def compute_adapter_deltas(
         if rows_delta is not None:
             deltas_by_name[rows_delta.name] = rows_delta
             done.add(one.tensor.name)
-    computable = {name: delta for name, delta in deltas_by_name.items() if _is_computable(delta)}
+    computable = {name: delta for name, delta in deltas_by_name.items() if _can_read_tensors(delta)}
     return computable, _list_unknown_tensors(parsed, done, replaced)
 
 
@@ -195,6 +198,7 @@ class BaseTensorFinder:
 
     @cached_property
     def shorter(self) -> dict[str, str]:
+        """Name without its first part -> name in the base."""
         return {name.partition(".")[2]: name for name in self.base or ()}
 
     def __call__(self, name: str) -> tuple[str, StoredTensor | None]:
@@ -231,7 +235,7 @@ def _make_low_rank_delta(
     a, b = parts[names[0]], parts[names[1]]
     if not _are_factors(a, b):
         return None
-    turned = _is_turned(names, config)
+    turned = _is_stored_transposed(names, config)
     magnitude = parts.get("lora_magnitude_vector")
     scale = adapter_scale(config, module, a.shape[0])
     # DoRA's lengths are those of rows of the stored weight only where it is not turned.
@@ -245,7 +249,7 @@ def _make_low_rank_delta(
     return LowRankDelta(name, before, shape, b, a, scale, turned, magnitude)
 
 
-def _is_turned(names: tuple[str, str], config: Mapping[str, Any]) -> bool:
+def _is_stored_transposed(names: tuple[str, str], config: Mapping[str, Any]) -> bool:
     """Is the weight stored as (in, out)? So are embeddings, and the layers of GPT-2 (`fan_in_fan_out`)."""
     return names == FACTOR_NAMES[1] or bool(config.get("fan_in_fan_out"))
 
@@ -272,7 +276,9 @@ def adapter_scale(
 
 
 def _matches_pattern(pattern: str, module: str) -> bool:
-    """peft takes the keys as patterns; those of names and stars alone are tried, so that none can run for ever."""
+    """Does a module match a key of adapter_config.json? peft takes the keys as patterns; those of
+    names and stars alone are tried, so that none can run for ever.
+    """
     # Nested repeats take exponential time, and adapter_config.json is anybody's.
     if re.search(r"[+*}]\)?[+*{]|\)[+*{]", pattern) or len(pattern) > 200:
         return False
@@ -283,6 +289,9 @@ def _matches_pattern(pattern: str, module: str) -> bool:
 
 
 def _trained_token_ids(config: Mapping[str, Any], module: str) -> tuple[int, ...] | None:
+    """The ids of the tokens whose rows of a module are trained, by adapter_config.json; None where
+    none are.
+    """
     token_ids = config.get("trainable_token_indices")
     if isinstance(token_ids, dict):
         named = [
@@ -296,6 +305,7 @@ def _trained_token_ids(config: Mapping[str, Any], module: str) -> tuple[int, ...
     return tuple(token_ids)
 
 
-def _is_computable(delta: TensorDelta) -> bool:
+def _can_read_tensors(delta: TensorDelta) -> bool:
+    """Are the tensors of a delta whole, and of a dtype that numpy reads?"""
     tensors = [t for t in vars(delta).values() if isinstance(t, StoredTensor)]
     return all(tensor.whole and tensor.dtype in NUMPY_TYPES for tensor in tensors)

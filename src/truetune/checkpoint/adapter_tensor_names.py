@@ -1,4 +1,5 @@
-"""Takes the names in an adapter file apart, as peft writes them: base_model.model.MODULE.lora_A.weight.
+"""Parses the names of tensors in an adapter file, as peft writes them:
+base_model.model.MODULE.lora_A.weight.
 
 peft puts parts of its own between a module's name and its tensors, and drops them again when it loads. The trade-off:
 a model whose own modules are called as these parts are (`base_layer`) is not told apart from them.
@@ -19,7 +20,7 @@ FACTOR_NAMES = (("lora_A", "lora_B"), ("lora_embedding_A", "lora_embedding_B"))
 
 
 class AdapterTensor(NamedTuple):
-    """One tensor of an adapter."""
+    """One tensor of an adapter, with the parts of its name."""
 
     module: str
     """Of the base, without PREFIX: `model.layers.0.self_attn.q_proj`"""
@@ -31,12 +32,12 @@ class AdapterTensor(NamedTuple):
 
     @property
     def whole(self) -> str:
-        """The name of the base's tensor that this one replaces"""
+        """The name of the base's tensor that this one replaces."""
         return f"{self.module}.{self.rest}"
 
 
 def parse_adapter_tensor(tensor: StoredTensor) -> AdapterTensor:
-    """Take a name apart."""
+    """Parse the name of one tensor of an adapter."""
     # From the first part of LoRA's own on, all is peft's; before it stands the module.
     names = tensor.name.removeprefix(PEFT_PREFIX).split(".")
     at = next((i for i, name in enumerate(names) if name.startswith("lora_")), None)
@@ -51,14 +52,14 @@ def parse_adapter_tensor(tensor: StoredTensor) -> AdapterTensor:
 
 
 def parse_adapter_tensors(tensors: Mapping[str, StoredTensor]) -> list[AdapterTensor]:
-    """All tensors of an adapter, taken apart."""
+    """Parse the names of all tensors of an adapter."""
     return [parse_adapter_tensor(tensor) for tensor in tensors.values()]
 
 
 def group_low_rank_tensors(
     tensors: Mapping[str, StoredTensor],
 ) -> dict[str, dict[str, StoredTensor]]:
-    """Module -> part (`lora_A`) -> its weight."""
+    """The low-rank tensors by module: module -> part (`lora_A`) -> its weight."""
     tensors_by_module: dict[str, dict[str, StoredTensor]] = {}
     for name in parse_adapter_tensors(tensors):
         # Biases of a factor (lora_bias) add to the output, not to the weight.
@@ -80,8 +81,8 @@ def find_replaced_tensors(tensors: Mapping[str, StoredTensor]) -> dict[str, Stor
     }
 
 
-def list_modules(names: Iterable[str]) -> set[str]:
-    """Every module that has a tensor, and those that hold them."""
+def list_modules_and_parents(names: Iterable[str]) -> set[str]:
+    """Every module that has a tensor, and the modules that hold these."""
     tensors_by_module: set[str] = set()
     for name in names:
         module = name.rpartition(".")[0]

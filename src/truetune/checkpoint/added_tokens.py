@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import RowDecoder
 
@@ -21,7 +21,7 @@ ADDED_TOKENS_KEY = re.compile(r'"added_tokens"\s*:\s*(?=\[)')
 
 
 class NewTokens(NamedTuple):
-    """What a tokenizer has beyond that of its base."""
+    """The added tokens of a tokenizer that its base does not have."""
 
     ids: Mapping[str, int]
     base_size: int
@@ -61,19 +61,24 @@ def read_added_tokens(folder: Path) -> dict[str, int] | None:
         tokens = RowDecoder(MODEL_FILE).read_at(text, match.end()).value if match else []
     except ValueError:
         tokens = []
-    listed = (read_object(folder / "tokenizer_config.json", []) or {}).get("added_tokens_decoder")
+    listed = (read_json_object(folder / "tokenizer_config.json", []) or {}).get(
+        "added_tokens_decoder"
+    )
     if isinstance(listed, dict):
         described = [
             {**token, "id": int(id)}
             for id, token in listed.items()
-            if isinstance(token, dict) and _is_id(id)
+            if isinstance(token, dict) and _is_number_of_id(id)
         ]
         tokens = [*tokens, *described]
-    more = read_object(folder / "added_tokens.json", []) or {}
-    return {**{text: id for text, id in more.items() if type(id) is int}, **_ids_by_text(tokens)}
+    more = read_json_object(folder / "added_tokens.json", []) or {}
+    return {
+        **{text: id for text, id in more.items() if type(id) is int},
+        **_added_token_ids(tokens),
+    }
 
 
-def _ids_by_text(tokens: Iterable[Any]) -> dict[str, int]:
+def _added_token_ids(tokens: Iterable[Any]) -> dict[str, int]:
     """Text -> id of the entries that have both; others are left out, for the files are not ours."""
     return {
         token["content"]: token["id"]
@@ -84,14 +89,16 @@ def _ids_by_text(tokens: Iterable[Any]) -> dict[str, int]:
     }
 
 
-def _is_id(text: str) -> bool:
+def _is_number_of_id(text: str) -> bool:
     """Is a key a number that may be an id? Python refuses to convert thousands of digits."""
     return text.isdecimal() and len(text) < 10
 
 
 def _read_vocabulary(folder: Path) -> dict[str, int]:
-    """Text -> id of tokenizer.json: a list of pairs where the model is Unigram, a dictionary otherwise."""
-    model = (read_object(folder / "tokenizer.json", []) or {}).get("model")
+    """Text -> id of tokenizer.json's vocabulary: a list of pairs where the model is Unigram, a
+    dictionary otherwise.
+    """
+    model = (read_json_object(folder / "tokenizer.json", []) or {}).get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(vocab, list):
         texts = [pair[0] if isinstance(pair, list) and pair else None for pair in vocab]

@@ -1,4 +1,5 @@
-"""Makes a fingerprint of a base model, to be kept beside an adapter: digests of samples of its tensors.
+"""Makes a fingerprint of a base model, to be kept beside an adapter: digests of samples of its
+tensors.
 
 adapter_config.json holds a name only. Two bases of one name and one shape (another revision, instruct and base, another
 quantization) take the same adapter without a word.
@@ -26,7 +27,7 @@ STRETCH_BYTES = 1 << 14
 
 
 def fingerprint_base(base: Checkpoint) -> dict[str, Any]:
-    """Digests of up to 64 tensors, spread evenly over the names."""
+    """The fingerprint of a base: digests of up to 64 tensors, spread evenly over the names."""
     names = sorted(name for name, tensor in base.tensors.items() if tensor.whole and tensor.size)
     # Spread over the sorted names, so that all layers are among them.
     chosen = names[:: max(1, len(names) // MAX_TENSORS)][:MAX_TENSORS]
@@ -34,22 +35,26 @@ def fingerprint_base(base: Checkpoint) -> dict[str, Any]:
         name: [
             base.tensors[name].dtype,
             list(base.tensors[name].shape),
-            _digest_tensor(base.tensors[name]),
+            _digest_tensor_samples(base.tensors[name]),
         ]
         for name in chosen
     }
     return {"format": FINGERPRINT_FORMAT, "tensors": tensors}
 
 
-def record_base(adapter: Path, base: Checkpoint) -> Path:
+def write_base_fingerprint(adapter: Path, base: Checkpoint) -> Path:
     """Write the fingerprint of the base beside an adapter. Raises OSError."""
     path = adapter / FINGERPRINT_FILE
     path.write_text(json.dumps(fingerprint_base(base), indent=1), encoding="utf-8")
     return path
 
 
-def compare_fingerprint(record: Mapping[str, Any], base: Checkpoint) -> tuple[list[str], int]:
-    """What differs between a recorded fingerprint and a base, one text for each tensor, and how many were compared."""
+def compare_base_with_fingerprint(
+    record: Mapping[str, Any], base: Checkpoint
+) -> tuple[list[str], int]:
+    """(how a base differs from a recorded fingerprint, one text for each tensor; how many were
+    compared).
+    """
     tensors = record.get("tensors") if record.get("format") == FINGERPRINT_FORMAT else None
     texts: list[str] = []
     entries = list(tensors.items())[:MAX_TENSORS] if isinstance(tensors, dict) else []
@@ -59,13 +64,15 @@ def compare_fingerprint(record: Mapping[str, Any], base: Checkpoint) -> tuple[li
             texts.append(f"{name} is not in this base")
         elif not isinstance(entry, list) or entry[:2] != [tensor.dtype, list(tensor.shape)]:
             texts.append(f"{name} is {tensor.dtype} {list(tensor.shape)} in this base")
-        elif entry[2:] != [_digest_tensor(tensor)]:
+        elif entry[2:] != [_digest_tensor_samples(tensor)]:
             texts.append(f"{name} has other values in this base")
     return texts, len(entries)
 
 
-def _digest_tensor(tensor: StoredTensor) -> str:
-    """blake2b over stretches that are spread evenly; empty where the file is cut off"""
+def _digest_tensor_samples(tensor: StoredTensor) -> str:
+    """The digest (blake2b) of stretches of a tensor that are spread evenly; empty where the file is
+    cut off.
+    """
     digest = hashlib.blake2b(digest_size=16)
     # A file that is cut off has no last stretch; it is a fault of its own.
     if not tensor.whole:

@@ -1,4 +1,4 @@
-"""Finds which values moved, by their size: what training in bare bfloat16 leaves behind.
+"""Finds the size above which values did not move, which training in bare bfloat16 leaves behind.
 
 A value of bfloat16 keeps 8 bits. An update of less than half of its last bit rounds to nothing, each time, so values
 above a certain size never move while those below do: a cliff from one octave to the next. Where a float32 copy collects
@@ -32,7 +32,7 @@ MIN_SHARE_BEYOND = 0.2
 
 
 class Octave(NamedTuple):
-    """The values of 2**power up to twice of that."""
+    """The values from 2**power up to twice that, and how many of them moved."""
 
     power: int
     values: int
@@ -41,7 +41,9 @@ class Octave(NamedTuple):
 
 
 def count_moved_by_octave(checkpoint: Checkpoint, names: Iterable[str]) -> tuple[Octave, ...]:
-    """Samples of these tensors against the base's, by the size of the base's values; none without a base."""
+    """How many sampled values of these tensors differ from the base's, by the size (octave) of the
+    base's values; none without a base.
+    """
     chosen = list(names)
     base = checkpoint.base
     if base is None or not chosen:
@@ -64,7 +66,7 @@ def count_moved_by_octave(checkpoint: Checkpoint, names: Iterable[str]) -> tuple
     )
 
 
-def find_cliff(octaves: tuple[Octave, ...]) -> int | None:
+def find_octave_of_cliff(octaves: tuple[Octave, ...]) -> int | None:
     """The first octave beyond a cliff, as an index; None where there is none."""
     total = sum(octave.values for octave in octaves)
     for i in range(1, len(octaves)):

@@ -1,4 +1,4 @@
-"""Compares a sample of each tensor with the base's, value by value: how far has it moved?
+"""Compares a sample of each tensor with the base's, value by value, to say how far it moved.
 
 The trade-off: a quarter of a million values of each tensor, in stretches, so that a model of any size is compared in
 seconds; a change of a few rows may be missed, which `weight_diff` counts.
@@ -26,7 +26,7 @@ MAX_COMPARED_VALUES = 1 << 30
 
 
 class SampledChange(NamedTuple):
-    """One tensor against the base's tensor of that name and shape."""
+    """How far the sampled values of a tensor are from the base's."""
 
     seen: int
     """Values that were compared"""
@@ -44,25 +44,25 @@ def compare_sampled_tensors(
     *,
     budget: int = MAX_COMPARED_VALUES,
 ) -> dict[str, SampledChange]:
-    """The tensors that both have in the same shape, as far as they are plain numbers."""
+    """Compare samples of all tensors that both have in the same shape, and that are plain numbers."""
     pairs = {
         name: (tensor, base[name])
         for name, tensor in tensors.items()
         if name in base
         and tensor.shape == base[name].shape
         and tensor.items
-        and _are_plain(tensor, base[name])
+        and _are_plain_numbers(tensor, base[name])
     }
     # A model of a hundred thousand tensors (experts) gets fewer places in each.
     places = max(1, min(MAX_STRETCHES, budget // STRETCH_VALUES // max(1, len(pairs))))
-    return {name: compare_tensor_samples(a, b, places) for name, (a, b) in pairs.items()}
+    return {name: compare_tensor_sample(a, b, places) for name, (a, b) in pairs.items()}
 
 
-def compare_tensor_samples(
-    tensor: StoredTensor, base: StoredTensor, places: int = MAX_STRETCHES
+def compare_tensor_sample(
+    tensor: StoredTensor, base: StoredTensor, stretches: int = MAX_STRETCHES
 ) -> SampledChange:
-    """Compare two tensors of the same shape."""
-    a, b = sample_values(tensor, places), sample_values(base, places)
+    """Compare samples of two tensors of the same shape."""
+    a, b = sample_values(tensor, stretches), sample_values(base, stretches)
     # Broken weights hold NaN and infinity; they are for other rules to tell, and no reason for warnings here.
     with np.errstate(over="ignore", invalid="ignore"):
         difference = float(np.square(a - b, dtype=np.float64).sum())
@@ -74,20 +74,20 @@ def compare_tensor_samples(
     return SampledChange(len(a), int((a == b).sum()), float(change), float(cosine))
 
 
-def sample_values(tensor: StoredTensor, places: int = MAX_STRETCHES) -> NDArray[np.float32]:
-    """Stretches of values, spread evenly; all of a small tensor."""
+def sample_values(tensor: StoredTensor, stretches: int = MAX_STRETCHES) -> NDArray[np.float32]:
+    """Values of a tensor in stretches that are spread evenly; all of a small tensor."""
     # Mapped, so that only the pages of the stretches are read from the disk.
     values = map_tensor(tensor).reshape(-1)
-    if len(values) <= places * STRETCH_VALUES:
+    if len(values) <= stretches * STRETCH_VALUES:
         return to_float32(values, tensor.dtype)
-    starts = np.linspace(0, len(values) - STRETCH_VALUES, places).astype(np.int64)
+    starts = np.linspace(0, len(values) - STRETCH_VALUES, stretches).astype(np.int64)
     return to_float32(
         np.concatenate([values[start : start + STRETCH_VALUES] for start in starts]), tensor.dtype
     )
 
 
 def map_tensor(tensor: StoredTensor) -> NDArray[np.generic]:
-    """A tensor as it is on disk; bfloat16 as its 16 bits."""
+    """A tensor as it is on disk, mapped into memory; bfloat16 as its 16 bits."""
     return np.memmap(
         tensor.file,
         NUMPY_TYPES[tensor.dtype],
@@ -97,5 +97,6 @@ def map_tensor(tensor: StoredTensor) -> NDArray[np.generic]:
     )
 
 
-def _are_plain(*tensors: StoredTensor) -> bool:
+def _are_plain_numbers(*tensors: StoredTensor) -> bool:
+    """Are the tensors whole, and of a dtype that is compared as plain numbers?"""
     return all(tensor.whole and tensor.dtype in NUMPY_TYPES for tensor in tensors)

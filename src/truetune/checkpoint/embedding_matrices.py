@@ -32,21 +32,21 @@ class TokenMatrix(NamedTuple):
         return self.tensor.shape[0]
 
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(ids, width)"""
+        """The rows of some tokens, (ids, width)."""
         return to_float32(map_tensor(self.tensor)[ids], self.tensor.dtype)
 
 
 def find_embedding(tensors: Mapping[str, StoredTensor]) -> TokenMatrix | None:
     """The input embedding; None where there is none that can be read."""
-    return _find_matrix(tensors, EMBEDDING_NAMES)
+    return _find_matrix_by_name(tensors, EMBEDDING_NAMES)
 
 
 def find_output_head(tensors: Mapping[str, StoredTensor]) -> TokenMatrix | None:
     """The output head, where it is a tensor of its own."""
-    return _find_matrix(tensors, HEAD_NAMES)
+    return _find_matrix_by_name(tensors, HEAD_NAMES)
 
 
-def _find_matrix(
+def _find_matrix_by_name(
     tensors: Mapping[str, StoredTensor], endings: tuple[str, ...]
 ) -> TokenMatrix | None:
     for name, tensor in tensors.items():

@@ -1,4 +1,5 @@
-"""Knows floating-point formats by their bits: what is NaN, infinite or zero, without converting anything.
+"""Summarises floating-point values by their bits (NaN, infinite, zero), without converting
+anything.
 
 numpy has neither bfloat16 nor 8-bit floats, and converting gigabytes would take most of a scan's time. As integers, all
 values that are NaN or infinite lie above one number.
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 
 class FloatFormat(NamedTuple):
-    """One format, stored in whole bytes."""
+    """One floating-point format, stored in whole bytes."""
 
     signed: str
     unsigned: str
@@ -38,7 +39,9 @@ NUMPY_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 class BlockSummary(NamedTuple):
-    """What is in a stretch of values."""
+    """What a block of values holds: how many NaN and infinite ones, zeros, the least and the
+    greatest.
+    """
 
     nan: int
     inf: int
@@ -50,7 +53,7 @@ class BlockSummary(NamedTuple):
 
 
 def summarise_block(data: memoryview, kind: FloatFormat) -> BlockSummary:
-    """Look at whole values in `data`; three passes that do not copy."""
+    """Summarise the values in `data`; three passes that do not copy."""
     unsigned = np.frombuffer(data, kind.unsigned)
     signed = unsigned.view(kind.signed)
     sign = 1 << (8 * unsigned.itemsize - 1)
@@ -67,7 +70,7 @@ def summarise_block(data: memoryview, kind: FloatFormat) -> BlockSummary:
 
 
 def to_float32(values: NDArray[Any], dtype: str) -> NDArray[np.float32]:
-    """Values that were read as PLAIN[dtype] as float32."""
+    """Values that were read as PLAIN[dtype], converted to float32."""
     values = np.asarray(values)
     # bfloat16 is the upper half of a float32.
     if dtype == "BF16":

@@ -1,4 +1,5 @@
-"""Loads what is known of one saved model or adapter: headers and small files at once, values when they are asked for.
+"""Loads one saved model or adapter: headers and small files at once, values when they are asked
+for.
 
 The base of an adapter is looked for beside it and in the local hub cache, never on the network. The trade-off: parts
 that read gigabytes are cached properties, so a rule that needs none of them costs nothing.
@@ -18,7 +19,12 @@ from truetune.checkpoint.compare_tensor_samples import SampledChange, compare_sa
 from truetune.checkpoint.run_folder import read_run
 from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES, TensorValues, scan_tensor_values
-from truetune.checkpoint.weight_files import FileFault, WeightFiles, read_object, read_weights
+from truetune.checkpoint.weight_files import (
+    FileFault,
+    WeightFiles,
+    read_json_object,
+    read_weight_headers,
+)
 from truetune.errors import UsageError
 from truetune.settings.suggest_spelling import did_you_mean_path
 
@@ -36,7 +42,9 @@ MAX_NAME_CHARS = 4096
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder of weights. JSON files that are not there are empty."""
+    """A saved model or adapter: the folder of its weights and small files. JSON files that are not
+    there are empty.
+    """
 
     folder: Path
     kind: Kind
@@ -61,22 +69,26 @@ class Checkpoint:
 
     @property
     def tensors(self) -> dict[str, StoredTensor]:
-        """Where each tensor stands, by name"""
+        """The tensors by name, with where each is stored."""
         return self.weights.tensors
 
     @cached_property
     def run(self) -> dict[str, Any]:
-        """What `truetune train` wrote on the run: run.json, of this folder or, for a checkpoint, of the one above"""
+        """run.json of `truetune train`, of this folder or, for a checkpoint, of the one above."""
         return read_run(self.folder)
 
     @cached_property
     def values(self) -> dict[str, TensorValues]:
-        """What is in each floating-point tensor. Reads the files, up to `budget`."""
+        """Counts of NaN, infinity, zeros and constants in each floating-point tensor. Reads the
+        files, up to `budget`.
+        """
         return scan_tensor_values(self.tensors.values(), budget=self.budget)
 
     @cached_property
     def moved(self) -> dict[str, SampledChange]:
-        """How far each tensor that the base has too is from the base's; empty without a base"""
+        """How far each tensor that the base has too is from the base's, by samples; empty without a
+        base.
+        """
         return (
             compare_sampled_tensors(self.tensors, self.base.tensors)
             if self.base is not None
@@ -85,14 +97,16 @@ class Checkpoint:
 
     @cached_property
     def manifest(self) -> MovementManifest:
-        """All values against the base's, and where the adapter is known, against what it should have made of them"""
+        """The comparison of all values with the base's, and where the adapter is known, with what
+        it should have made of them.
+        """
         from truetune.checkpoint.weight_diff import compare_weights
 
         return compare_weights(self, self.adapter)
 
     @cached_property
     def new_tokens(self) -> NewTokens | None:
-        """The tokens that the base does not have; None where a tokenizer or the base is not there"""
+        """The tokens that the base does not have; None where a tokenizer or the base is not there."""
         return find_new_tokens(self.folder, self.base.folder) if self.base is not None else None
 
     @property
@@ -102,12 +116,12 @@ class Checkpoint:
 
     @property
     def size(self) -> int:
-        """Bytes of all tensors"""
+        """The bytes of all tensors."""
         return sum(tensor.size for tensor in self.tensors.values())
 
     @property
     def sampled(self) -> float:
-        """The share of the bytes that `values` looks at"""
+        """The share of the bytes that `values` reads."""
         return min(1.0, self.budget / max(1, self.size))
 
     def has(self, name: str) -> bool:
@@ -133,10 +147,10 @@ def read_checkpoint(
     `base` is a folder or the name of a model of the local hub cache; else adapter_config.json names it. Raises
     UsageError where there is no checkpoint, or no base of the given name.
     """
-    checkpoint = _read_folder(_checkpoint_folder(folder), budget)
+    checkpoint = _read_headers_and_configs(_require_checkpoint_folder(folder), budget)
     base_path = os.fspath(base) if base is not None else None
-    name = base_path or _base_name(checkpoint)
-    candidate = find_base_folder(name, checkpoint.folder) if name else None
+    name = base_path or _recorded_base_name(checkpoint)
+    candidate = find_model_folder(name, checkpoint.folder) if name else None
     # A base that the caller names must be there; one that adapter_config.json names may be on another machine.
     if base_path and candidate is None:
         raise UsageError(
@@ -152,10 +166,10 @@ def read_checkpoint(
                 " files"
             )
         return replace(checkpoint, base_name=name)
-    return replace(checkpoint, base=_read_folder(candidate, budget), base_name=name)
+    return replace(checkpoint, base=_read_headers_and_configs(candidate, budget), base_name=name)
 
 
-def find_base_folder(name: str, beside: Path) -> Path | None:
+def find_model_folder(name: str, beside: Path) -> Path | None:
     """The folder that a path or a name of the local hub cache means. The network is never asked."""
     path = Path(os.path.expanduser(name))
     for candidate in (path, beside / path, beside.parent / path):
@@ -180,14 +194,16 @@ def find_base_folder(name: str, beside: Path) -> Path | None:
     )
 
 
-def _base_name(checkpoint: Checkpoint) -> str | None:
+def _recorded_base_name(checkpoint: Checkpoint) -> str | None:
+    """The name of the base that the config files record; None where they record none."""
     source = checkpoint.adapter_config.get("base_model_name_or_path") or checkpoint.config.get(
         "_name_or_path"
     )
     return source if isinstance(source, str) and 0 < len(source) < MAX_NAME_CHARS else None
 
 
-def _checkpoint_folder(name: str | os.PathLike[str]) -> Path:
+def _require_checkpoint_folder(name: str | os.PathLike[str]) -> Path:
+    """The folder of a saved model or adapter. Raises UsageError where there is none of that name."""
     folder = Path(os.path.expanduser(name))
     if not folder.is_dir():
         raise UsageError(
@@ -199,14 +215,15 @@ def _checkpoint_folder(name: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def _read_folder(folder: Path, budget: int) -> Checkpoint:
+def _read_headers_and_configs(folder: Path, budget: int) -> Checkpoint:
+    """The checkpoint of a folder without its base: the headers of its weights, and its small files."""
     faults: list[FileFault] = []
     # A folder with both holds an adapter that was saved beside its model's config.json.
     kind: Kind = "adapter" if any((folder / name).is_file() for name in ADAPTER_FILES) else "model"
-    weights = read_weights(folder, adapter=kind == "adapter")
+    weights = read_weight_headers(folder, adapter=kind == "adapter")
 
     def part(name: str) -> dict[str, Any]:
-        return read_object(folder / name, faults) or {}
+        return read_json_object(folder / name, faults) or {}
 
     return Checkpoint(
         folder=folder,
@@ -224,8 +241,11 @@ def _read_folder(folder: Path, budget: int) -> Checkpoint:
 
 
 def _read_data_record(folder: Path) -> dict[str, Any]:
+    """The record of the data that a model was trained on, which `truetune` left in or above its
+    folder; empty where there is none.
+    """
     for candidate in (folder, folder.resolve().parent):
-        checkpoint = read_object(candidate / MANIFEST_FILE, [])
+        checkpoint = read_json_object(candidate / MANIFEST_FILE, [])
         if checkpoint is not None and isinstance(checkpoint.get("inputs"), dict):
             return checkpoint
     data = read_run(folder).get("data")

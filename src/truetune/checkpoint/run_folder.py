@@ -1,4 +1,4 @@
-"""Reads what `truetune train` leaves in its folder: run.json on the run, whole.json in each checkpoint, contract.json.
+"""Reads what `truetune train` leaves in its folder, and checks that checkpoints are whole.
 
 whole.json is written last, after everything else in the checkpoint has reached the disk: without it, or with a file
 that is not as it says, the checkpoint is not whole. The trade-off: large files are digested in stretches, so that a
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 
 RUN_FILE, WHOLE_FILE, CONTRACT_FILE = "run.json", "whole.json", "contract.json"
 RECORD_FORMAT = 1
@@ -30,8 +30,11 @@ FileListing = dict[str, list[Any]]
 
 def read_run(folder: Path) -> dict[str, Any]:
     """run.json of a run's folder, or of that of a checkpoint of a run; empty where there is none."""
-    places = [folder, *([folder.resolve().parent] if checkpoint_step(folder) is not None else [])]
-    digest = (read_object(place / RUN_FILE, []) for place in places)
+    places = [
+        folder,
+        *([folder.resolve().parent] if step_of_checkpoint_name(folder) is not None else []),
+    ]
+    digest = (read_json_object(place / RUN_FILE, []) for place in places)
     return next(
         (run for run in digest if run is not None and run.get("format") == RECORD_FORMAT), {}
     )
@@ -41,7 +44,7 @@ def read_own_run(folder: Path) -> dict[str, Any]:
     """run.json of a folder that truetune trains in; empty where there is none, or it is none that truetune wrote."""
     path = folder / RUN_FILE
     # What stands behind a link may be of another folder, in which nothing may be removed.
-    run = None if path.is_symlink() else read_object(path, [])
+    run = None if path.is_symlink() else read_json_object(path, [])
     if (
         run is None
         or run.get("format") != RECORD_FORMAT
@@ -51,23 +54,23 @@ def read_own_run(folder: Path) -> dict[str, Any]:
     return run if isinstance(run.get("inputs"), dict) and run.get("status") in STATUSES else {}
 
 
-def checkpoint_step(folder: Path) -> int | None:
-    """The step in the name of a checkpoint's folder."""
+def step_of_checkpoint_name(folder: Path) -> int | None:
+    """The step in the name of a checkpoint's folder; None where the name has none."""
     named = CHECKPOINT_PATTERN.fullmatch(folder.resolve().name)
     return int(named[1]) if named else None
 
 
 def list_checkpoints(run: Path) -> list[Path]:
-    """The checkpoints of a run by their step, whole or not."""
+    """The folders of a run's checkpoints in the order of their step, whole or not."""
     numbered = {
         step: path
         for path in run.glob("checkpoint-*")
-        if (step := checkpoint_step(path)) is not None
+        if (step := step_of_checkpoint_name(path)) is not None
     }
     return [numbered[step] for step in sorted(numbered)]
 
 
-def list_files(folder: Path, *, below: bool = True) -> FileListing:
+def list_files_with_digests(folder: Path, *, below: bool = True) -> FileListing:
     """All files of a folder (and of those in it), but for whole.json. Raises OSError."""
     # Not whole.json, which holds the listing and so can't be in it.
     paths = sorted(
@@ -82,7 +85,9 @@ def list_files(folder: Path, *, below: bool = True) -> FileListing:
 
 
 def digest_file(path: Path) -> str:
-    """blake2b of a file; of large ones, of 64 stretches of 1 MiB that are spread evenly. Raises OSError."""
+    """A digest (blake2b) of a file; of large ones, of 64 stretches of 1 MiB that are spread evenly.
+    Raises OSError.
+    """
     digest = hashlib.blake2b(digest_size=16)
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -96,11 +101,11 @@ def digest_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def find_damages(folder: Path, files: Any) -> Iterator[str]:
+def describe_damages(folder: Path, files: Any) -> Iterator[str]:
     """How files differ from a listing, one text for each. An entry that is none is skipped."""
     for name, entry in files.items() if isinstance(files, Mapping) else ():
         path = folder / name
-        if not isinstance(entry, list) or len(entry) != 2 or not _is_inside(name):
+        if not isinstance(entry, list) or len(entry) != 2 or not _stays_in_folder(name):
             continue
         try:
             size = path.stat().st_size
@@ -114,13 +119,13 @@ def find_damages(folder: Path, files: Any) -> Iterator[str]:
 
 def find_checkpoint_fault(checkpoint: Path) -> str | None:
     """Why a checkpoint is not whole; None where it is."""
-    mark = read_object(checkpoint / WHOLE_FILE, [])
+    mark = read_json_object(checkpoint / WHOLE_FILE, [])
     if mark is None or mark.get("format") != RECORD_FORMAT:
         return f"it has no {WHOLE_FILE}: the run ended while it was written"
-    return next(find_damages(checkpoint, mark.get("files")), None)
+    return next(describe_damages(checkpoint, mark.get("files")), None)
 
 
-def _is_inside(name: str) -> bool:
+def _stays_in_folder(name: str) -> bool:
     """Does a listed name stay in its folder? A listing may come from anywhere."""
     path = Path(name)
     return not path.is_absolute() and ".." not in path.parts

@@ -1,4 +1,4 @@
-"""Reads the header of a safetensors file: 8 bytes with a length, JSON with names and places, then the tensors.
+"""Reads the header of a safetensors file, and compares all that it says with the size of the file.
 
 Nothing in it is trusted: lengths, shapes and offsets are compared with each other and with the size of the file.
 """
@@ -28,12 +28,12 @@ LFS_POINTER = b"version https://git-lfs"
 
 
 class BrokenFile(ValueError):
-    """A file is not what its name says; the message has no file name in it."""
+    """Raised where a file is not what its name says; the message has no file name in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """Where one tensor stands."""
+    """A tensor in a file: its name, dtype and shape, and where it is stored."""
 
     name: str
     dtype: str
@@ -49,11 +49,12 @@ class StoredTensor:
 
     @property
     def items(self) -> int:
+        """How many values it has."""
         return math.prod(self.shape)
 
 
 class SafetensorsHeader(NamedTuple):
-    """What a file says is in it."""
+    """The tensors that a safetensors file says it holds, and the faults of its layout."""
 
     tensors: tuple[StoredTensor, ...]
     """By offset"""
@@ -62,7 +63,7 @@ class SafetensorsHeader(NamedTuple):
     """What does not fit, though the header could be read"""
 
 
-def read_header(path: Path) -> SafetensorsHeader:
+def read_safetensors_header(path: Path) -> SafetensorsHeader:
     """The header of a file. Raises BrokenFile or OSError."""
     total = path.stat().st_size
     with path.open("rb") as file:
@@ -80,7 +81,7 @@ def read_header(path: Path) -> SafetensorsHeader:
     metadata = entries.pop("__metadata__", None)
     begin = 8 + length
     tensors = sorted(
-        (_read_entry(path, n, e, begin, total) for n, e in entries.items()),
+        (_parse_tensor_entry(path, n, e, begin, total) for n, e in entries.items()),
         key=lambda t: (t.start, t.size),
     )
     return SafetensorsHeader(
@@ -102,7 +103,10 @@ def _parse_header(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _read_entry(path: Path, name: str, entry: Any, begin: int, total: int) -> StoredTensor:
+def _parse_tensor_entry(path: Path, name: str, entry: Any, begin: int, total: int) -> StoredTensor:
+    """One tensor of the header. Raises BrokenFile where its dtype, shape and offsets contradict
+    each other.
+    """
     try:
         dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (KeyError, TypeError, ValueError):
@@ -125,6 +129,7 @@ def _read_entry(path: Path, name: str, entry: Any, begin: int, total: int) -> St
 
 
 def _find_layout_faults(tensors: list[StoredTensor], begin: int, total: int) -> Iterator[str]:
+    """Faults of the layout: a file that is cut off, tensors that overlap, bytes that no tensor has."""
     cut = [tensor for tensor in tensors if not tensor.whole]
     if cut:
         end = max(tensor.start + tensor.size for tensor in cut)

@@ -1,4 +1,5 @@
-"""Scans the tensors for NaN, infinity, zeros and constants, in blocks with bounded memory.
+"""Scans the tensors of a checkpoint for NaN, infinity, zeros and constants, in blocks with bounded
+memory.
 
 All bytes are read up to a budget. Beyond it each tensor is sampled: blocks spread evenly, the first and the last among
 them.
@@ -33,7 +34,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class TensorValues:
-    """What is in one tensor."""
+    """Counts of NaN and infinity in one tensor, and whether it is all zero or constant."""
 
     seen: int
     """Values that were looked at"""
@@ -48,16 +49,16 @@ class TensorValues:
 def scan_tensor_values(
     tensors: Iterable[StoredTensor], *, budget: int = MAX_SCANNED_BYTES
 ) -> dict[str, TensorValues]:
-    """The values of all floating-point tensors that are whole, by name."""
+    """Scan all floating-point tensors that are whole; by name."""
     wanted = [t for t in tensors if t.whole and t.size and t.dtype in FLOAT_FORMATS]
     share = min(1.0, budget / max(1, sum(t.size for t in wanted)))
     parts = [wanted[i::MAX_THREADS] for i in range(MAX_THREADS)]
     with ThreadPoolExecutor(MAX_THREADS) as pool:
-        results = pool.map(lambda part: list(_scan_files(part, share)), parts)
+        results = pool.map(lambda part: list(_scan_in_file_order(part, share)), parts)
         return {name: values for part in results for name, values in part}
 
 
-def list_blocks(size: int, share: float, unit: int = BLOCK_BYTES) -> Sequence[tuple[int, int]]:
+def choose_blocks(size: int, share: float, unit: int = BLOCK_BYTES) -> Sequence[tuple[int, int]]:
     """(start, length) of the blocks to read of `size` bytes, so that about `share` of them is read, at least one."""
     count = -(-size // unit)
     wanted = count if share >= 1 else max(1, round(count * share))
@@ -68,9 +69,10 @@ def list_blocks(size: int, share: float, unit: int = BLOCK_BYTES) -> Sequence[tu
     return [(i * unit, min(unit, size - i * unit)) for i in picked]
 
 
-def _scan_files(
+def _scan_in_file_order(
     tensors: Sequence[StoredTensor], share: float
 ) -> Iterator[tuple[str, TensorValues]]:
+    """(name, values) of each tensor, in the order of the disk."""
     # One buffer a thread: memory stays at a few MiB for any model.
     buffer = bytearray(BLOCK_BYTES)
     open_file: RawIOBase | None = None
@@ -85,8 +87,8 @@ def _scan_files(
             assert open_file is not None
             kind = FLOAT_FORMATS[tensor.dtype]
             parts = [
-                _read_block(open_file, tensor.start + at, buffer, n, kind)
-                for at, n in list_blocks(tensor.size, share)
+                _read_and_summarise_block(open_file, tensor.start + at, buffer, n, kind)
+                for at, n in choose_blocks(tensor.size, share)
             ]
             yield tensor.name, _combine_blocks(parts, tensor, share)
     finally:
@@ -94,9 +96,10 @@ def _scan_files(
             open_file.close()
 
 
-def _read_block(
+def _read_and_summarise_block(
     file: RawIOBase, start: int, buffer: bytearray, length: int, kind: FloatFormat
 ) -> BlockSummary:
+    """Read one block into the buffer, and summarise its values."""
     view = memoryview(buffer)[:length]
     file.seek(start)
     done = 0
@@ -112,9 +115,10 @@ def _read_block(
 def _combine_blocks(
     parts: Sequence[BlockSummary], tensor: StoredTensor, share: float
 ) -> TensorValues:
+    """The values of a tensor from the summaries of its blocks."""
     width = tensor.size // tensor.items
     return TensorValues(
-        seen=sum(n for _, n in list_blocks(tensor.size, share)) // width,
+        seen=sum(n for _, n in choose_blocks(tensor.size, share)) // width,
         nan=sum(part.nan for part in parts),
         inf=sum(part.inf for part in parts),
         zero=all(part.zero for part in parts),

@@ -1,4 +1,5 @@
-"""Compares all weights: how far every tensor, and every row of the embeddings, is from what it was before.
+"""Compares all weights with those before: how far every tensor, and every row of the embeddings,
+moved.
 
 All values are read, in stretches of rows, so memory does not grow with the model. Three comparisons: a model with its
 base; an adapter's effective change (`s B A`) with its base; a merged model with base and adapter.
@@ -41,7 +42,7 @@ Progress = Callable[[int, int], None]
 
 
 class KeptChange(NamedTuple):
-    """What is left of an adapter's change in one tensor, after it was merged and rounded."""
+    """How much of an adapter's change in one tensor is left, after it was merged and rounded."""
 
     size: float
     """rms of the change that the adapter makes, over rms of the base"""
@@ -62,7 +63,7 @@ class KeptChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TokenRowChange:
-    """A matrix with one row for each token."""
+    """How far each row of an embedding, one for each token, moved."""
 
     same: NDArray[np.bool_]
     """(rows,) bit-identical"""
@@ -72,7 +73,7 @@ class TokenRowChange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorMovement:
-    """One tensor, before and after."""
+    """How far one tensor moved."""
 
     name: str
     dtype: str
@@ -86,16 +87,19 @@ class TensorMovement:
 
     @property
     def values(self) -> int:
+        """How many values it has."""
         return math.prod(self.shape)
 
     @property
     def share(self) -> float:
-        """Of bit-identical values"""
+        """The share of its values that are bit-identical."""
         return self.same / max(1, self.values)
 
     @property
     def kind(self) -> str:
-        """The name without the numbers of layers and experts, and what stands before them: `self_attn.q_proj.weight`"""
+        """The kind of tensor: the name without the numbers of layers and experts, and what comes
+        before them, `self_attn.q_proj.weight`.
+        """
         parts = self.name.split(".")
         last = max((i for i, part in enumerate(parts) if part.isdecimal()), default=-1)
         return ".".join(parts[last + 1 :]) if last >= 0 else self.name
@@ -103,7 +107,7 @@ class TensorMovement:
 
 @dataclass(frozen=True)
 class MovementManifest:
-    """What moved between before and after."""
+    """How far all tensors moved between before and after."""
 
     after: Checkpoint
     adapter: Checkpoint | None
@@ -114,7 +118,7 @@ class MovementManifest:
 
     @cached_property
     def by_kind(self) -> dict[str, tuple[TensorMovement, ...]]:
-        """Tensors of one kind of module, the least moved kind first"""
+        """The tensors by kind of module, the least moved kind first."""
         values: dict[str, list[TensorMovement]] = {}
         for tensor in self.tensors:
             values.setdefault(tensor.kind, []).append(tensor)
@@ -125,15 +129,17 @@ class MovementManifest:
 
     @cached_property
     def merged(self) -> KeptChange | None:
-        """Of all tensors together; None without an adapter"""
+        """How much of the adapter's change is left in all tensors together; None without an
+        adapter.
+        """
         return sum_kept_changes(tensor for tensor in self.tensors if tensor.merged)
 
 
 def compare_weights(
     after: Checkpoint, adapter: Checkpoint | None = None, *, progress: Progress | None = None
 ) -> MovementManifest:
-    """Compare all values of `after` with those of its base, and where `adapter` was merged into it, with base and
-    adapter.
+    """Compare all values of `after` with those of its base, and where `adapter` was merged into it,
+    with base and adapter.
 
     For an adapter alone, `after` is what it makes of its base, and `merged` what would be left in the base's format.
     """
@@ -156,7 +162,7 @@ def compare_weights(
 
 
 class _TensorPair(NamedTuple):
-    """A tensor before and after"""
+    """A tensor before and after, with the adapter's change."""
 
     name: str
     after: StoredTensor | None
@@ -167,17 +173,20 @@ class _TensorPair(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor."""
         return next(t.shape for t in (self.after, self.delta, self.before) if t is not None)
 
     @property
     def dtype(self) -> str:
-        """The format that the values are stored in, or would be"""
+        """The format that the values are stored in, or would be."""
         stored = self.after or self.before
         return stored.dtype if stored else "F32"
 
 
 def sum_kept_changes(tensors: Iterable[TensorMovement]) -> KeptChange | None:
-    """Over all tensors, each weighted by its values and the size of its change."""
+    """How much of an adapter's change is left over all tensors, each weighed by its values and the
+    size of its change.
+    """
     weighted = _weigh_changes(tensors)
     changes = [change for change, _ in weighted]
     weight = sum(part for _, part in weighted)
@@ -187,7 +196,7 @@ def sum_kept_changes(tensors: Iterable[TensorMovement]) -> KeptChange | None:
     best = sum(change.best * part for change, part in weighted) / weight
     error = math.sqrt(sum(change.error**2 * part for change, part in weighted) / weight)
     return KeptChange(
-        size=_mean_size(weighted, weight),
+        size=_root_mean_square_size(weighted, weight),
         changed=sum(change.changed for change in changes),
         lost=sum(change.lost for change in changes),
         least=sum(change.least for change in changes),
@@ -197,7 +206,7 @@ def sum_kept_changes(tensors: Iterable[TensorMovement]) -> KeptChange | None:
     )
 
 
-def _mean_size(weighted: list[tuple[KeptChange, float]], weight: float) -> float:
+def _root_mean_square_size(weighted: list[tuple[KeptChange, float]], weight: float) -> float:
     """Root mean square of the sizes; a weight is values times squared size, so both are known from it."""
     values = sum(part / change.size**2 for change, part in weighted if change.size)
     return math.sqrt(weight / values) if values else math.nan
@@ -213,7 +222,7 @@ def _weigh_changes(tensors: Iterable[TensorMovement]) -> list[tuple[KeptChange, 
 
 
 def round_to_format(values: Floats, dtype: str) -> Floats:
-    """To the nearest number of a format, ties to even; as float32."""
+    """Round float32 values to the nearest number of a format, ties to even; as float32."""
     if dtype == "BF16":
         # Half of the last bit that is kept, and one more where that bit is odd: ties go to even.
         bits = values.view(np.uint32)
@@ -254,7 +263,7 @@ def _pair_tensors(
 
 
 def _is_resized_embedding(tensor: StoredTensor, before: StoredTensor) -> bool:
-    """An embedding that was given more rows, or lost some"""
+    """Is a tensor an embedding that was given more rows, or lost some?"""
     return (
         tensor.name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES))
         and tensor.shape[1:] == before.shape[1:]
@@ -263,7 +272,7 @@ def _is_resized_embedding(tensor: StoredTensor, before: StoredTensor) -> bool:
 
 @dataclass
 class _ChangeSums:
-    """Over the values of one tensor"""
+    """Sums over the values of one tensor, of the adapter's change and of what is left of it."""
 
     same: int = 0
     moved: float = 0.0
@@ -284,16 +293,18 @@ class _ChangeSums:
 
 
 def _compare_pair(pair: _TensorPair) -> TensorMovement:
-    """All values of one tensor, before and after; each stretch is read once and summed up."""
+    """Compare all values of one tensor, before and after; each stretch is read once and summed up."""
     form, dtype = pair.shape, pair.dtype
     rows = None
     if pair.name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES)) and len(form) == 2:
         rows = TokenRowChange(np.zeros(form[0], np.bool_), np.zeros(form[0], np.float32))
     sums = _ChangeSums()
     for start, stop in _list_stretches(form):
-        base = _read_rows(pair.before, start, stop, form)
+        base = _read_rows_padded(pair.before, start, stop, form)
         adapted = pair.delta.rows(start, stop, base) if pair.delta is not None else None
-        after = _read_rows(pair.after, start, stop, form) if pair.after is not None else adapted
+        after = (
+            _read_rows_padded(pair.after, start, stop, form) if pair.after is not None else adapted
+        )
         assert after is not None
         # A base in float32 and a model in bfloat16: rounding alone is no movement.
         stored = round_to_format(base, dtype)
@@ -312,12 +323,12 @@ def _compare_pair(pair: _TensorPair) -> TensorMovement:
             _add_kept_change(sums, adapted, base, stored, there, dtype)
     kept = None
     if pair.delta is not None and sums.change:
-        kept = sums.kept(_share_of_base(pair, sums.change, sums.base))
-    change = _share_of_base(pair, sums.moved, sums.base)
+        kept = sums.kept(_relative_to_base(pair, sums.change, sums.base))
+    change = _relative_to_base(pair, sums.moved, sums.base)
     return TensorMovement(pair.name, dtype, form, sums.same, change, rows, kept)
 
 
-def _share_of_base(pair: _TensorPair, squares: float, base: float) -> float:
+def _relative_to_base(pair: _TensorPair, squares: float, base: float) -> float:
     """Root of a sum of squares over the base's; nan where there is no base to be a share of."""
     return math.nan if pair.before is None else _root_ratio(squares, base)
 
@@ -325,6 +336,7 @@ def _share_of_base(pair: _TensorPair, squares: float, base: float) -> float:
 def _add_kept_change(
     sums: _ChangeSums, adapted: Floats, base: Floats, stored: Floats, there: Floats, dtype: str
 ) -> None:
+    """Add a stretch of values to the sums of what is left of the adapter's change."""
     # `best` is what a right merge would have stored: the loss that the format alone causes.
     change, best = adapted - base, round_to_format(adapted, dtype)
     # Values that the adapter leaves alone tell nothing of the merge.
@@ -339,14 +351,19 @@ def _add_kept_change(
 
 
 def _list_stretches(form: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """(start, stop) of stretches of whole rows, so that those of an embedding can be judged one by
+    one.
+    """
     # Whole rows, so that those of an embedding can be judged one by one; at least one, however wide.
     rows, width = (form[0], math.prod(form[1:])) if form else (1, 1)
     step = max(1, STRETCH_VALUES // max(1, width))
     return ((start, min(rows, start + step)) for start in range(0, rows, step))
 
 
-def _read_rows(tensor: StoredTensor | None, start: int, stop: int, form: tuple[int, ...]) -> Floats:
-    """Rows of a tensor; zeros where there is none, and where it is shorter"""
+def _read_rows_padded(
+    tensor: StoredTensor | None, start: int, stop: int, form: tuple[int, ...]
+) -> Floats:
+    """Rows of a tensor as float32; zeros where there is none, and where it is shorter."""
     rows = np.zeros(0, np.float32)
     if tensor is not None:
         rows = to_float32(map_tensor(tensor)[start:stop], tensor.dtype)
@@ -359,21 +376,25 @@ def _read_rows(tensor: StoredTensor | None, start: int, stop: int, form: tuple[i
 
 
 def _square_sum(values: Floats) -> float:
+    """The sum of the squares."""
     return _dot(values, values)
 
 
 def _dot(a: Floats, b: Floats) -> float:
-    """float32 within a stretch, float64 over all of them"""
+    """The scalar product: float32 within a stretch, float64 over all of them."""
     return float(np.vdot(a, b))
 
 
 def _row_norms(values: Floats) -> Floats:
+    """The Euclidean norm of each row."""
     return np.asarray(np.sqrt(np.square(values).sum(axis=1)), dtype=np.float32)
 
 
 def _root_ratio(part: float, whole: float) -> float:
+    """Root of part over whole; infinite where only the whole is 0, and 0 where both are."""
     return math.sqrt(part / whole) if whole else math.inf if part else 0.0
 
 
 def _identical_share(group: list[TensorMovement]) -> float:
+    """The share of values of a group of tensors that are bit-identical."""
     return sum(t.same for t in group) / max(1, sum(t.values for t in group))

@@ -1,4 +1,4 @@
-"""Writes the manifest of what moved between two sets of weights as plain values for JSON.
+"""The comparison of two sets of weights as plain values for JSON.
 
 The trade-off: of an embedding's rows only those that moved most, and the new tokens, are named; all are counted.
 """
@@ -29,21 +29,21 @@ def manifest_json(manifest: MovementManifest) -> dict[str, Any]:
             "values": t.values,
             "identical": t.same,
             "change": _finite_or_none(t.change),
-            "rows": _rows_json(manifest, t),
-            "merged": kept_json(t.merged),
+            "rows": _token_rows_json(manifest, t),
+            "merged": kept_change_json(t.merged),
         }
         for t in manifest.tensors
     ]
     return {
         "schema": SCHEMA,
-        "merged": kept_json(manifest.merged),
+        "merged": kept_change_json(manifest.merged),
         "tensors": tensors,
         "not_compared": list(manifest.left_out),
     }
 
 
-def kept_json(kept: KeptChange | None) -> dict[str, Any] | None:
-    """Numbers that JSON can hold"""
+def kept_change_json(kept: KeptChange | None) -> dict[str, Any] | None:
+    """How much of an adapter's change is left, in numbers that JSON can hold."""
     return (
         None
         if kept is None
@@ -51,7 +51,8 @@ def kept_json(kept: KeptChange | None) -> dict[str, Any] | None:
     )
 
 
-def _rows_json(manifest: MovementManifest, tensor: TensorMovement) -> dict[str, Any] | None:
+def _token_rows_json(manifest: MovementManifest, tensor: TensorMovement) -> dict[str, Any] | None:
+    """The rows of an embedding that moved most, and its new tokens; None of other tensors."""
     if tensor.rows is None:
         return None
     rows = tensor.rows
@@ -71,12 +72,14 @@ def _rows_json(manifest: MovementManifest, tensor: TensorMovement) -> dict[str, 
                 "identical": bool(rows.same[id]),
                 "change": _finite_or_none(float(rows.change[id])),
             }
-            for text, id in list_new_tokens(manifest, tensor)
+            for text, id in new_tokens_with_rows(manifest, tensor)
         ],
     }
 
 
-def list_new_tokens(manifest: MovementManifest, tensor: TensorMovement) -> list[tuple[str, int]]:
+def new_tokens_with_rows(
+    manifest: MovementManifest, tensor: TensorMovement
+) -> list[tuple[str, int]]:
     """Text and id of the new tokens that have a row in this tensor."""
     new = manifest.after.new_tokens
     rows = tensor.shape[0]
@@ -84,5 +87,5 @@ def list_new_tokens(manifest: MovementManifest, tensor: TensorMovement) -> list[
 
 
 def _finite_or_none(value: float) -> float | None:
-    """JSON has neither nan nor infinity."""
+    """The value where it is finite, else None: JSON has neither nan nor infinity."""
     return value if math.isfinite(value) else None

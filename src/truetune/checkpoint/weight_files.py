@@ -1,4 +1,4 @@
-"""Reads the weight files of a folder: which there are, which of them a loader takes, and what is wrong with them.
+"""Reads which weight files a folder has, which of them a loader takes, and what is wrong with them.
 
 What can't be read is a fault, never an exception: a broken checkpoint is what a check is for. Pickles are never opened.
 """
@@ -14,7 +14,7 @@ from truetune.checkpoint.safetensors_header import (
     BrokenFile,
     SafetensorsHeader,
     StoredTensor,
-    read_header,
+    read_safetensors_header,
 )
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
@@ -39,7 +39,7 @@ class FileFault:
 
 @dataclass(frozen=True)
 class WeightFiles:
-    """The tensors of a folder."""
+    """The tensors of all weight files in a folder, and what is wrong with the files."""
 
     tensors: dict[str, StoredTensor]
     files: dict[str, int]
@@ -51,7 +51,7 @@ class WeightFiles:
     """Tensor -> file, by the index; empty where there is none"""
 
 
-def read_weights(folder: Path, *, adapter: bool) -> WeightFiles:
+def read_weight_headers(folder: Path, *, adapter: bool) -> WeightFiles:
     """The headers of all files that a loader would take. What can't be read is a fault, never an exception."""
     faults: list[FileFault] = []
     indexed = (
@@ -70,7 +70,7 @@ def read_weights(folder: Path, *, adapter: bool) -> WeightFiles:
             continue
         try:
             files[name] = path.stat().st_size
-            header = read_header(path)
+            header = read_safetensors_header(path)
         except (BrokenFile, OSError) as error:
             faults.append(FileFault(name, str(error)))
             continue
@@ -111,8 +111,9 @@ def _find_absent_tensors(
     return [FileFault(file, text)]
 
 
-def read_object(path: Path, faults: list[FileFault]) -> dict[str, Any] | None:
-    """A JSON object within the limits for a file of a model; None where there is none.
+def read_json_object(path: Path, faults: list[FileFault]) -> dict[str, Any] | None:
+    """A JSON object from a file, within the limits for a file of a model; None where there is none.
+    Something else is added to `faults`.
 
     Something else is a fault.
     """
@@ -152,12 +153,12 @@ def _list_loaded_files(folder: Path, adapter: bool, indexed: dict[str, str]) -> 
 
 def _read_index(folder: Path, faults: list[FileFault]) -> dict[str, str]:
     """Tensor -> file, by the index; empty, with a fault, where it names a file elsewhere."""
-    value = read_object(folder / INDEX_FILE, faults)
+    value = read_json_object(folder / INDEX_FILE, faults)
     if value is None:
         return {}
     table = value.get("weight_map")
     if not isinstance(table, dict) or not all(
-        isinstance(file, str) and _is_local_name(file) for file in table.values()
+        isinstance(file, str) and _is_plain_file_name(file) for file in table.values()
     ):
         faults.append(
             FileFault(INDEX_FILE, "weight_map does not name a file of this folder for each tensor")
@@ -166,8 +167,8 @@ def _read_index(folder: Path, faults: list[FileFault]) -> dict[str, str]:
     return table
 
 
-def _is_local_name(file: str) -> bool:
-    """The name of a file in the same folder"""
+def _is_plain_file_name(file: str) -> bool:
+    """Does a name mean a file in the same folder?"""
     return Path(file).name == file and file.endswith(".safetensors")
 
 

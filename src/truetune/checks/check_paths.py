@@ -39,6 +39,7 @@ from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows
 from truetune.data.script_rows.read_rows_given_to_trainer import tokenizer_name_of_script
 from truetune.data.script_rows.read_rows_given_to_trainer import use_tokenizer_for_script
 from truetune.logs.findings_in_files_beside_log import FilesBeside
+from truetune.errors import format_name_list
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.config_file import read_config
 

@@ -32,7 +32,7 @@ from truetune.source.find_source_files import find_source_files
 from truetune.source.module import Module
 from truetune.source.response_marker_masking import ResponseMasking, find_response_masking
 from truetune.source.script_preparation import find_message_mapping
-from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
+from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of_trainer
 from truetune.trainers.trainer_facts import Cut, RowKind, parse_trainer_name
 
 TRAINER_ORDER: tuple[TrainerName, ...] = (
@@ -164,7 +164,7 @@ class DetectedTrainers:
 
 def older_pinned_release(pins: Pins, name: TrainerName) -> str:
     """The release of a trainer that a run asks for, where it is earlier than that of the facts; else empty."""
-    facts = facts_of(name)
+    facts = facts_of_trainer(name)
     stack = STACK_OF_PACKAGE.get(facts.package, facts.package)
     pin = pins.of(stack)
     if pin is None or not pin.known or not pins.before(stack, facts.release):
@@ -229,7 +229,7 @@ def detect_trainer_of_script(module: Module) -> DetectedTrainer | None:
             training = Training(open_length_limit=True)
     except SpecError:
         pass  # a value that no field takes: lint names it, and the trainer is known all the same
-    pads = _pad_masking_of_collator(module, facts_of(name))
+    pads = _pad_masking_of_collator(module, facts_of_trainer(name))
     training = training.model_copy(update={"pads_masked_by": pads})
     masking, pinned = find_response_masking(module), older_pinned_release(module.pins, name)
     return DetectedTrainer(name, module.path, training, limit, masking, pinned)
@@ -307,7 +307,7 @@ def with_trainer_defaults(spec: RunSpec) -> RunSpec:
 
 def trainer_facts_of_run(spec: RunSpec) -> TrainerFacts:
     """The facts of the run's trainer, as its settings change them."""
-    facts, training = facts_of(spec.trained_by), spec.training
+    facts, training = facts_of_trainer(spec.trained_by), spec.training
     pinned = training.other.get(PINNED_RELEASE)
     if isinstance(pinned, str) and facts.name is not None:
         facts = _facts_of_pinned_release(facts, pinned)

@@ -29,7 +29,7 @@ from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.recognise_token_columns import are_tokenized
 from truetune.tokenized.row_chunks import Progress
-from truetune.tokenized.token_cache import TokenCache, named_tokenizer, open_token_cache
+from truetune.tokenized.token_cache import TokenCache, open_token_cache, tokenizer_named_by_cache
 from truetune.tokenized.tokenized_data import TokenizedData, find_row, read_tokenized
 from truetune.tokenized.tokenized_summary import TokenizedSummary
 
@@ -156,7 +156,7 @@ def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
         ", ".join([*(["labels"] if summary.labels else []), *sorted(summary.masks)]) or "nothing",
     )
     yield "tokenizer", str(data.probes.tokenizer.folder)
-    name = named_tokenizer(data.cache)
+    name = tokenizer_named_by_cache(data.cache)
     if name:
         yield "made with", name
     yield "chats", f"{summary.chats:,} rows with turns of the template"

@@ -15,8 +15,12 @@ from truetune.checks.job_gpus_and_processes import find_launches
 from truetune.checks.launch_files import LaunchFiles, find_launches_with_files, first_set_value
 from truetune.checks.launch_memory_settings import one_unit_policy
 from truetune.errors import TruetuneError
-from truetune.memory.memory_settings import Offload, find_offload, flatten_settings
-from truetune.parsing.shell_commands import CommandFile, is_command_file, read_command_file
+from truetune.memory.memory_settings import Offload
+from truetune.parsing.shell_commands import CommandFile
+from truetune.parsing.shell_commands import is_command_file
+from truetune.parsing.shell_commands import read_command_file
+from truetune.memory.memory_settings import find_cpu_offload
+from truetune.memory.memory_settings import flatten_stack_settings
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.arguments_of_several_stacks import zero_offloads
 
@@ -145,11 +149,11 @@ def _offload_of_launch(launch: LaunchFiles) -> frozenset[Offload]:
     """What the files of a launch put on the CPU."""
     zero = _table_of_launch_file(launch, "deepspeed", "zero_optimization")
     if zero:
-        return find_offload(zero_offloads(zero))
+        return find_cpu_offload(zero_offloads(zero))
     for key in ("deepspeed_config", "fsdp_config"):
-        settings = flatten_settings(_table_of_launch_file(launch, "accelerate", key))
+        settings = flatten_stack_settings(_table_of_launch_file(launch, "accelerate", key))
         if settings:
-            return find_offload(
+            return find_cpu_offload(
                 {name: value for name, value in settings.items() if value not in OFF}
             )
     return frozenset()

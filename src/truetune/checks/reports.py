@@ -16,7 +16,7 @@ from truetune.data.count_media import NO_MEDIA as NO_MEDIA
 from truetune.data.count_media import Media
 from truetune.encoding.batch import Example
 from truetune.encoding.token_counts import Ledger
-from truetune.lazy_report_drawers import drawer
+from truetune.lazy_report_drawers import load_drawer
 from truetune.settings.run_spec import RunSpec, Severity
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Report:
 
     def save_as(self, path: str | PathLike[str]) -> None:
         """Write it as what the name ends in: `.html` the page, `.json`, `.sarif`. Raises UsageError, OSError."""
-        drawer("report as file")(self, path)
+        load_drawer("report as file")(self, path)
 
     def __repr__(self) -> str:
         """In short: its class, what was found, and where."""
@@ -164,12 +164,12 @@ class Report:
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        text: str = drawer("report as text")(self)
+        text: str = load_drawer("report as text")(self)
         return text
 
     def _repr_html_(self) -> str:
         """The report as HTML for a notebook."""
-        html: str = drawer("report as page")(self)
+        html: str = load_drawer("report as page")(self)
         return html
 
 

@@ -59,15 +59,15 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(_run_and_give_code())
+    sys.exit(_run_and_return_exit_code())
 
 
-def _run_and_give_code() -> int:
+def _run_and_return_exit_code() -> int:
     """Run the command line; every error becomes one line on stderr and an exit code."""
     question = os.environ.get(COMPLETION_VARIABLE)
     if question:
         return shell_complete(truetune_group, {}, "truetune", COMPLETION_VARIABLE, question)
-    undecodable = _first_undecodable(sys.argv[1:])
+    undecodable = _first_argument_not_utf8(sys.argv[1:])
     if undecodable:
         return _print_error(f"{undecodable!r}: not UTF-8; write it as UTF-8, or rename the file")
     try:
@@ -94,7 +94,7 @@ def _run_and_give_code() -> int:
 
 
 def _print_known_error(error: Exception) -> int:
-    """Print what the user can act on; gives the exit code."""
+    """Print an error that the user can act on; gives the exit code."""
     debug = bool(os.environ.get("TRUETUNE_DEBUG"))
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
@@ -123,7 +123,7 @@ def _print_bug(error: Exception) -> int:
     return _print_error(f"this is a bug of truetune, please report it: {error!r}", debug=True)
 
 
-def _first_undecodable(arguments: list[str]) -> str | None:
+def _first_argument_not_utf8(arguments: list[str]) -> str | None:
     """The first argument whose bytes are no UTF-8, which no tokenizer takes; a file may be called so."""
     for argument in arguments:
         try:
@@ -135,6 +135,7 @@ def _first_undecodable(arguments: list[str]) -> str | None:
 
 
 def _print_error(message: str, *, debug: bool = False) -> int:
+    """Print an error on stderr, each line visible; gives the exit code."""
     from truetune.report.visible_text import visible
 
     if debug:

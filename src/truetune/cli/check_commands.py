@@ -15,20 +15,20 @@ import click
 from truetune.cli.help_layout import Command
 from truetune.cli.result_output import (
     Delivery,
-    format_options,
+    add_format_options,
+    add_report_options,
     make_console,
-    note_former_codes,
     print_json,
+    print_renamed_codes,
     progress_option,
-    report_options,
 )
 from truetune.cli.shared_options import (
-    drop_unset,
+    add_row_options,
+    add_spec_options,
+    drop_options_not_given,
     read_run_settings,
     read_settings,
-    row_options,
     spec_of_options,
-    spec_options,
     take_row_settings,
 )
 from truetune.errors import UsageError
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, short_help="Check data, configs, scripts, logs and checkpoints.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@spec_options
+@add_spec_options
 @click.option(
     "--eval-data",
     multiple=True,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 @click.option(
     "--base", metavar="DIR", help="The base model of an adapter or a tuned model, to compare with."
 )
-@report_options
+@add_report_options
 @progress_option
 def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options: Any) -> int:
     """Check whatever PATH is: what will this fine-tune really learn, or what did it?
@@ -87,7 +87,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     from truetune.troubleshooting.check_project import check_project
 
     deliver = Delivery.of(options)
-    kinds = {path: _kinds_if_known(path, options["trained_by"]) for path in paths}
+    kinds = {path: _input_kinds_if_known(path, options["trained_by"]) for path in paths}
     paths = _take_settings_file(paths, kinds, options)
     config_is_given = options["config"] is not None
     firsts = {kinds[path][0] for path in paths if kinds[path]}
@@ -117,8 +117,10 @@ def _take_settings_file(
     return tuple(path for path in paths if path != own or kinds[path][1:])
 
 
-def _kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[InputKind, ...]:
-    """What a path is; nothing for one that is there and of no known kind, which the check itself says."""
+def _input_kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[InputKind, ...]:
+    """The kinds of input that a path is; none for one that is there and of no known kind, which the
+    check itself says.
+    """
     from truetune.checks.paths.path_kinds import kinds_of_path
 
     try:
@@ -143,7 +145,7 @@ def _kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[InputKin
     help="Print the changes as a patch instead of findings, and write nothing.",
 )
 @progress_option
-@report_options
+@add_report_options
 def lint(
     paths: tuple[str, ...],
     fix: bool,
@@ -168,8 +170,8 @@ def lint(
     from truetune.report.progress_bars import linting_bar
 
     deliver = Delivery.of(options)
-    settings = drop_unset(options)
-    note_former_codes((*options["select"], *options["ignore"]))
+    settings = drop_options_not_given(options)
+    print_renamed_codes((*options["select"], *options["ignore"]))
     with linting_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, progress=progress, **settings
@@ -212,8 +214,8 @@ def _lint_summary(report: LintReport, *, diff: bool) -> str:
     help="The run's training data: what its loss should be. Repeatable.",
 )
 @click.option("-t", "--tokenizer", metavar="DIR", help="The run's tokenizer folder, for --data.")
-@row_options
-@report_options
+@add_row_options
+@add_report_options
 def diagnose(run: str, **options: Any) -> int:
     """Look at the log of RUN: a run's folder or checkpoint (trainer_state.json), TensorBoard files, JSONL, CSV, W&B; or
     what it printed (run.log, nohup.out, slurm-1.out, a notebook), which says how it ended too.
@@ -237,7 +239,7 @@ def diagnose(run: str, **options: Any) -> int:
 
 @click.command(cls=Command, short_help="Show a row token by token.")
 @click.argument("data", nargs=-1, metavar="[DATA]...")
-@spec_options
+@add_spec_options
 @click.option(
     "--row",
     type=click.IntRange(min=0),
@@ -247,7 +249,7 @@ def diagnose(run: str, **options: Any) -> int:
     help="Which row, counted from 0 over all files.",
 )
 @click.option("--ids", is_flag=True, help="Show the id of each token.")
-@format_options()
+@add_format_options()
 def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
     """Show a row of DATA as the model sees it: every token, where it came from, and which are learned.
 

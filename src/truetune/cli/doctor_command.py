@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.result_output import Delivery, report_options
+from truetune.cli.result_output import Delivery, add_report_options
 from truetune.cli.shared_options import spec_of_options
 
 
@@ -28,7 +28,7 @@ from truetune.cli.shared_options import spec_of_options
     metavar="SECONDS",
     help="For one import.",
 )
-@report_options
+@add_report_options
 def doctor(python: str | None, no_imports: bool, timeout: float, **options: Any) -> int:
     """Examine the environment that trains: versions that are known to misbehave together, packages that can't be
     imported, GPUs that torch can't use, bf16, flash attention, the cache, limits and variables.

@@ -8,15 +8,15 @@ import click
 
 from truetune.cli.help_layout import Command
 from truetune.cli.result_output import (
-    format_options,
+    add_format_options,
     html_option,
     make_console,
     print_json,
     progress_option,
     quiet_option,
-    write_page,
+    write_html_page,
 )
-from truetune.cli.shared_options import read_run_settings, spec_options
+from truetune.cli.shared_options import add_spec_options, read_run_settings
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
 
 @click.command(cls=Command, short_help="Encode data once: input_ids and labels for any trainer.")
 @click.argument("data", nargs=-1, metavar="[DATA]...")
-@spec_options
+@add_spec_options
 @click.option(
     "-o",
     "--output",
@@ -118,7 +118,7 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
     is_flag=True,
     help="Encode the first rows only, write nothing, and say what would be.",
 )
-@format_options()
+@add_format_options()
 @html_option
 @quiet_option
 @progress_option
@@ -153,7 +153,7 @@ def encode(
     if dry_run and html:
         raise UsageError("--dry-run has no page: leave out one of --dry-run and --html")
     spec = read_run_settings(options, quiet=quiet)
-    _refuse_token_ids(spec)
+    _refuse_encoded_data(spec)
     if verify is not None:
         if dry_run or html or out:
             raise UsageError("--verify writes nothing: leave out --dry-run, --html and -o")
@@ -170,7 +170,7 @@ def encode(
         )
         raise
     value = encoded_page_values(encoded, spec.tokenizer)
-    write_page(html, "encode", value)
+    write_html_page(html, "encode", value)
     if output_format == "json":
         print_json("encode", value)
     elif quiet:
@@ -181,7 +181,7 @@ def encode(
 
 
 def _print_estimate(spec: RunSpec, out: str | None, cache: str | None, output_format: str) -> int:
-    """What `--dry-run` says; gives the exit code."""
+    """Print what `--dry-run` estimates; gives the exit code."""
     from truetune.encoding.encode_run import estimate
     from truetune.report.encode_and_verify_terminal import estimate_json, render_estimate
 
@@ -193,7 +193,7 @@ def _print_estimate(spec: RunSpec, out: str | None, cache: str | None, output_fo
     return 0
 
 
-def _refuse_token_ids(spec: RunSpec) -> None:
+def _refuse_encoded_data(spec: RunSpec) -> None:
     """Raise UsageError for data that is encoded already."""
     from truetune.checks.inspect_tokenized import is_tokenized
 
@@ -207,6 +207,9 @@ def _refuse_token_ids(spec: RunSpec) -> None:
 
 
 def _verify_cache(spec: RunSpec, path: str, output_format: str) -> int:
+    """Compare a cache with the rows that it was made of, and print the differences; gives the exit
+    code.
+    """
     from truetune.report.encode_and_verify_terminal import render_cache_comparison
     from truetune.tokenized.token_cache import open_token_cache
     from truetune.tokenized.verify_token_cache import verify_cache

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.model_options import model_options, take_model_options
-from truetune.cli.result_output import Delivery, progress_option, report_options
-from truetune.cli.shared_options import row_options, take_row_settings
+from truetune.cli.model_options import add_model_options, take_model_options
+from truetune.cli.result_output import Delivery, add_report_options, progress_option
+from truetune.cli.shared_options import add_row_options, take_row_settings
 
 
 @click.command(cls=Command, short_help="Measure a model on held-out rows, against its base.")
@@ -93,9 +93,9 @@ from truetune.cli.shared_options import row_options, take_row_settings
     metavar="TOKENS",
     help="Longest example; else that of the run, and what the model has places for.",
 )
-@row_options
-@model_options
-@report_options
+@add_row_options
+@add_model_options
+@add_report_options
 @progress_option
 def evaluate(
     model: str, tasks: str | None, max_length: int | None, no_progress: bool, **options: Any

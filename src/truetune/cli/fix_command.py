@@ -9,13 +9,13 @@ import click
 
 from truetune.cli.help_layout import Command
 from truetune.cli.result_output import (
-    format_options,
+    add_format_options,
     make_console,
     print_json,
     progress_option,
     quiet_option,
 )
-from truetune.cli.shared_options import read_run_settings, spec_options
+from truetune.cli.shared_options import add_spec_options, read_run_settings
 from truetune.cli.shell_completion import complete_rule_names
 from truetune.errors import UsageError
 
@@ -51,14 +51,14 @@ from truetune.errors import UsageError
     shell_complete=complete_rule_names,
     help="Leave what these rules find. Repeatable.",
 )
-@spec_options
+@add_spec_options
 @click.option(
     "--eval-data",
     multiple=True,
     metavar="PATH",
     help="Evaluation data: with --unsafe, rows that stand in it are dropped. Repeatable.",
 )
-@format_options()
+@add_format_options()
 @click.option(
     "--allow-unjudged",
     is_flag=True,
@@ -101,7 +101,7 @@ def fix(
         )
     spec = read_run_settings(options, quiet=quiet)
     as_json = output_format == "json"
-    show_hunk = _keep_quiet if as_json else _print_hunk
+    show_hunk = _print_no_hunk if as_json else _print_hunk
     try:
         with checking_bar(off=no_progress or quiet or diff, verb="fixing") as progress:
             fixed = run(
@@ -119,12 +119,14 @@ def fix(
     return fixed.exit_code()
 
 
-def _keep_quiet(text: str) -> None:
-    """Of the diff in the JSON, no hunk is printed by itself."""
+def _print_no_hunk(text: str) -> None:
+    """Print no hunk: in the JSON the diff is a field, and no hunk is printed by itself."""
 
 
 def _print_hunk(text: str) -> None:
-    """Into a file or pipe as it is, for `patch`; on a terminal, with what would steer it made visible."""
+    """Print a hunk of the diff: into a file or pipe as it is, for `patch`; on a terminal, with what
+    would steer it made visible.
+    """
     from truetune.report.visible_text import visible
 
     if sys.stdout.isatty():

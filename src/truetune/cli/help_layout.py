@@ -1,4 +1,6 @@
-"""How help is laid out: commands by the stage of a fine-tune, options by what they are about; a word nearly right."""
+"""Lays the help out: commands by the stage of a fine-tune, options by what they are about; and
+hints at words that are nearly right.
+"""
 
 from __future__ import annotations
 
@@ -94,15 +96,17 @@ EXIT_CODES = (
 
 
 class Command(click.Command):
-    """A command whose many options are grouped in its help, and whose outputs are apart."""
+    """A command whose many options are grouped in its help, and whose outputs may not be one file."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Raises UsageError before any work where two outputs would be one."""
+        """Run the command. Raises UsageError before any work where two outputs would be one."""
         check_outputs_apart(ctx)
         return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does; an option that is none says what it may mean, and which other command has it."""
+        """Parse as click does; an unknown option's error says what it may mean, and which other
+        command has it.
+        """
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -127,11 +131,13 @@ class Command(click.Command):
         return f"{hint} {names} {'has' if len(others) == 1 else 'have'} it."
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """The same whoever asks: click keeps what it made for the first context."""
+        """The names of the help option, the same for every context: click keeps what it made for
+        the first one.
+        """
         return ["-h", "--help"]
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The first group is called Options."""
+        """Write the options in groups; the first group is called Options."""
         options = [param for param in self.get_params(context) if isinstance(param, click.Option)]
         is_grouped = len(options) >= MIN_GROUPED_OPTIONS
         groups: dict[str, list[tuple[str, str]]] = {
@@ -141,7 +147,7 @@ class Command(click.Command):
             record = option.get_help_record(context)
             if record is None:
                 continue
-            group = _group_of(option) if is_grouped else "Options"
+            group = _help_group_of_option(option) if is_grouped else "Options"
             groups[group].append(record)
         for name, records in groups.items():
             if records:
@@ -149,7 +155,7 @@ class Command(click.Command):
                     formatter.write_dl(records)
 
 
-def _group_of(option: click.Option) -> str:
+def _help_group_of_option(option: click.Option) -> str:
     """The heading under which an option stands in the help."""
     for group, names in OPTION_GROUPS.items():
         if option.name in names:
@@ -158,10 +164,10 @@ def _group_of(option: click.Option) -> str:
 
 
 class Group(click.Group):
-    """Commands by stage; a word that is none gets the nearest one."""
+    """The group of commands, listed by stage in its help; an unknown word gets the nearest command."""
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """A section for each stage; what stands in none comes last."""
+        """Write the commands in a section for each stage; those of no stage come last."""
         staged = {name for names in COMMANDS_BY_STAGE.values() for name in names}
         others = tuple(name for name in self.list_commands(context) if name not in staged)
         width = max(map(len, self.commands), default=0)
@@ -188,7 +194,9 @@ class Group(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; a name that is none says which is near. `help X` is the help of X, or what explains it."""
+        """Find a command as click does; an unknown name's error says which is near. `help X` is the
+        help of X, or what explains it.
+        """
         if args[:1] == ["help"] and len(args) > 1:
             known = args[1] in self.commands
             args = [args[1], "--help"] if known else ["explain", *args[1:]]

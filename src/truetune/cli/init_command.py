@@ -14,9 +14,9 @@ import click
 
 from truetune.cli.help_layout import Command
 from truetune.cli.result_output import (
-    files_of_settings,
-    files_read,
-    format_options,
+    add_format_options,
+    files_named_by_parameters,
+    files_named_by_settings,
     make_console,
     print_json,
     quiet_option,
@@ -67,7 +67,7 @@ RECIPES = ("sft", "lora", "qlora", "dora", "dpo", "orpo", "kto")
     metavar="FILE",
     help="Write only the JSON schema of the settings, for editors (-: print it).",
 )
-@format_options()
+@add_format_options()
 @quiet_option
 def init(
     file: str,
@@ -101,7 +101,7 @@ def init(
         if schema == "-":
             click.echo(settings_schema_text(), nl=False)
         else:
-            _write_schema(Path(schema), settings_schema_text())
+            _write_schema_file(Path(schema), settings_schema_text())
         return 0
     path, beside = Path(file), Path(file).with_name(SCHEMA_NAME)
     if path.suffix.lower() not in SUFFIXES:
@@ -112,17 +112,20 @@ def init(
     refuse_overlapping_outputs(
         [Output("FILE", path), Output(f"the schema beside {path.name}", beside)]
     )
-    refuse_unsafe_output_file(path, _settings_form(force=force), files_read())
-    refuse_unsafe_output_file(beside, _schema_form(), files_read())
+    refuse_unsafe_output_file(path, _settings_file_form(force=force), files_named_by_parameters())
+    refuse_unsafe_output_file(beside, _schema_file_form(), files_named_by_parameters())
     ask = sys.stdin.isatty() and not yes
-    start = _propose_start(
-        _ask_for_missing(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask
+    start = _survey_and_propose(
+        _complete_by_questions(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask
     )
     body = render_settings_yaml(start, path.parent, SCHEMA_NAME).encode()
     write_output_file(
-        path, body, _settings_form(force=force), [*files_read(), *files_of_settings(start.settings)]
+        path,
+        body,
+        _settings_file_form(force=force),
+        [*files_named_by_parameters(), *files_named_by_settings(start.settings)],
     )
-    _write_schema(beside, settings_schema_text())
+    _write_schema_file(beside, settings_schema_text())
     if output_format == "json":
         print_json(
             "init",
@@ -137,11 +140,11 @@ def init(
     elif quiet:
         click.echo(path)
     else:
-        _print_start(start, path)
+        _print_proposal(start, path)
     return 0
 
 
-def _ask_for_missing(
+def _complete_by_questions(
     model: str | None,
     tokenizer: str | None,
     data: tuple[str, ...],
@@ -150,6 +153,7 @@ def _ask_for_missing(
     *,
     ask: bool,
 ) -> RunSpec:
+    """The settings that the command line names, completed by questions on a terminal."""
     from truetune.settings.settings_files import spec_of
 
     if ask:
@@ -167,7 +171,8 @@ def _ask_for_missing(
     )
 
 
-def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingSettings:
+def _survey_and_propose(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingSettings:
+    """Survey the data and the model, and propose settings."""
     from truetune.memory.read_machine import read_machine
     from truetune.training.propose_settings import (
         RECIPE_MEANINGS,
@@ -193,22 +198,27 @@ def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingS
     )
 
 
-def _schema_form() -> FileForm:
+def _schema_file_form() -> FileForm:
+    """Tells which file is a schema that truetune wrote, and may be replaced."""
     from truetune.settings.settings_schema import is_schema_file
 
     return FileForm("the schema of truetune's settings", is_schema_file)
 
 
-def _settings_form(*, force: bool) -> FileForm:
-    """Settings are the user's from the moment they are written: only --force replaces them."""
+def _settings_file_form(*, force: bool) -> FileForm:
+    """Tells whether a settings file may be replaced: it is the user's once it is written, so only
+    with --force.
+    """
     return FileForm("to be overwritten without --force", lambda path: force)
 
 
-def _write_schema(path: Path, text: str) -> None:
-    write_output_file(path, text.encode("utf-8"), _schema_form(), files_read())
+def _write_schema_file(path: Path, text: str) -> None:
+    """Write the schema of the settings, for editors."""
+    write_output_file(path, text.encode("utf-8"), _schema_file_form(), files_named_by_parameters())
 
 
-def _print_start(start: StartingSettings, path: Path) -> None:
+def _print_proposal(start: StartingSettings, path: Path) -> None:
+    """Print what was found and proposed, and how to continue."""
     terminal = make_console()
     for line in (*start.summary_lines, *(f"note: {note}" for note in start.notes)):
         terminal.print(line, soft_wrap=True)

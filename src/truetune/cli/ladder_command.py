@@ -7,15 +7,15 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.model_options import model_options, take_model_options
+from truetune.cli.model_options import add_model_options, take_model_options
 from truetune.cli.result_output import (
-    format_options,
+    add_format_options,
     html_option,
     make_console,
     print_json,
     quiet_option,
     status_printer,
-    write_page,
+    write_html_page,
 )
 
 
@@ -47,8 +47,8 @@ from truetune.cli.result_output import (
     metavar="N",
     help="Prompts.",
 )
-@model_options
-@format_options()
+@add_model_options
+@add_format_options()
 @html_option
 @quiet_option
 def ladder(
@@ -83,7 +83,7 @@ def ladder(
         **options,
     )
     value = ladder_json(made)
-    write_page(html, "ladder", value)
+    write_html_page(html, "ladder", value)
     if output_format == "json":
         print_json("ladder", value)
     else:

@@ -10,21 +10,21 @@ import click
 from truetune.cli.help_layout import Command
 from truetune.cli.result_output import (
     Delivery,
-    format_options,
+    add_format_options,
+    add_report_options,
     html_option,
     make_console,
-    note_former_codes,
     print_json,
+    print_renamed_codes,
     progress_option,
-    report_options,
     status_printer,
-    write_page,
+    write_html_page,
 )
-from truetune.cli.shared_options import drop_unset
+from truetune.cli.shared_options import drop_options_not_given
 
 
-def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of the proof."""
+def add_proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the proof to a command."""
     options: list[Callable[..., Any]] = [
         click.option("--no-proof", is_flag=True, help="Do not ask the models anything."),
         click.option("-n", "--prompts", type=click.IntRange(1, 64), default=4, show_default=True, metavar="N",
@@ -34,7 +34,7 @@ def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--device", metavar="NAME", default="cpu", show_default=True,
                      help="Where the models answer: cpu, cuda, mps."),
         click.option("--shard", default="5GB", show_default=True, metavar="SIZE", help="Largest safetensors file."),
-        format_options(),
+        add_format_options(),
         html_option,
         click.option("-q", "--quiet", is_flag=True, help="Print the outcome alone."),
     ]  # fmt: skip
@@ -56,7 +56,7 @@ def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Choice(["bfloat16", "float16", "float32"]),
     help="How the sum is stored; else as the base.",
 )
-@proof_options
+@add_proof_options
 def merge(
     adapter: str, no_proof: bool, html: str | None, output_format: str, quiet: bool, **options: Any
 ) -> int:
@@ -83,12 +83,14 @@ def merge(
     hush()
     made = run(adapter, prove=not no_proof, say=status_printer(quiet=quiet), **options)
     value, report = merge_page_values(made), merge_findings_report(made)
-    write_page(html, "merge", value)
+    write_html_page(html, "merge", value)
     if output_format == "json":
         print_json("merge", value)
     else:
         Delivery("terminal", output=None, html=None, verbose=False, quiet=True)(report)
-        _print_outcome(quiet, made.failed, made.folder, lambda: render_merged(made, make_console()))
+        _print_place_or_all(
+            quiet, made.failed, made.folder, lambda: render_merged(made, make_console())
+        )
     return 1 if made.failed else report.exit_code()
 
 
@@ -126,7 +128,7 @@ def merge(
     metavar="DIR",
     help="The model before training: the proof is then on what training changed.",
 )
-@proof_options
+@add_proof_options
 def export(
     model: str, no_proof: bool, html: str | None, output_format: str, quiet: bool, **options: Any
 ) -> int:
@@ -149,16 +151,18 @@ def export(
         model, options.pop("out"), prove=not no_proof, say=status_printer(quiet=quiet), **options
     )
     value = export_page_values(made)
-    write_page(html, "export", value)
+    write_html_page(html, "export", value)
     if output_format == "json":
         print_json("export", value)
     else:
-        _print_outcome(quiet, made.failed, made.path, lambda: render_exported(made, make_console()))
+        _print_place_or_all(
+            quiet, made.failed, made.path, lambda: render_exported(made, make_console())
+        )
     return int(made.failed)
 
 
-def _print_outcome(quiet: bool, failed: bool, place: Any, draw: Callable[[], None]) -> None:
-    """Where it is, or all that is known of it; of what failed, always all."""
+def _print_place_or_all(quiet: bool, failed: bool, place: Any, draw: Callable[[], None]) -> None:
+    """Print where the result is, or all that is known of it; of what failed, always all."""
     if quiet and not failed:
         click.echo(place)
     else:
@@ -175,7 +179,7 @@ def _print_outcome(quiet: bool, failed: bool, place: Any, draw: Callable[[], Non
     metavar="DIR",
     help="The adapter that was merged: is AFTER what base and adapter make?",
 )
-@report_options
+@add_report_options
 @progress_option
 def movement(
     after: str, base: str | None, adapter: str | None, no_progress: bool, **options: Any
@@ -197,13 +201,15 @@ def movement(
     from truetune.settings.run_spec import RunSpec
 
     deliver = Delivery.of(options)
-    note_former_codes((*options["select"], *options["ignore"]))
+    print_renamed_codes((*options["select"], *options["ignore"]))
     with comparison_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             after,
             base=base,
             adapter=adapter,
-            spec=RunSpec(**{"select": weight_change_rule_names(), **drop_unset(options)}),
+            spec=RunSpec(
+                **{"select": weight_change_rule_names(), **drop_options_not_given(options)}
+            ),
             progress=progress,
         )
     return deliver(report)

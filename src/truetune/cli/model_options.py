@@ -1,4 +1,5 @@
-"""The options that say how a finished model is opened, for sample, evaluate, ladder and serve-check.
+"""The options that say how a finished model is opened, shared by sample, evaluate, ladder and
+serve-check.
 
 They stand in one place, so that a backend that a plug-in adds is known to all four.
 """
@@ -28,13 +29,14 @@ OPTION_NAMES = (
 
 
 def _backend_names() -> Iterable[str]:
+    """The names of all backends, those of plug-ins included."""
     from truetune.generation.backends.open_backend import backend_names
 
     return backend_names()
 
 
-def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How the model is opened; `opening` takes them."""
+def add_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of how the model is opened; `take_model_options` takes them."""
     options = [
         click.option("--base", metavar="DIR", help="An adapter's base; else what its config names."),
         click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder, where it is not the model's."),
@@ -59,7 +61,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def take_model_options(options: dict[str, Any]) -> Options:
-    """Taken out of a command's options."""
+    """Take the options of how the model is opened out of a command's options."""
     from truetune.generation.backends.open_backend import Options
 
     return Options(**{name: options.pop(name) for name in OPTION_NAMES})

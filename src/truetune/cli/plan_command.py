@@ -8,12 +8,12 @@ import click
 
 from truetune.cli.help_layout import Command
 from truetune.cli.result_output import (
-    format_options,
+    add_format_options,
     html_option,
     make_console,
     print_json,
     quiet_option,
-    write_page,
+    write_html_page,
 )
 from truetune.errors import UsageError
 from truetune.parsing.input_limits import FLAG
@@ -43,7 +43,7 @@ from truetune.parsing.parse_json_within_limits import JSONDecodeError, parse_jso
         "A training setting over those of PATH: --set training.lora.r=16, or lora.r=16. Repeatable."
     ),
 )
-@format_options()
+@add_format_options()
 @html_option
 @quiet_option
 def plan(
@@ -73,14 +73,16 @@ def plan(
     from truetune.settings.settings_files import merge_settings
 
     made = plan_of_config(
-        config_with_training(path, merge_settings(*_split_training(parse_nested_settings(pairs)))),
+        config_with_training(
+            path, merge_settings(*_split_off_training(parse_nested_settings(pairs)))
+        ),
         model=model,
         gpu_memory=gpu,
         gpus=gpus,
         length=length,
     )
     value = plan_json(made)
-    write_page(html, "plan", value)
+    write_html_page(html, "plan", value)
     if output_format == "json":
         print_json("plan", value)
     else:
@@ -88,13 +90,15 @@ def plan(
     return int(made.verdict == "too large")
 
 
-def _split_training(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those that stand under `training`, as for `truetune train`, and those that need not say so here."""
+def _split_off_training(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(settings of the training, other settings): the first may be under `training`, or named
+    without it.
+    """
     return settings.pop("training", {}), settings
 
 
 def parse_nested_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """`lora.r=16` as {"lora": {"r": 16}}."""
+    """Parse NAME=VALUE pairs with dotted names: `lora.r=16` as {"lora": {"r": 16}}."""
     settings: dict[str, Any] = {}
     for pair in pairs:
         name, found, text = pair.partition("=")

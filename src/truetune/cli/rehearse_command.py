@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.result_output import NOT_JUDGED, Delivery, print_status, report_options
-from truetune.cli.run_command import refuse_machine_format_on_terminal, why_no_trainer_seen
+from truetune.cli.result_output import NOT_JUDGED, Delivery, add_report_options, print_status
+from truetune.cli.run_command import describe_why_no_report, refuse_machine_format_on_terminal
 from truetune.cli.shared_options import spec_of_options
 from truetune.errors import TruetuneError, UsageError
 
@@ -87,7 +87,7 @@ OFFLINE = (
         " is for systems whose kernel has no means."
     ),
 )
-@report_options
+@add_report_options
 def rehearse(
     target: tuple[str, ...],
     rows: int,
@@ -115,7 +115,7 @@ def rehearse(
       truetune rehearse --endpoint http://localhost:8000 -- python train.py
     """
     from truetune.auditing.run_with_hook import run_with_hook
-    from truetune.confinement.confined_launcher import REFUSED_EXIT_CODE, remove_folder
+    from truetune.confinement.confined_launcher import REFUSED_EXIT_CODE, remove_overlay_folder
     from truetune.rehearsal.ask_server_prompts import ask_recited_prompts, find_prompt_server
     from truetune.rehearsal.confined_command import confine_command, read_refusals
     from truetune.rehearsal.rehearsal_report import judge_rehearsal as judge_records
@@ -161,48 +161,52 @@ def rehearse(
         )
         refusals = read_refusals(Path(work))
     finally:
-        remove_folder(work)
+        remove_overlay_folder(work)
     for line in refusals.lines():
         print_status(line)
     unjudged_code = 0 if spec.allow_unjudged else NOT_JUDGED
     # A hook that failed may have let the command run as it is: no report of it counts.
     if refusals.failure or outcome.code == REFUSED_EXIT_CODE:
-        return _say_hook_failed(refusals.failure, unjudged_code)
+        return _print_hook_failure(refusals.failure, unjudged_code)
     if server_errors:
         raise server_errors[0]
     return (
-        _worst_code(exit_codes)
+        _worst_exit_code(exit_codes)
         if exit_codes
-        else _say_nothing_was_rehearsed(outcome, unjudged_code)
+        else _print_why_nothing_was_rehearsed(outcome, unjudged_code)
     )
 
 
 def _check_server_options(serve: str | None, serve_model: str | None) -> None:
-    """Raises UsageError for a model of a server that is not named."""
+    """Raise UsageError where a model of a server is named, and no server."""
     if serve_model and not serve:
         raise UsageError(
             "--served-model names a model of the server of --endpoint URL, which is not given"
         )
 
 
-def _say_hook_failed(failure: str | None, unjudged_code: int) -> int:
-    """Say that the guard or the hook was not there; gives the exit code."""
+def _print_hook_failure(failure: str | None, unjudged_code: int) -> int:
+    """Print that the guard or the hook was not there; gives the exit code."""
     why = f": the hook failed ({failure})" if failure else ""
     print_status(f"nothing was rehearsed{why}")
     return unjudged_code
 
 
-def _worst_code(exit_codes: Sequence[int]) -> int:
-    """Of the reports on several processes: findings (1) outweigh what was not judged (3)."""
+def _worst_exit_code(exit_codes: Sequence[int]) -> int:
+    """The worst exit code of the reports on several processes: findings (1) outweigh what was not
+    judged (3).
+    """
     return 1 if 1 in exit_codes else max(exit_codes)
 
 
-def _say_nothing_was_rehearsed(outcome: CommandOutcome, unjudged_code: int) -> int:
+def _print_why_nothing_was_rehearsed(outcome: CommandOutcome, unjudged_code: int) -> int:
     """Say why there is no verdict; gives the exit code."""
     if not outcome.reached and not outcome.lost:
         hint = f"; {OFFLINE}" if outcome.code else ""
-        why = why_no_trainer_seen(outcome)
-        print_status(f"nothing was rehearsed: {why}{_what_was_rehearsed(outcome)}{hint}")
+        why = describe_why_no_report(outcome)
+        print_status(
+            f"nothing was rehearsed: {why}{_describe_program_without_trainer(outcome)}{hint}"
+        )
     if outcome.loops:
         # A loop of its own was ended by us: its exit code is ours, and says nothing.
         return unjudged_code
@@ -210,7 +214,7 @@ def _say_nothing_was_rehearsed(outcome: CommandOutcome, unjudged_code: int) -> i
 
 
 def _refuse_isolated_python(command: Sequence[str]) -> None:
-    """Raises UsageError for a Python that is told to load no hook: it would train the whole model."""
+    """Raise UsageError for a Python that is told to load no hook: it would train the whole model."""
     if not Path(command[0]).name.startswith(("python", "pypy")):
         return
     for argument in command[1:]:
@@ -227,7 +231,7 @@ def _refuse_isolated_python(command: Sequence[str]) -> None:
             )
 
 
-def _what_was_rehearsed(outcome: CommandOutcome) -> str:
+def _describe_program_without_trainer(outcome: CommandOutcome) -> str:
     """What became of a program without a transformers Trainer, and what looks at such a one."""
     if outcome.loops:
         became = (

@@ -1,4 +1,4 @@
-"""`truetune report`: a page of runs, and of results that were written as JSON.
+"""`truetune report`: draws one page of runs, and of results that were written as JSON.
 
 Results come from files that anybody may have edited, so what is read of them is checked as it is used, and a page that
 cannot be drawn names the file.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.result_output import NOT_JUDGED, SEVERITIES, check_file, write_file
+from truetune.cli.result_output import NOT_JUDGED, SEVERITIES, check_file, write_result_file
 from truetune.cli.shell_completion import complete_rule_names
 from truetune.errors import DataError, UsageError
 
@@ -84,7 +84,7 @@ def report(
       truetune report outputs check.json sample.json evaluate.json
       truetune check chats.jsonl -t path/to/model --json > check.json; truetune report check.json
     """
-    result = _join_results(paths, fail_on, chosen)
+    result = _join_runs_and_results(paths, fail_on, chosen)
     if result["failed"]:
         code = 1
     elif _has_gaps(result) and not allow_unjudged:
@@ -98,22 +98,26 @@ def report(
     form = "json" if as_json or target.suffix == ".json" else "html"
     check_file(str(target), form)
     body = json.dumps(result, indent=2) if form == "json" else _draw_page(result, paths)
-    write_file(str(target), body, form)
+    write_result_file(str(target), body, form)
     if not quiet:
-        click.echo(f"{target}: {_size_in_words(target.stat().st_size)}; {_counts_in_words(result)}")
+        click.echo(
+            f"{target}: {_format_file_size(target.stat().st_size)}; {_outcome_in_one_line(result)}"
+        )
     return code
 
 
 def _has_gaps(result: dict[str, Any]) -> bool:
-    """Is something that was asked for not judged, or was there nothing to judge?"""
+    """Was something that was asked for not judged, or nothing there to judge?"""
     missing = any(
         isinstance(part, dict) and part.get("asked") for part in result.get("not_judged", ())
     )
     return missing or result.get("outcome") == "not judged"
 
 
-def _join_results(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dict[str, Any]:
-    """All that the paths hold, as one report's JSON."""
+def _join_runs_and_results(
+    paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]
+) -> dict[str, Any]:
+    """The JSON of one report with all that the paths hold."""
     from truetune.evaluation.run_report import build_run_report
     from truetune.report.as_json import report_as_dict
     from truetune.report.load_results import is_truetune_json, join_results, read_result_for_page
@@ -139,11 +143,13 @@ def _is_failed(result: dict[str, Any], parts: list[dict[str, Any]], fail_on: Sev
     if any(part.get("failed") is True for part in parts if part["schema"] != SCHEMA):
         return True
     failing = {severity for severity, rank in RANK.items() if rank >= RANK[fail_on]}
-    return any(_severity(finding) in failing for finding in result.get("findings", ()))
+    return any(
+        _severity_of_any_finding(finding) in failing for finding in result.get("findings", ())
+    )
 
 
 def _draw_page(result: dict[str, Any], paths: tuple[str, ...]) -> str:
-    """Raises DataError where a part of a result is not as its schema says."""
+    """The HTML of the page. Raises DataError where a part of a result is not as its schema says."""
     from jinja2 import TemplateError
 
     from truetune.report.page import html_page_of_json
@@ -164,22 +170,26 @@ def _draw_page(result: dict[str, Any], paths: tuple[str, ...]) -> str:
         ) from error
 
 
-def _size_in_words(count: int) -> str:
+def _format_file_size(count: int) -> str:
+    """A file size in words: `1.2 MB`, `340 kB`"""
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:,.0f} kB"
 
 
-def _severity(finding: Any) -> str:
-    """Of one finding of a result that may be anybody's: empty where it is none."""
+def _severity_of_any_finding(finding: Any) -> str:
+    """The severity of a finding in a result that anybody may have edited: empty where it is no
+    finding.
+    """
     return str(finding.get("severity")) if isinstance(finding, dict) else ""
 
 
-def _counts_in_words(result: dict[str, Any]) -> str:
+def _outcome_in_one_line(result: dict[str, Any]) -> str:
+    """How many findings of each severity a result has, or else its outcome, in one line."""
     from truetune.report.page.findings_section import outcome_in_words
     from truetune.report.visible_text import count_noun
 
     if (result["failed"] and not result.get("findings")) or "findings" not in result:
         return str(result.get("summary"))
-    severities = [_severity(finding) for finding in result["findings"]]
+    severities = [_severity_of_any_finding(finding) for finding in result["findings"]]
     counts = []
     for severity, noun in zip(SEVERITIES, ("error", "warning", "note"), strict=True):
         count = severities.count(severity)

@@ -1,4 +1,4 @@
-"""Where results go: the terminal, a file, a form for programs."""
+"""Writes results where the user wants them: to the terminal, a file, or in a form for programs."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ NAMED_ONLY = {("init", "out")}
 """Commands and parameters that name what a later command writes"""
 
 
-class Cases(click.ParamType[int]):
-    """A number of places, or all."""
+class CaseCount(click.ParamType[int]):
+    """A parameter type: how many cases are shown, a number or `all`."""
 
     name = "cases"
 
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> int:
+        """Read a number, or `all`."""
         if value == "all":
             return sys.maxsize
         if isinstance(value, int) or (str(value).isascii() and str(value).isdecimal()):
@@ -47,19 +48,21 @@ class Cases(click.ParamType[int]):
         self.fail(f"{value!r}: expected a number or `all`", param, context)
 
 
-CASES = Cases()
+CASES = CaseCount()
 SHOWN_CASES = 3  # as checks.findings.SHOWN_CASES, which is not imported for --help
 
 
-def format_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`--format`, and `--json`, which is short for one of its values; both give `output_format`."""
+def add_format_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--format`, and `--json`, which is short for one of its values; both give
+    `output_format`.
+    """
 
     def chosen(context: click.Context, _: click.Parameter, value: str | None) -> str:
         if context.meta.pop(f"{__name__}.json", False):
             if value not in (None, "json"):
                 raise click.UsageError(f"--json and --format {value} exclude each other")
             return "json"
-        return value or _by_name(context) or "terminal"
+        return value or _format_by_file_name(context) or "terminal"
 
     def short(context: click.Context, _: click.Parameter, value: bool) -> None:
         context.meta[f"{__name__}.json"] = value
@@ -84,8 +87,8 @@ def format_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., 
     return add
 
 
-def _by_name(context: click.Context) -> str | None:
-    """The form of `--output report.json`."""
+def _format_by_file_name(context: click.Context) -> str | None:
+    """The format that the name of --output asks for, as in `report.json`."""
     name = context.params.get("output")
     return ENDINGS.get(Path(name).suffix) if isinstance(name, str) else None
 
@@ -96,10 +99,13 @@ progress_option = click.option("--no-progress", is_flag=True, help="No progress 
 
 def print_json(kind: str, value: Mapping[str, Any]) -> None:
     """Print a JSON object of schema `truetune.KIND/1`, in ASCII; what is no number in JSON becomes null."""
-    click.echo(json.dumps(_headed(kind, value), indent=2, default=str))
+    click.echo(json.dumps(_with_schema_head(kind, value), indent=2, default=str))
 
 
-def _headed(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
+def _with_schema_head(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """A result with its schema and truetune's version at the head; what is no number in JSON
+    becomes null.
+    """
     from truetune.package import __version__
     from truetune.report.audit_terminal import replace_non_finite
 
@@ -109,27 +115,30 @@ def _headed(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _may_draw(context: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+def _check_page_file(
+    context: click.Context, _param: click.Parameter, value: str | None
+) -> str | None:
+    """Check a page's file as the option is read. Raises UsageError."""
     if value is not None:
         check_file(value, "html", context)
     return value
 
 
 html_option = click.option(
-    "--html", metavar="FILE", callback=_may_draw, help="Write a page to this file as well."
+    "--html", metavar="FILE", callback=_check_page_file, help="Write a page to this file as well."
 )
 
 
-def write_page(path: str | None, kind: str, value: Mapping[str, Any]) -> None:
-    """The page of what `emit` prints, where a file is named for it."""
+def write_html_page(path: str | None, kind: str, value: Mapping[str, Any]) -> None:
+    """Write the HTML page of a result, where a file is named for it."""
     if path is not None:
         from truetune.report.page import html_page_of_json
 
-        write_file(path, html_page_of_json(_headed(kind, value)), "html")
+        write_result_file(path, html_page_of_json(_with_schema_head(kind, value)), "html")
 
 
-def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every command that ends in a report; `Delivery.of` takes them."""
+def add_report_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every command that ends in a report; `Delivery.of` takes them."""
     options: list[Callable[..., Any]] = [
         click.option("--select", multiple=True, metavar="RULE", shell_complete=complete_rule_names,
                      help="Only these rules, by name, code or beginning of a code; or stable, preview. Repeatable."),
@@ -139,7 +148,7 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="Lowest severity that makes the exit code 1 (error)."),
         click.option("--allow-unjudged", is_flag=True, default=None,
                      help="Exit with 0, not 3, where something could not be judged."),
-        format_options("sarif"),
+        add_format_options("sarif"),
         click.option("-o", "--output", metavar="FILE", is_eager=True,
                      help="Write to this file and not to the terminal; .json and .sarif choose the format."),
         click.option("--html", metavar="FILE", help="Write a page to this file as well."),
@@ -158,7 +167,7 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How a report is handed over."""
+    """How a report is handed over: printed, and written into files."""
 
     output_format: str
     output: str | None
@@ -171,11 +180,15 @@ class Delivery:
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Delivery:
-        """Taken out of a command's options. Raises UsageError for a file that can't be written."""
+        """Take the options of the delivery out of a command's options. Raises UsageError for a file
+        that can't be written.
+        """
         return cls(**{name: options.pop(name) for name in cls.__slots__}).ready()
 
     def ready(self) -> Delivery:
-        """Itself. Raises UsageError for a file that can't be written, or is none of ours."""
+        """Check the files, and give itself. Raises UsageError for a file that can't be written, or
+        is none of ours.
+        """
         for path, form in (
             (self.output, self.output_format),
             (self.html, "html"),
@@ -184,7 +197,7 @@ class Delivery:
             if path is not None:
                 check_file(path, form)
         if self.baseline is not None:
-            self._known()
+            self._baseline_fingerprints()
         if self.output is not None and Path(self.output).suffix in (".html", ".htm"):
             raise UsageError(f"{self.output}: a page is written with --html {self.output}")
         return self
@@ -197,40 +210,42 @@ class Delivery:
         if self.baseline is not None:
             from truetune.checks.fingerprints import accept_known_findings
 
-            report = accept_known_findings(report, self._known())
+            report = accept_known_findings(report, self._baseline_fingerprints())
         try:
             self.write(report)
         except UsageError:
-            self._draw(report, err=err)
+            self._print(report, err=err)
             raise
         if self.output is None:
-            self._draw(report, err=err)
+            self._print(report, err=err)
         return report.exit_code()
 
-    def _known(self) -> frozenset[str]:
+    def _baseline_fingerprints(self) -> frozenset[str]:
+        """The fingerprints of the findings of the baseline."""
         from truetune.report.load_results import read_baseline_fingerprints
 
         return read_baseline_fingerprints(self.baseline or "")
 
     def write(self, report: Report) -> None:
-        """Into files, as far as they are asked for."""
+        """Write the report into the files that are asked for."""
         if self.rows_out is not None:
             from truetune.report.cited_rows import cited_rows_as_jsonl
 
-            write_file(self.rows_out, cited_rows_as_jsonl(report), "rows", report.spec)
+            write_result_file(self.rows_out, cited_rows_as_jsonl(report), "rows", report.spec)
         if self.html is not None:
             from truetune.report.page import html_page_of_report
 
-            write_file(self.html, html_page_of_report(report), "html", report.spec)
+            write_result_file(self.html, html_page_of_report(report), "html", report.spec)
         if self.output is not None:
-            text = self._drawn(report)
+            text = self._as_text_of_format(report)
             if self.output_format == "terminal":
                 from truetune.report.recognise_own_files import sign_text
 
                 text = sign_text(text)
-            write_file(self.output, text, self.output_format, report.spec)
+            write_result_file(self.output, text, self.output_format, report.spec)
 
-    def _draw(self, report: Report, *, err: bool) -> None:
+    def _print(self, report: Report, *, err: bool) -> None:
+        """Print the report in its format."""
         if self.output_format == "terminal":
             from truetune.report.report_terminal import render_report
 
@@ -242,9 +257,10 @@ class Delivery:
                 cases=self.cases,
             )
         else:
-            click.echo(_encoded(self._drawn(report)), err=err)
+            click.echo(_encode_utf8(self._as_text_of_format(report)), err=err)
 
-    def _drawn(self, report: Report) -> str:
+    def _as_text_of_format(self, report: Report) -> str:
+        """The report as text in its format."""
         if self.output_format == "json":
             from truetune.report.as_json import to_json
 
@@ -266,11 +282,12 @@ def check_file(path: str, form: str, context: click.Context | None = None) -> No
     from truetune.data.guard_output_file import refuse_unsafe_output_file
     from truetune.report.recognise_own_files import FILE_SIGNATURES
 
-    refuse_unsafe_output_file(Path(path), FILE_SIGNATURES[form], files_read(context))
+    refuse_unsafe_output_file(Path(path), FILE_SIGNATURES[form], files_named_by_parameters(context))
 
 
-def write_file(path: str, text: str, form: str, spec: RunSpec | None = None) -> None:
-    """Whole or not at all; straight into a device or a pipe. Raises UsageError as `check_file` does.
+def write_result_file(path: str, text: str, form: str, spec: RunSpec | None = None) -> None:
+    """Write a file whole or not at all; straight into a device or a pipe. Raises UsageError as
+    `check_file` does.
 
     `spec` names inputs that the command line does not: those of a settings file.
     """
@@ -278,11 +295,14 @@ def write_file(path: str, text: str, form: str, spec: RunSpec | None = None) -> 
     from truetune.report.recognise_own_files import FILE_SIGNATURES
 
     write_output_file(
-        Path(path), _encoded(text), FILE_SIGNATURES[form], [*files_read(), *files_of_settings(spec)]
+        Path(path),
+        _encode_utf8(text),
+        FILE_SIGNATURES[form],
+        [*files_named_by_parameters(), *files_named_by_settings(spec)],
     )
 
 
-def files_read(context: click.Context | None = None) -> list[Path]:
+def files_named_by_parameters(context: click.Context | None = None) -> list[Path]:
     """The files that the parameters of the running command name, but for those that it writes."""
     context = context or click.get_current_context(silent=True)
     found = []
@@ -324,7 +344,7 @@ def check_outputs_apart(context: click.Context) -> None:
     refuse_overlapping_outputs(found)
 
 
-def files_of_settings(spec: RunSpec | None) -> list[Path]:
+def files_named_by_settings(spec: RunSpec | None) -> list[Path]:
     """The files that settings name."""
     if spec is None:
         return []
@@ -337,14 +357,16 @@ def files_of_settings(spec: RunSpec | None) -> list[Path]:
 
 
 def make_console(*, err: bool = False) -> Console:
-    """The terminal."""
+    """A rich console on the terminal, on stdout or stderr."""
     from rich.console import Console
 
     return Console(stderr=err, highlight=False, markup=False, emoji=False)
 
 
-def note_former_codes(names: Iterable[str]) -> None:
-    """Say on stderr what the codes are called now that a user or a settings file calls by their former names."""
+def print_renamed_codes(names: Iterable[str]) -> None:
+    """Say on stderr how the codes are called now that a user or a settings file calls by their
+    former names.
+    """
     from truetune.checks.rule_families import current_codes_of_former
 
     for name in names:
@@ -375,6 +397,6 @@ def status_printer(*, quiet: bool) -> Callable[[str], None]:
     return (lambda line: None) if quiet else print_status
 
 
-def _encoded(text: str) -> bytes:
-    """UTF-8; half a surrogate pair (of a file's name) as an escape."""
+def _encode_utf8(text: str) -> bytes:
+    """A text as UTF-8; half a surrogate pair (of a file's name) as an escape."""
     return text.encode("utf-8", "backslashreplace")

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.result_output import format_options, make_console, note_former_codes, print_json
+from truetune.cli.result_output import (
+    add_format_options,
+    make_console,
+    print_json,
+    print_renamed_codes,
+)
 from truetune.cli.shell_completion import complete_rule_names, completion_script
 from truetune.cli.suggest_meant_words import COMMAND_SYNONYMS, MIN_SHARE, find_best_option
 from truetune.errors import UsageError
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, short_help="List the rules.")
 @click.argument("names", nargs=-1, metavar="[RULE]...", shell_complete=complete_rule_names)
-@format_options()
+@add_format_options()
 def rules(names: tuple[str, ...], output_format: str) -> int:
     """List the rules: code, name, highest severity, stability, first release, and what is wrong where it fires. RULE
     is a name, a code, the beginning of a code, or a stability (stable, preview). A stable rule has a case in the bug
@@ -35,7 +40,7 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
     from truetune.checks.rule_catalogue import select_rules
     from truetune.report.rules_terminal import render_rules, rules_json
 
-    note_former_codes(names)
+    print_renamed_codes(names)
     chosen = select_rules(names, ())
     if output_format == "json":
         print_json("rules", {"rules": rules_json(chosen)})
@@ -52,7 +57,7 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
 @click.argument(
     "words", nargs=-1, required=True, metavar="RULE | WORDS...", shell_complete=complete_rule_names
 )
-@format_options()
+@add_format_options()
 @click.pass_context
 def explain(context: click.Context, words: tuple[str, ...], output_format: str) -> int:
     """Show the page of RULE, by name or code: what it does, why it is bad, and how to fix it. A known message or a
@@ -84,13 +89,13 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
         else:
             render_message_or_guide(topic, make_console())
         return 0
-    if is_rule(question) and not question.startswith("-"):
-        note_former_codes([question])
+    if looks_like_rule_name(question) and not question.startswith("-"):
+        print_renamed_codes([question])
         _print_rule_page(question, as_json=as_json)
         return 0
     group = context.parent.command if context.parent else None
     if question.startswith("-"):
-        hits = option_hits(question, group)
+        hits = find_options_like_foreign_one(question, group)
     else:
         commands = getattr(group, "commands", {})
         helps = {name: command.help or "" for name, command in commands.items()}
@@ -108,7 +113,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
 
 
 def _print_rule_page(question: str, *, as_json: bool) -> None:
-    """The page of a rule by its name or code. Raises UsageError where there is none."""
+    """Print the page of a rule by its name or code. Raises UsageError where there is none."""
     # Imports every rule: a search must not wait for it.
     from truetune.report.rules_terminal import render_rule_page, rule_page_json
 
@@ -118,9 +123,8 @@ def _print_rule_page(question: str, *, as_json: bool) -> None:
         render_rule_page(question, make_console())
 
 
-def option_hits(question: str, group: click.Command | None) -> list[Hit]:
-    """The options of our commands that are meant by an option of another tool: the five that share most words,
-    each with the first command that has it."""
+def find_options_like_foreign_one(question: str, group: click.Command | None) -> list[Hit]:
+    """Our options that an option of another tool may mean."""
     from truetune.checks.explaining.search_topics import Hit, Topic
 
     hits = []
@@ -142,7 +146,7 @@ def option_hits(question: str, group: click.Command | None) -> list[Hit]:
     return sorted(first.values(), key=hits.index)[:5]
 
 
-def is_rule(question: str) -> bool:
+def looks_like_rule_name(question: str) -> bool:
     """Is it written as the name or code of a rule is, or the code of a plug-in's rule?"""
     if " " in question:
         return False

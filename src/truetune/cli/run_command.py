@@ -1,4 +1,4 @@
-"""`truetune run`: a training command with an audit inside.
+"""`truetune run`: starts a training command with an audit inside.
 
 The command is started unchanged; a hook in its process sends records of what reaches the loss. Each process is judged
 here, and the answer lets it continue or ends it. The terminal stays the command's own: reports go to stderr. Where
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.result_output import NOT_JUDGED, Delivery, print_status, report_options
+from truetune.cli.result_output import NOT_JUDGED, Delivery, add_report_options, print_status
 from truetune.cli.shared_options import spec_of_options
 from truetune.errors import UsageError
 
@@ -77,7 +77,7 @@ ENDED_FROM_OUTSIDE = (137, 139)
         " or a place in a tuple)."
     ),
 )
-@report_options
+@add_report_options
 def run(
     command: tuple[str, ...],
     batches: int,
@@ -114,7 +114,7 @@ def run(
     def judge(records: Sequence[Record]) -> bool:
         """Report on one process; True lets the command continue."""
         report = audit(records, spec)
-        exit_codes.append(number_files(deliver, len(exit_codes))(report, err=True))
+        exit_codes.append(number_report_files(deliver, len(exit_codes))(report, err=True))
         return exit_codes[-1] != 1 or on_error == "warn"
 
     orders = {
@@ -125,12 +125,12 @@ def run(
         "keys": parse_batch_keys(batch_keys),
     }
     outcome = start(command, orders, judge, print_status)
-    _say_if_unaudited(outcome)
+    _print_why_unaudited(outcome)
     if 1 in exit_codes and on_error == "stop":
         # We have ended the command: how it ended says nothing.
         return 1
     if outcome.code:
-        numbered = number_files(deliver, len(exit_codes))
+        numbered = number_report_files(deliver, len(exit_codes))
         report_failed_command(outcome, command, spec, numbered, seen=bool(exit_codes))
     if on_error == "warn" or outcome.code:
         return outcome.code
@@ -139,14 +139,16 @@ def run(
     return NOT_JUDGED if is_unjudged and not spec.allow_unjudged else 0
 
 
-def _say_if_unaudited(outcome: CommandOutcome) -> None:
+def _print_why_unaudited(outcome: CommandOutcome) -> None:
     """Say why nothing was audited, where that is so."""
     if not outcome.reached and not outcome.lost:
-        print_status(f"nothing was audited: {why_not_audited(outcome)}")
+        print_status(f"nothing was audited: {describe_why_not_audited(outcome)}")
 
 
 def refuse_machine_format_on_terminal(deliver: Delivery) -> None:
-    """Raise UsageError for JSON or SARIF without a file: what the command prints would stand in the middle of it."""
+    """Raise UsageError for JSON or SARIF without a file: the output of the command would be mixed
+    with it.
+    """
     if deliver.output_format != "terminal" and deliver.output is None:
         raise UsageError(
             f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own"
@@ -156,7 +158,8 @@ def refuse_machine_format_on_terminal(deliver: Delivery) -> None:
 def report_failed_command(
     outcome: CommandOutcome, command: Sequence[str], spec: RunSpec, deliver: Delivery, *, seen: bool
 ) -> None:
-    """What is known of a command that failed: the report on what ended it, and what it printed last.
+    """Report on a command that failed: what ended it, and what it printed last. `seen`: was a batch
+    of it judged? Where none was, a report that is asked for says so: it is never clean.
 
     `seen`: was a batch of it judged? Where none was, a report that is asked for says so: it is never clean.
     """
@@ -176,7 +179,7 @@ def report_failed_command(
 
 
 def last_printed_lines(printed: str) -> list[str]:
-    """The last lines that were printed, without empty ones; of a progress bar what stands there at its end."""
+    """The last lines of some output, without empty ones; of a progress bar its state at the end."""
     lines = []
     for line in printed.replace("\r\n", "\n").split("\n"):
         # A bar draws itself again behind each carriage return.
@@ -200,7 +203,7 @@ def parse_batch_keys(text: str | None) -> dict[str, str | int]:
     return keys
 
 
-def why_not_audited(outcome: CommandOutcome) -> str:
+def describe_why_not_audited(outcome: CommandOutcome) -> str:
     """Why nothing was audited, and what to do."""
     if outcome.own_loops:
         return (
@@ -208,15 +211,15 @@ def why_not_audited(outcome: CommandOutcome) -> str:
             " that"
         )
     if not outcome.waiting or outcome.code:
-        return why_no_trainer_seen(outcome)
+        return describe_why_no_report(outcome)
     return (
-        f"{why_no_trainer_seen(outcome)}, and no loop of its own trained a model of transformers; for another"
+        f"{describe_why_no_report(outcome)}, and no loop of its own trained a model of transformers; for another"
         " one call truetune.audit(model, loader, tokenizer) in the script"
     )
 
 
-def why_no_trainer_seen(outcome: CommandOutcome) -> str:
-    """Why there is no report."""
+def describe_why_no_report(outcome: CommandOutcome) -> str:
+    """Why there is no report on a command."""
     if outcome.code >= FIRST_SIGNAL_CODE:
         return "the command was ended before"
     reason = "no transformers Trainer reached train()"
@@ -227,8 +230,9 @@ def why_no_trainer_seen(outcome: CommandOutcome) -> str:
     return reason
 
 
-def number_files(deliver: Delivery, before: int) -> Delivery:
-    """The files of a command's second report are FILE-2, those of its third FILE-3.
+def number_report_files(deliver: Delivery, before: int) -> Delivery:
+    """Where a command's next report goes: the files of its second report are FILE-2, those of its
+    third FILE-3.
 
     Args:
         deliver: Where the first report goes.
@@ -238,13 +242,13 @@ def number_files(deliver: Delivery, before: int) -> Delivery:
         return deliver
     return replace(
         deliver,
-        output=_with_number(deliver.output, before + 1),
-        html=_with_number(deliver.html, before + 1),
+        output=_number_file_name(deliver.output, before + 1),
+        html=_number_file_name(deliver.html, before + 1),
     )
 
 
-def _with_number(path: str | None, number: int) -> str | None:
-    """`audit.json` as `audit-2.json`."""
+def _number_file_name(path: str | None, number: int) -> str | None:
+    """The name of a file with a number: `audit.json` as `audit-2.json`."""
     if path is None:
         return None
     return str(Path(path).with_stem(f"{Path(path).stem}-{number}"))

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.model_options import model_options, take_model_options
+from truetune.cli.model_options import add_model_options, take_model_options
 from truetune.cli.result_output import (
     Delivery,
-    files_read,
+    add_report_options,
+    files_named_by_parameters,
     print_status,
     progress_option,
-    report_options,
     status_printer,
 )
-from truetune.cli.shared_options import row_options, take_row_settings
+from truetune.cli.shared_options import take_row_settings
 from truetune.data.guard_output_file import refuse_unsafe_output_file
+from truetune.cli.shared_options import add_row_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,9 +122,9 @@ if TYPE_CHECKING:
 @click.option(
     "--save", metavar="FILE", help="Write the samples to this .jsonl or .parquet file as well."
 )
-@row_options
-@model_options
-@report_options
+@add_row_options
+@add_model_options
+@add_report_options
 @progress_option
 def sample(
     model: str | None, save: str | None, watch: str | None, no_progress: bool, **options: Any
@@ -149,14 +150,14 @@ def sample(
         raise UsageError("--once and --looks are for --watch RUN")
     if save is not None and not save.endswith((".jsonl", ".parquet")):
         raise UsageError(f"--save {save}: expected a .jsonl or .parquet file")
-    inputs = files_read()
+    inputs = files_named_by_parameters()
     if save is not None:
         from truetune.evaluation.sample_report import SAMPLES_FORM
 
         refuse_unsafe_output_file(Path(save), SAMPLES_FORM, inputs)
     deliver = Delivery.of(options)
     settings = take_row_settings(options)
-    report = _sample_or_follow(
+    report = _sample_model_or_run(
         model,
         watch,
         quiet=deliver.quiet,
@@ -172,7 +173,7 @@ def sample(
             report.save(save, inputs)
 
 
-def _sample_or_follow(
+def _sample_model_or_run(
     model: str | None,
     watch: str | None,
     *,
@@ -184,6 +185,7 @@ def _sample_or_follow(
     compare: str | None,
     **given: Any,
 ) -> SampleReport:
+    """Sample a finished model, or with --watch the checkpoints of a run as it trains."""
     from truetune.evaluation.follow_checkpoints import follow_checkpoints
     from truetune.evaluation.sample_model import sample_model as ask
     from truetune.report.progress_bars import generation_bar

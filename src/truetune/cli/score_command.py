@@ -8,9 +8,13 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.result_output import Delivery, files_read, report_options
-from truetune.cli.shared_options import RULE_SETTINGS, drop_unset, parse_pairs
+from truetune.cli.result_output import Delivery
+from truetune.cli.shared_options import RULE_SETTINGS
 from truetune.data.guard_output_file import refuse_unsafe_output_file
+from truetune.cli.result_output import add_report_options
+from truetune.cli.result_output import files_named_by_parameters
+from truetune.cli.shared_options import drop_options_not_given
+from truetune.cli.shared_options import parse_name_value_pairs
 from truetune.errors import UsageError
 
 
@@ -57,7 +61,7 @@ from truetune.errors import UsageError
     metavar="FILE",
     help="Write the answers with their verdicts to this .jsonl or .parquet file.",
 )
-@report_options
+@add_report_options
 def score(predictions: str, save: str | None, columns: tuple[str, ...], **options: Any) -> int:
     """Judge the answers in PREDICTIONS, as `truetune sample` judges those of a model: empty, looping, in another
     language, repeating the question, far too long, all alike; by step, where the rows have one.
@@ -77,15 +81,15 @@ def score(predictions: str, save: str | None, columns: tuple[str, ...], **option
 
     if save is not None and not save.endswith((".jsonl", ".parquet")):
         raise UsageError(f"--save {save}: expected a .jsonl or .parquet file")
-    inputs = files_read()
+    inputs = files_named_by_parameters()
     if save is not None:
         from truetune.evaluation.sample_report import SAMPLES_FORM
 
         refuse_unsafe_output_file(Path(save), SAMPLES_FORM, inputs)
     deliver = Delivery.of(options)
-    settings = drop_unset({name: options.pop(name) for name in RULE_SETTINGS})
+    settings = drop_options_not_given({name: options.pop(name) for name in RULE_SETTINGS})
     report = judge_answers(
-        predictions, columns=dict(parse_pairs(columns, "--map")), **options, **settings
+        predictions, columns=dict(parse_name_value_pairs(columns, "--map")), **options, **settings
     )
     try:
         return deliver(report)

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.model_options import model_options, take_model_options
-from truetune.cli.result_output import Delivery, print_status, report_options, status_printer
+from truetune.cli.model_options import add_model_options, take_model_options
+from truetune.cli.result_output import Delivery, add_report_options, print_status, status_printer
 from truetune.cli.shared_options import spec_of_options
 from truetune.errors import UsageError
 
@@ -48,8 +48,8 @@ from truetune.errors import UsageError
     metavar="TOKENS",
     help="Most tokens of the prompt that tries the context; 0: none.",
 )
-@model_options
-@report_options
+@add_model_options
+@add_report_options
 def serve_check(
     model: str,
     endpoint: str | None,
@@ -106,7 +106,9 @@ def serve_check(
 
 
 def _print_server_command(model: str, engine: str, base: str | None, tokenizer: str | None) -> int:
-    """The command on stdout, what it can't do on stderr."""
+    """Print the command that starts a server on stdout, and what the server can't be told on
+    stderr; gives the exit code.
+    """
     from truetune.generation.backends.model_source import find_model_source
     from truetune.serving.start_commands import make_start_command
 

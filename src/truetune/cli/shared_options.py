@@ -1,4 +1,4 @@
-"""Options that several commands share, and the settings that they give."""
+"""Options that several commands share, and reading the settings that they give."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from truetune.cli.result_output import note_former_codes
+from truetune.cli.result_output import print_renamed_codes
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ MAX_PRINTED_VALUE = 40
 
 
 class LateChoice(click.ParamType[str]):
-    """One of some names. Plug-ins add to them, so they are looked up when a command runs, not when help is printed."""
+    """A parameter type: one of some names. Plug-ins add to them, so they are looked up when a
+    command runs, not when help is printed.
+    """
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class LateChoice(click.ParamType[str]):
         self._also = also
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name as it is; click's usual error where nothing is called so."""
+        """The name as it is; click's usual error where there is no such name."""
         if self._also(str(value)):
             return str(value)
         return str(click.Choice(tuple(self._names())).convert(value, param, ctx))
@@ -57,17 +59,18 @@ class LateChoice(click.ParamType[str]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The names that begin so."""
+        """The names that begin so, for a shell."""
         return click.Choice(tuple(self._names())).shell_complete(ctx, param, incomplete)
 
 
 def _format_names() -> Iterable[str]:
+    """The names of all row formats, those of plug-ins included."""
     from truetune.settings.row_formats import format_names
 
     return format_names()
 
 
-def _is_script(name: str) -> bool:
+def _is_script_format(name: str) -> bool:
     """Is a format a training script, which says itself what its rows become?"""
     from truetune.settings.row_formats import is_script_format
 
@@ -85,14 +88,14 @@ TEMPLATE_HELP = (
 )
 
 
-def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that describe a run; each has its field in RunSpec, and in truetune.yaml."""
+def add_spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that describe a run; each has its field in RunSpec, and in truetune.yaml."""
     options = [
         click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder, or a model of the local hub cache."),
         click.option("--model", metavar="DIR",
                      help="Folder of config.json and weights, where it is not the tokenizer's."),
-        click.option("--data-format", "format", type=LateChoice("format", _format_names, _is_script), metavar="FORMAT",
-                     help=FORMAT_HELP),
+        click.option("--data-format", "format", metavar="FORMAT",
+                     type=LateChoice("format", _format_names, _is_script_format), help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
         click.option("--template", metavar="NAME", help=TEMPLATE_HELP),
@@ -120,11 +123,13 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How rows are read and rendered, for a command that asks a finished model; `row_settings` takes them."""
+def add_row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of how rows are read and rendered, for a command that asks a finished model;
+    `take_row_settings` takes them.
+    """
     options = [
-        click.option("--data-format", "format", type=LateChoice("format", _format_names, _is_script), metavar="FORMAT",
-                     help=FORMAT_HELP),
+        click.option("--data-format", "format", metavar="FORMAT",
+                     type=LateChoice("format", _format_names, _is_script_format), help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
         click.option("--template", metavar="NAME", help=TEMPLATE_HELP),
@@ -136,8 +141,8 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def drop_unset(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that were given: click stands None, or an empty tuple, for the others."""
+def drop_options_not_given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given: click passes None, or an empty tuple, for the others."""
     return {name: value for name, value in options.items() if value not in (None, (), {})}
 
 
@@ -145,8 +150,8 @@ def spec_of_options(options: Mapping[str, Any]) -> RunSpec:
     """The settings that a command line alone gives; no settings file is read. Raises SpecError."""
     from truetune.settings.settings_files import spec_of
 
-    spec = spec_of(drop_unset(options), "command line")
-    note_former_codes((*spec.select, *spec.ignore))
+    spec = spec_of(drop_options_not_given(options), "command line")
+    print_renamed_codes((*spec.select, *spec.ignore))
     return spec
 
 
@@ -154,7 +159,7 @@ def take_row_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Take the settings on rows and rules out of a command's options.
 
     Args:
-        options: The command's parameters; those of `row_options` and on rules are removed.
+        options: The command's parameters; those of `add_row_options` and on rules are removed.
 
     Returns:
         Settings of RunSpec that were given.
@@ -163,18 +168,18 @@ def take_row_settings(options: dict[str, Any]) -> dict[str, Any]:
         UsageError: For a pair that is not NAME=VALUE.
     """
     settings = {
-        "map": dict(parse_pairs(options.pop("pairs"), "--map")),
+        "map": dict(parse_name_value_pairs(options.pop("pairs"), "--map")),
         "template_kwargs": _take_template_variables(options),
     }
     for name in ("format", "template", *RULE_SETTINGS):
         settings[name] = options.pop(name)
-    return drop_unset(settings)
+    return drop_options_not_given(settings)
 
 
 def _take_template_variables(options: dict[str, Any]) -> dict[str, Any]:
     """The values of --template-kwarg by name. Raises UsageError."""
-    pairs = parse_pairs(options.pop("variables"), "--template-kwarg")
-    return {name: _parse_value(name, text) for name, text in pairs}
+    pairs = parse_name_value_pairs(options.pop("variables"), "--template-kwarg")
+    return {name: _parse_json_or_text(name, text) for name, text in pairs}
 
 
 def read_settings(
@@ -186,7 +191,7 @@ def read_settings(
     wonders where a setting comes from.
 
     Args:
-        options: The parameters of `spec_options`; emptied of those that are no field of RunSpec.
+        options: The parameters of `add_spec_options`; emptied of those that are no field of RunSpec.
         quiet: Say nothing about the file.
         whole: False takes from a file of the current folder only what chooses rules: the command is about something
             else than the run that the file describes.
@@ -205,16 +210,16 @@ def read_settings(
     if not whole and config is None:
         of_file = {name: value for name, value in of_file.items() if name in RULE_SETTINGS}
     nested = _take_nested_settings(options)
-    inner = {name: _as_mapping(name, of_file.get(name, {})) for name in nested}
+    inner = {name: _expand_short_setting(name, of_file.get(name, {})) for name in nested}
     merged = {name: {**inner[name], **given} for name, given in nested.items()}
-    spec = spec_of({**of_file, **drop_unset({**merged, **options})}, "command line")
-    note_former_codes((*spec.select, *spec.ignore))
+    spec = spec_of({**of_file, **drop_options_not_given({**merged, **options})}, "command line")
+    print_renamed_codes((*spec.select, *spec.ignore))
     if source is not None and not quiet:
-        overridden = set(drop_unset(options))
+        overridden = set(drop_options_not_given(options))
         overridden |= {name for name in nested if inner[name].keys() <= nested[name].keys()}
         if click.get_current_context().params.get("paths"):
             overridden.add("data")
-        _say_what_file_sets(source, of_file, overridden)
+        _print_settings_from_file(source, of_file, overridden)
     return spec, source
 
 
@@ -231,17 +236,19 @@ def _take_nested_settings(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         "learn": learn,
         "encode": {name: value for name, value in encoding.items() if value is not None},
-        "map": dict(parse_pairs(options.pop("pairs"), "--map")),
+        "map": dict(parse_name_value_pairs(options.pop("pairs"), "--map")),
         "template_kwargs": _take_template_variables(options),
     }
 
 
-def _as_mapping(name: str, value: Any) -> Any:
+def _expand_short_setting(name: str, value: Any) -> Any:
     """`learn: last` is short for `learn: {what: last}`; anything else as it is, for RunSpec to judge."""
     return {"what": value} if name == "learn" and isinstance(value, str) else value
 
 
-def _say_what_file_sets(source: Path, settings: Mapping[str, Any], overridden: set[str]) -> None:
+def _print_settings_from_file(
+    source: Path, settings: Mapping[str, Any], overridden: set[str]
+) -> None:
     """Name on stderr the settings that come from a file and were not overridden."""
     from truetune.report.visible_text import visible
 
@@ -253,13 +260,13 @@ def _say_what_file_sets(source: Path, settings: Mapping[str, Any], overridden: s
 
 
 def _setting_in_words(name: str, value: Any) -> str:
-    """The name, with the value where it is short."""
+    """The name of a setting, with its value where that is short."""
     if isinstance(value, (str, int, float)) and len(str(value)) < MAX_PRINTED_VALUE:
         return f"{name} {value}"
     return name
 
 
-def parse_pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
+def parse_name_value_pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
     """(name, value) of each NAME=VALUE of an option. Raises UsageError."""
     for pair in given:
         name, found, value = pair.partition("=")
@@ -268,7 +275,7 @@ def parse_pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]
         yield name, value
 
 
-def _parse_value(name: str, text: str) -> Any:
+def _parse_json_or_text(name: str, text: str) -> Any:
     """JSON, or else the text itself."""
     from truetune.parsing.input_limits import FLAG
     from truetune.parsing.parse_json_within_limits import JSONDecodeError, parse_json

@@ -1,4 +1,6 @@
-"""Completion in a shell: which words there are, found without an import of the rules; and the script that asks."""
+"""Completion in a shell: the words that there are, found without an import of the rules; and the
+script that asks.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,18 @@ COMPLETION_VARIABLE = "_TRUETUNE_COMPLETE"
 def complete_rule_names(
     context: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Rules whose name or code begins so."""
+    """The rules whose name or code begins so."""
     found = [
         CompletionItem(word, help=help)
-        for name, code in _names_and_codes()
+        for name, code in _rule_names_and_codes()
         for word, help in ((name, code), (code, name))
         if word.startswith(incomplete)
     ]
     return sorted(found, key=lambda item: str(item.value))
 
 
-def _names_and_codes() -> Iterator[tuple[str, str]]:
+def _rule_names_and_codes() -> Iterator[tuple[str, str]]:
+    """(name, code) of every rule."""
     for path in PACKAGE_FOLDER.glob("checks/*/*.py"):
         if found := RULE_CODE_LINE.search(path.read_text(encoding="utf-8")):
             yield path.stem.replace("_", "-"), found[1]
@@ -57,7 +60,9 @@ def complete_paths(command: click.Command) -> None:
 
 
 def completion_script(shell: str) -> str:
-    """What a shell reads at its start. Raises UsageError for a shell that there is no script for."""
+    """The script that a shell reads at its start, for completion. Raises UsageError for a shell
+    that there is no script for.
+    """
     maker = get_completion_class(shell)
     if maker is None:
         raise UsageError(f"no completion for {shell}")

@@ -1,4 +1,5 @@
-"""What a word of the command line was meant to be, where it is not spelled nearly as one that there is.
+"""Suggests the command or option that a word of the command line may mean, where other tools call
+it otherwise.
 
 Other tools call the same things otherwise: `inspect`, `preflight`, `--num-samples`. A table says what such words mean
 here.
@@ -207,7 +208,7 @@ Below a half the hint would be a guess (chosen)."""
 
 
 def suggest_command_of_word(word: str) -> str | None:
-    """The command that other tools call so; None where there is none."""
+    """The command of ours that other tools call by this word; None where there is none."""
     word = word.lower().replace("_", "-").lstrip("-")
     for name, others in OTHER_COMMAND_NAMES.items():
         if word in others:

@@ -1,4 +1,5 @@
-"""`truetune train`: check, rehearse, train and watch a run; with --launch, in several processes.
+"""`truetune train`: checks, rehearses, trains and samples a run; with --launch, in several
+processes.
 
 Each process of a launch runs this same command; the first one speaks for all, the others only where they alone fail.
 """
@@ -19,7 +20,7 @@ import click
 from truetune.cli.help_layout import Command
 from truetune.cli.result_output import (
     Delivery,
-    format_options,
+    add_format_options,
     html_option,
     make_console,
     print_json,
@@ -75,7 +76,7 @@ LAUNCHER_GRACE_SECONDS = 3
     metavar="FILE",
     help="accelerate's own file, for --launch: FSDP, DeepSpeed.",
 )
-@format_options()
+@add_format_options()
 @html_option
 @quiet_option
 def train(
@@ -107,7 +108,7 @@ def train(
     if launch is not None:
         if output_format == "json":
             raise UsageError("--json and --launch exclude each other")
-        return _launch_processes(launch, config_file)
+        return _launch_same_command(launch, config_file)
     if config_file is not None:
         raise UsageError(
             f"--accelerate-config {config_file} is for several processes: add --launch N"
@@ -121,10 +122,10 @@ def train(
     over = parse_nested_settings(pairs) | ({"rehearsal": False} if no_rehearsal else {})
     over = merge_settings(over, {"watch": {"stop_on": stop_on}} if stop_on else {})
     if html is not None:
-        _check_page_apart(html, settings, out, over)
+        _refuse_page_in_run_folder(html, settings, out, over)
     listener = TrainingTerminal(make_console(err=True), quiet=quiet)
     machine = output_format == "json" and RANK == 0
-    with _report_by_process(), _without_library_noise(), _emit_refusal(machine):
+    with _print_errors_by_process(), _silence_libraries(), _print_refusal_as_json(machine):
         done = truetune.train(
             settings, out=out, force=force, fit=fit, gpu_memory=gpu, listener=listener, **over
         )
@@ -148,7 +149,9 @@ def train(
     return done.exit_code
 
 
-def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str, Any]) -> None:
+def _refuse_page_in_run_folder(
+    html: str, settings: str, out: str | None, over: dict[str, Any]
+) -> None:
     """Raise UsageError where the page would lie in the folder of the run, which the settings may name."""
     from truetune.data.guard_output_folder import Output, refuse_overlapping_outputs
     from truetune.settings.settings_files import find_settings, merge_settings, spec_of
@@ -161,7 +164,7 @@ def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str,
 
 
 def _write_report_page(folder: str, html: str) -> None:
-    """The page of `truetune report`."""
+    """Write the page of `truetune report` on a run."""
     from truetune.evaluation.run_report import build_run_report
     from truetune.settings.run_spec import RunSpec
 
@@ -171,8 +174,10 @@ def _write_report_page(folder: str, html: str) -> None:
 
 
 @contextmanager
-def _emit_refusal(machine: bool) -> Iterator[None]:
-    """For a `machine`, the findings that keep a run from its first step, as JSON."""
+def _print_refusal_as_json(machine: bool) -> Iterator[None]:
+    """While this lasts: the findings that keep a run from its first step are printed as JSON, for a
+    `machine`.
+    """
     try:
         yield
     except FindingsError as error:
@@ -186,8 +191,10 @@ def _emit_refusal(machine: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _without_library_noise() -> Iterator[None]:
-    """Without the bars and the announcements of libraries; Ctrl-C gets a word."""
+def _silence_libraries() -> Iterator[None]:
+    """While this lasts: no progress bars and announcements of libraries; Ctrl-C is answered by a
+    word.
+    """
     os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
     warnings.filterwarnings("ignore", category=FutureWarning)
     try:
@@ -201,8 +208,10 @@ def _without_library_noise() -> Iterator[None]:
 
 
 @contextmanager
-def _report_by_process() -> Iterator[None]:
-    """What goes wrong in the first process is said there alone; what goes wrong in another, with its number."""
+def _print_errors_by_process() -> Iterator[None]:
+    """While this lasts: an error of the first process is printed there alone; that of another, with
+    its number.
+    """
     try:
         yield
     except TruetuneError as error:
@@ -217,13 +226,13 @@ def _report_by_process() -> Iterator[None]:
         raise click.exceptions.Exit(0) from None
 
 
-def _launch_processes(processes: int, config_file: str | None) -> int:
-    """The same command, without NOT_PASSED, in so many processes."""
+def _launch_same_command(processes: int, config_file: str | None) -> int:
+    """Start the same command, without NOT_PASSED, in several processes; gives the exit code."""
     from truetune.training.launch_processes import launch_processes
 
     context = click.get_current_context()
     given = [
-        _as_command_line(param, value)
+        _parameter_as_arguments(param, value)
         for param in context.command.params
         if param.name not in NOT_LAUNCHED_PARAMETERS
         and (value := context.params.get(param.name or ""))
@@ -233,8 +242,8 @@ def _launch_processes(processes: int, config_file: str | None) -> int:
     )
 
 
-def _as_command_line(param: click.Parameter, value: Any) -> list[str]:
-    """A parameter as on a command line."""
+def _parameter_as_arguments(param: click.Parameter, value: Any) -> list[str]:
+    """A parameter as arguments of a command line."""
     if isinstance(param, click.Argument) or value is True:
         return [value if value is not True else param.opts[-1]]
     values = value if param.multiple else [value]

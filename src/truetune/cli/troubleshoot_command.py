@@ -7,16 +7,16 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.result_output import Delivery, progress_option, report_options
-from truetune.cli.shared_options import read_settings, spec_options
+from truetune.cli.result_output import Delivery, add_report_options, progress_option
+from truetune.cli.shared_options import add_spec_options, read_settings
 
 
 @click.command(cls=Command, short_help="Find the cause of a symptom in the files of a run.")
 @click.argument("symptom", metavar="SYMPTOM")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@spec_options
+@add_spec_options
 @click.option("--base", metavar="DIR", help="The base model of an adapter or a tuned model.")
-@report_options
+@add_report_options
 @progress_option
 def troubleshoot(
     symptom: str, paths: tuple[str, ...], base: str | None, no_progress: bool, **options: Any

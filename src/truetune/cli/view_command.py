@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.shared_options import read_run_settings, spec_options
+from truetune.cli.shared_options import add_spec_options, read_run_settings
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     cls=Command, short_help="Look at the rows of any data in the browser, token by token."
 )
 @click.argument("data", nargs=-1)
-@spec_options
+@add_spec_options
 @click.option(
     "--row",
     type=click.IntRange(min=0),
@@ -69,12 +69,12 @@ def view(
       truetune view encoded/ -t path/to/model
       truetune view truetune.yaml --no-open --port 8765     (then: ssh -L 8765:127.0.0.1:8765 this-machine)
     """
-    with _end_on_ctrl_c():
-        from truetune.viewing.view import start_server
+    with _exit_at_once_on_ctrl_c():
+        from truetune.viewing.view import start_view_server
 
         spec = read_run_settings(options)
-        server = start_server(
-            spec, port=port, row=row, result=_load_or_check(spec, result, checks=checks)
+        server = start_view_server(
+            spec, port=port, row=row, result=_load_or_check_findings(spec, result, checks=checks)
         )
     try:
         _print_address(server, server.url + (f"#row={row}" if row else ""), opens=not no_open)
@@ -86,8 +86,12 @@ def view(
     return 0
 
 
-def _load_or_check(spec: RunSpec, name: str | None, *, checks: bool) -> dict[str, Any] | None:
-    """The result with the findings that are marked; None where none is asked for. Raises a TruetuneError."""
+def _load_or_check_findings(
+    spec: RunSpec, name: str | None, *, checks: bool
+) -> dict[str, Any] | None:
+    """The result with the findings that are marked, read or checked now; None where none is asked
+    for. Raises a TruetuneError.
+    """
     if name is not None and checks:
         raise UsageError("--report and --check: give one of them")
     if name is not None:
@@ -105,8 +109,10 @@ def _load_or_check(spec: RunSpec, name: str | None, *, checks: bool) -> dict[str
 
 
 @contextmanager
-def _end_on_ctrl_c() -> Iterator[None]:
-    """While there is nothing to put in order: an interrupt that Python raises within an import may be lost."""
+def _exit_at_once_on_ctrl_c() -> Iterator[None]:
+    """While this lasts: Ctrl-C ends the process at once, since an interrupt that Python raises
+    within an import may be lost.
+    """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -117,7 +123,7 @@ def _end_on_ctrl_c() -> Iterator[None]:
 
 
 def _print_address(server: ViewServer, url: str, *, opens: bool) -> None:
-    """Where it is, on the terminal, and in the browser if there is one."""
+    """Print where the view is, and open it in the browser if there is one."""
     click.echo(url)
     if notice := server.row_service.notice:
         click.echo(notice, err=True)
@@ -128,7 +134,9 @@ def _print_address(server: ViewServer, url: str, *, opens: bool) -> None:
 
 
 def _has_screen() -> bool:
-    """A terminal, and a browser with a window: neither a pipe, nor a machine at the other end of ssh."""
+    """Is there a terminal, and a browser with a window: neither a pipe, nor a machine at the other
+    end of ssh?
+    """
     import os
     import sys
 

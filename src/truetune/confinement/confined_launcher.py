@@ -75,7 +75,7 @@ HOOK_ALONE_NOTE = "Python's audit hook alone keeps the command from writing and 
 
 @dataclass(frozen=True, slots=True)
 class ActiveGuard:
-    """What holds in the command's processes."""
+    """Which parts of the confinement hold in the command's processes."""
 
     writable: tuple[str, ...]
     """Folders and files that may be written"""
@@ -95,7 +95,7 @@ class ActiveGuard:
     signals: bool = False
 
     def gaps(self) -> list[str]:
-        """What the kernel does not hold here, so that Python's audit hook alone does."""
+        """What the kernel does not confine here, so that Python's audit hook alone does."""
         parts = (
             (bool(self.covered or self.landlock), "writing of files"),
             (self.own_network or self.tcp, "TCP connections"),
@@ -107,7 +107,7 @@ class ActiveGuard:
         return [name for held, name in parts if not held]
 
 
-def command_line(
+def confined_command_line(
     command: Sequence[str], kept: Sequence[Path], *, python_only: bool = False
 ) -> list[str]:
     """The command as it is to be started, with this module in front."""
@@ -125,8 +125,8 @@ def command_line(
     ]
 
 
-def launch_command(arguments: Sequence[str]) -> int:
-    """Start the command and wait for it. Its exit code; 128 + n where signal n ended it."""
+def launch_and_wait(arguments: Sequence[str]) -> int:
+    """Start the command and wait for it; gives its exit code, 128 + n where signal n ended it."""
     parser = argparse.ArgumentParser(prog="truetune.confinement.confined_launcher")
     parser.add_argument("--kept", action="append", required=True)
     parser.add_argument("--python-only", action="store_true")
@@ -156,11 +156,11 @@ def launch_command(arguments: Sequence[str]) -> int:
 
     def pass_on(number: int, frame: Any) -> None:
         if os.getppid() != parent:
-            _end_all(child)
+            _kill_descendants(child)
             for folder in options.kept:
-                remove_folder(folder)
+                remove_overlay_folder(folder)
             os._exit(REFUSED_EXIT_CODE)
-        if not (number in (signal.SIGINT, signal.SIGQUIT) and _from_the_keyboard()):
+        if not (number in (signal.SIGINT, signal.SIGQUIT) and _is_terminal_foreground()):
             with suppress(ProcessLookupError):
                 os.kill(child, number)
 
@@ -171,23 +171,27 @@ def launch_command(arguments: Sequence[str]) -> int:
     if os.getppid() != parent:
         pass_on(signal.SIGTERM, None)
     code = _wait_for(child)
-    _end_all(child)
+    _kill_descendants(child)
     return code
 
 
 def _start_confined(options: argparse.Namespace) -> int:
-    """The process id of the child that runs the command, or that ends with REFUSED."""
+    """Start the command confined; gives the process id of the child that runs it, or that ends with
+    REFUSED.
+    """
     child, reported = _fork_confined(options)
     if FAILED in reported:  # half of a view may stand there: once more, without namespaces
         os.waitpid(child, 0)
-        remove_folder(os.path.join(options.kept[0], WRITTEN))
+        remove_overlay_folder(os.path.join(options.kept[0], WRITTEN))
         options.without.append("namespaces")
         child, _ = _fork_confined(options)
     return child
 
 
 def _fork_confined(options: argparse.Namespace) -> tuple[int, bytes]:
-    """A child that becomes the command, and what it reported until then: ENTERED, FAILED."""
+    """Fork a child that becomes the command; gives its id, and what it reported until then:
+    ENTERED, FAILED.
+    """
     (reports, report), (answer, answered) = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
@@ -209,7 +213,7 @@ def _fork_confined(options: argparse.Namespace) -> tuple[int, bytes]:
         reported += letter
         if letter == ENTERED:
             with suppress(OSError):
-                namespaces.map_user(child)
+                namespaces.map_user_into_namespace(child)
             os.close(answered)
             answered = -1
     os.close(reports)
@@ -219,13 +223,15 @@ def _fork_confined(options: argparse.Namespace) -> tuple[int, bytes]:
 
 
 def _become_command(options: argparse.Namespace, report: int, answer: int) -> NoReturn:
-    """Give up all rights but those to the given folders, then be the command. The pipes close with that."""
+    """Give up all rights but those to the given folders, then become the command. The pipes close
+    with that.
+    """
     kept = [os.path.realpath(folder) for folder in options.kept]
     guard = ActiveGuard((*kept, *DEVICES), os.path.join(kept[0], "refused"))
     if "namespaces" not in options.without:
-        guard = _with_namespaces(guard, kept, options.command, report, answer)
+        guard = _confine_by_namespaces(guard, kept, options.command, report, answer)
     namespaces.drop_capabilities()  # Landlock does not see how root changes a mount
-    guard = _with_landlock(guard, options)
+    guard = _confine_by_landlock(guard, options)
     if not guard.covered and not guard.landlock:
         if not options.python_only:
             raise RuntimeError(f"{NO_GUARD}. {ACCEPT_HINT}")
@@ -252,10 +258,12 @@ def _become_command(options: argparse.Namespace, report: int, answer: int) -> No
         raise RuntimeError(f"{options.command[0]}: can't be started: {error.strerror}") from None
 
 
-def _with_namespaces(
+def _confine_by_namespaces(
     guard: ActiveGuard, kept: list[str], command: Sequence[str], report: int, answer: int
 ) -> ActiveGuard:
-    """Raises NamespaceError where the system gives none."""
+    """Confine by namespaces; gives the guard with what holds then. Raises NamespaceError where the
+    system gives none.
+    """
     namespaces.enter_namespaces()
     os.write(report, ENTERED)
     os.read(answer, 1)  # ends when the parent has mapped the user
@@ -274,7 +282,9 @@ def _with_namespaces(
 
 
 def _list_used_paths(command: Sequence[str]) -> list[str]:
-    """Folders that programs write to: the working folder, home, caches, and those of the script and other words."""
+    """Paths of folders that programs write to: the working folder, home, caches, and those of the
+    script and other words.
+    """
     named = [
         os.environ.get(name, "")
         for name in ("HOME", "HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")
@@ -287,25 +297,27 @@ def _list_used_paths(command: Sequence[str]) -> list[str]:
     return [os.getcwd(), *(folder for folder in (*named, *words) if folder)]
 
 
-def _with_landlock(guard: ActiveGuard, options: argparse.Namespace) -> ActiveGuard:
-    """Confine by Landlock, and by a seccomp filter where there is no network of its own; what holds then."""
+def _confine_by_landlock(guard: ActiveGuard, options: argparse.Namespace) -> ActiveGuard:
+    """Confine by Landlock, and by a seccomp filter where there is no network of its own; gives the
+    guard with what holds then.
+    """
     # Also where Landlock is missing: sudo would leave the namespaces.
     landlock.forbid_new_privileges()
     number = 0 if "landlock" in options.without else landlock.landlock_version()
     if number == 0:
         return guard
-    ports = None if guard.own_network else _group_ports(options.command)
+    ports = None if guard.own_network else _ports_of_process_group(options.command)
     held = landlock.confine_writes(
         guard.writable, connect_ports=ports, bind_ports=None if ports != () else ()
     )
     guard = replace(guard, landlock=held.version, signals=held.scoped, tcp=guard.tcp or held.tcp)
-    if guard.own_network or not seccomp.knows_machine():
+    if guard.own_network or not seccomp.knows_this_architecture():
         return guard
     seccomp.restrict_system_calls(tcp=held.tcp)
     return replace(guard, tcp=True, datagrams=True, modes=True)
 
 
-def _group_ports(command: Sequence[str]) -> Sequence[int]:
+def _ports_of_process_group(command: Sequence[str]) -> Sequence[int]:
     """Ports by which processes of one training find each other; none where the command starts a single process.
 
     Landlock knows no addresses. Those ports are the ones that no server has that is known by its port.
@@ -327,7 +339,9 @@ def _group_ports(command: Sequence[str]) -> Sequence[int]:
 
 
 def _command_variables(folder: str, guard: ActiveGuard) -> dict[str, str]:
-    """Where caches and trackers of known packages go, and that nothing is asked of the hub."""
+    """The command's environment variables: where caches and trackers of known packages go, and that
+    nothing is asked of the hub.
+    """
     temporary = os.path.join(folder, "tmp")
     variables = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)
     variables |= {name: os.path.join(temporary, name.lower()) for name in REDIRECTED_VARIABLES}
@@ -388,6 +402,7 @@ CACHE_VARIABLES = (
 
 
 def _datasets_cache() -> Path:
+    """The cache folder of Hugging Face datasets."""
     home = os.environ.get("HF_HOME") or os.path.join(
         os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface"
     )
@@ -395,7 +410,9 @@ def _datasets_cache() -> Path:
 
 
 def _wait_for(child: int) -> int:
-    """Its exit code, as a shell gives it. Orphans of the command that end in the meantime are ours, and forgotten."""
+    """Wait for a child; gives its exit code as a shell does. Orphans of the command that end in the
+    meantime are ours, and forgotten.
+    """
     while True:
         ended, status = os.wait()
         if ended == child:
@@ -403,8 +420,8 @@ def _wait_for(child: int) -> int:
             return code if code >= 0 else 128 - code
 
 
-def _end_all(child: int) -> None:
-    """Kill what is left of the command: orphans have become our own children."""
+def _kill_descendants(child: int) -> None:
+    """Kill all processes that are left of the command: orphans have become our own children."""
     while True:
         # Again and again, for a process may start others while it is being killed.
         left = _list_descendants(os.getpid())
@@ -418,7 +435,7 @@ def _end_all(child: int) -> None:
 
 
 def _list_descendants(process: int) -> list[int]:
-    """The process ids of all below one; a process that ends meanwhile has no children any more."""
+    """The ids of all processes below one; a process that ends meanwhile has no children any more."""
     descendants = []
     with suppress(OSError):
         for children in Path(f"/proc/{process}/task").glob("*/children"):
@@ -427,7 +444,7 @@ def _list_descendants(process: int) -> list[int]:
     return descendants
 
 
-def remove_folder(folder: str) -> None:
+def remove_overlay_folder(folder: str) -> None:
     """Remove a folder that overlays have used: the kernel leaves folders in it that nobody may read."""
     for place, names, _ in os.walk(folder):
         for name in names:
@@ -438,8 +455,8 @@ def remove_folder(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _from_the_keyboard() -> bool:
-    """The terminal has given the signal to the command as well."""
+def _is_terminal_foreground() -> bool:
+    """Has the terminal given the signal to the command as well?"""
     try:
         return os.tcgetpgrp(2) == os.getpgrp()
     except OSError:
@@ -447,4 +464,4 @@ def _from_the_keyboard() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(launch_command(sys.argv[1:]))
+    sys.exit(launch_and_wait(sys.argv[1:]))

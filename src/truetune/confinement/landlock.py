@@ -1,4 +1,5 @@
-"""Landlock: a process gives up rights for good, for itself and for all that it starts. The kernel of Linux enforces it.
+"""Confines a process by Landlock: it gives up rights for good, for itself and for all that it
+starts. The kernel of Linux enforces it.
 
     from truetune.confinement import landlock
 
@@ -60,12 +61,12 @@ Path = str | os.PathLike[str]
 
 
 class LandlockError(OSError):
-    """The kernel has no Landlock, or refuses a rule: nothing is confined."""
+    """Raised where the kernel has no Landlock, or refuses a rule: nothing is confined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What holds from now on."""
+    """What Landlock confines from now on."""
 
     version: int
     """Of the kernel's Landlock"""
@@ -84,7 +85,7 @@ def landlock_version() -> int:
     )
 
 
-def list_gaps(number: int) -> list[str]:
+def list_landlock_gaps(number: int) -> list[str]:
     """What this version refuses outside of what is allowed, in words."""
     levels = (
         (1, "files are neither opened for writing, made, removed nor moved"),
@@ -123,7 +124,7 @@ def confine_writes(
     if number == 0:
         raise LandlockError(errno.EOPNOTSUPP, "this kernel has no Landlock, or it is switched off")
     # What is not handled stays free: rights that are never named in the ruleset are not taken away.
-    handled = _write_rights(number) | (READING if readable is not None else 0)
+    handled = _rights_to_change_files(number) | (READING if readable is not None else 0)
     port_rules = _collect_port_rules(bind_ports, connect_ports)
     handled_tcp = sum(port_rules)
     scopes = ABSTRACT_SOCKETS | SIGNALS if scoped else 0
@@ -160,8 +161,8 @@ def forbid_new_privileges() -> None:
     )
 
 
-def _write_rights(number: int) -> int:
-    """All rights of changing files that this version knows."""
+def _rights_to_change_files(number: int) -> int:
+    """All rights to change files that this version knows, as bits."""
     rights = WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_ANY
     for least, right in ((2, REFER), (3, TRUNCATE), (5, DEVICE_IOCTL)):
         if number >= least:
@@ -170,7 +171,9 @@ def _write_rights(number: int) -> int:
 
 
 def _create_ruleset(number: int, files: int, tcp: int, scopes: int) -> int:
-    """A file descriptor of a new set of rules. An older kernel knows fewer fields, and refuses a longer record."""
+    """Create a new set of rules; gives its file descriptor. An older kernel knows fewer fields, and
+    refuses a longer record.
+    """
     fields = [files]
     if number >= 4:
         fields.append(tcp)

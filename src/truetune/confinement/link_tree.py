@@ -1,4 +1,5 @@
-"""Makes a folder's double for where no overlay can be laid: folders are made, small files copied, others are links.
+"""Makes a copy of a folder by links, where no overlay can be laid: folders are made, small files
+copied, others are links.
 
 Programs write beside what they read: logs into the working folder, locks into a cache. In the double new files and
 small old ones can be written. A large one can be read, and not written, since it is a link to what may not be written.
@@ -19,7 +20,7 @@ ENVIRONMENT_MARKER = "pyvenv.cfg"
 
 
 def link_tree(source: str, target: str, *, copy_up_to: int = 0) -> str:
-    """Make `target` a double of `source`, which need not exist; the widest folders first. Returns `target`.
+    """Make `target` a copy of `source` by links; `source` need not exist. Returns `target`.
 
     Args:
         source: The folder; hidden folders in it, and virtual environments, are links as a whole.
@@ -46,7 +47,7 @@ def link_tree(source: str, target: str, *, copy_up_to: int = 0) -> str:
 
 
 def _is_to_be_entered(entry: os.DirEntry[str], target: str) -> bool:
-    """Is this a folder whose entries are made one by one? Not the one that holds the double itself."""
+    """Is this a folder whose entries are made one by one? Not the one that holds the copy itself."""
     if not entry.is_dir(follow_symlinks=False) or entry.name.startswith("."):
         return False
     return not os.path.exists(
@@ -55,7 +56,9 @@ def _is_to_be_entered(entry: os.DirEntry[str], target: str) -> bool:
 
 
 def _link_or_copy(entry: os.DirEntry[str], place: str, copy_up_to: int) -> None:
-    """One entry of the double; none where it can't be read, as the program could not either."""
+    """Make one entry of the copy, a link or a copied file; none where it can't be read, as the
+    program could not either.
+    """
     with suppress(OSError):
         if entry.is_file(follow_symlinks=False) and entry.stat().st_size <= copy_up_to:
             shutil.copy2(entry.path, place)

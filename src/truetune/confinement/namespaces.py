@@ -1,8 +1,10 @@
-"""Namespaces of Linux: a process gets a view of the files in which its writes go elsewhere, and a network of its own.
+"""Confines a process by namespaces of Linux: it gets a view of the files in which its writes go
+elsewhere, and a network of its own.
 
 `isolate` gives the calling process
 
-- **files**: everything is mounted read-only. Over each folder of the user's (`folders_to_cover`) lies an overlay: what
+- **files**: everything is mounted read-only. Over each folder of the user's
+(`folders_for_overlays`) lies an overlay: what
   is written there can be read back as usual, and lies in a scratch folder in truth. The folders in `kept` stay as they
   are.
 - **devices**: those without a store behind them (DEVICES), and an empty /dev/shm.
@@ -14,7 +16,8 @@ usual seccomp profile and Ubuntu's AppArmor (from 23.10 on) don't. Overlays of a
 mount_setattr 5.12.
 Where a folder's file system can't be covered (some network file systems), it is read-only.
 
-The caller forks, and its parent calls `map_user`, since only from outside can more than one user be mapped.
+The caller forks, and its parent calls `map_user_into_namespace`, since only from outside can more
+than one user be mapped.
 """
 
 from __future__ import annotations
@@ -63,12 +66,12 @@ SHARED_MEMORY = "/dev/shm"
 
 
 class NamespaceError(OSError):
-    """This system lets us make no such namespaces."""
+    """Raised where this system lets us make no such namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileView:
-    """What the process may write to."""
+    """Where the process may write, in its view of the files."""
 
     covered: tuple[str, ...]
     """Folders under an overlay"""
@@ -77,13 +80,13 @@ class FileView:
 
 
 def enter_namespaces() -> None:
-    """New namespaces for this process. Raises NamespaceError where that is refused."""
+    """Move this process into new namespaces. Raises NamespaceError where that is refused."""
     libc = ctypes.CDLL(None, use_errno=True)
     _check_result(libc.unshare(NEW_USER | NEW_MOUNTS | NEW_NETWORK | NEW_IPC), "new namespaces")
 
 
-def map_user(process: int) -> None:
-    """Called by the parent of a process that has entered: it stays the user that it was.
+def map_user_into_namespace(process: int) -> None:
+    """Let a process that has entered stay the user that it was; called by its parent.
 
     Root keeps all users, so that files of others stay readable. Raises OSError where the system refuses.
     """
@@ -102,7 +105,8 @@ def map_user(process: int) -> None:
 
 
 def isolate_files(kept: Iterable[str], scratch: str, used: Iterable[str] = ()) -> FileView:
-    """Make the view that the module's text describes, after `enter` and `map_user`.
+    """Give the process the view of the files that the module's text describes, after
+    `enter_namespaces` and `map_user_into_namespace`.
 
     Args:
         kept: Folders that stay as they are, and writable.
@@ -112,36 +116,37 @@ def isolate_files(kept: Iterable[str], scratch: str, used: Iterable[str] = ()) -
     Raises NamespaceError where it can't be made; the process must end then, since half of it may stand.
     """
     here = os.getcwd()
-    _mount_checked(None, "/", None, RECURSIVE | PRIVATE, None)
+    _mount(None, "/", None, RECURSIVE | PRIVATE, None)
     kept, scratch = [os.path.realpath(folder) for folder in kept], os.path.realpath(scratch)
     # Opened before anything is covered: through these the folders can be mounted where they were.
     handles = [(folder, os.open(folder, os.O_PATH | os.O_CLOEXEC)) for folder in kept]
     covered: list[str] = []
     read_only: list[str] = []
-    folders = list(folders_to_cover(_mount_points(), kept))
+    folders = list(folders_for_overlays(_list_mount_points(), kept))
     _replace_devices(os.path.join(scratch, "devices"))
     # The one with `scratch` in it last: under an overlay `scratch` would be another folder.
     folders.sort(key=lambda folder: _is_below(scratch, [folder]))
     for folder in folders:
         (covered if _cover_folder(folder, scratch, len(covered)) else read_only).append(folder)
-    _show_folders(handles)  # `scratch` is there again
-    for folder in _hidden_by_others(used, covered, kept):
+    _remount_folders(handles)  # `scratch` is there again
+    for folder in _own_folders_below_foreign(used, covered, kept):
         if _cover_folder(folder, scratch, len(covered)):
             covered.append(folder)
     # First everything read-only, then the few writable ones back: what is forgotten is safe.
-    _set_attributes("/", AT_RECURSIVE, READ_ONLY, 0)
-    _show_folders(handles)
+    _set_mount_attributes("/", AT_RECURSIVE, READ_ONLY, 0)
+    _remount_folders(handles)
     for _, handle in handles:
         os.close(handle)
     for folder in (*covered, *kept, SHARED_MEMORY):
-        _set_attributes(folder, 0, 0, READ_ONLY)
-    _raise_loopback()
+        _set_mount_attributes(folder, 0, 0, READ_ONLY)
+    _bring_loopback_up()
     os.chdir(here)  # or we would still stand in the folder below the overlay
     return FileView(tuple(covered), tuple(read_only))
 
 
 def drop_capabilities() -> None:
-    """What root has, or a new user namespace gave: without it no mount can be made, changed or taken away.
+    """Give up the rights of root, or those that a new user namespace gave: without them no mount
+    can be made, changed or removed.
 
     Landlock does not see a change of a mount's attributes. Works with the next exec; nothing happens for other users.
     """
@@ -152,7 +157,7 @@ def drop_capabilities() -> None:
             libc.prctl(DROP_FROM_BOUNDING_SET, ctypes.c_ulong(capability), 0, 0, 0)
 
 
-def folders_to_cover(mount_points: Mapping[str, bool], kept: Iterable[str]) -> Iterator[str]:
+def folders_for_overlays(mount_points: Mapping[str, bool], kept: Iterable[str]) -> Iterator[str]:
     """The largest folders that can lie under an overlay: one must hold no mount point. Read-only mounts need none.
 
     The system's own are left out, and what is kept, unless it lies below. `mount_points` says of each whether it is
@@ -167,28 +172,28 @@ def folders_to_cover(mount_points: Mapping[str, bool], kept: Iterable[str]) -> I
         # An overlay does not show what is mounted below its lower folder: that would look empty.
         if any(point != folder and _is_below(point, [folder]) for point in mounts):
             with suppress(OSError):
-                for inner in _list_folders(folder):
+                for inner in _list_subfolders(folder):
                     yield from walk(inner)
             return
         yield folder
 
-    for folder in _list_folders("/"):
+    for folder in _list_subfolders("/"):
         yield from walk(folder)
 
 
-def _list_folders(folder: str) -> list[str]:
+def _list_subfolders(folder: str) -> list[str]:
     """The folders in a folder, by name, without links. Raises OSError."""
     with os.scandir(folder) as entries:
         return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
 
 
-def _show_folders(handles: Iterable[tuple[str, int]]) -> None:
+def _remount_folders(handles: Iterable[tuple[str, int]]) -> None:
     """Mount folders where they were, on top of what covers them."""
     for folder, handle in handles:
-        _mount_checked(f"/proc/self/fd/{handle}", folder, None, BIND, None)
+        _mount(f"/proc/self/fd/{handle}", folder, None, BIND, None)
 
 
-def _hidden_by_others(
+def _own_folders_below_foreign(
     used: Iterable[str], covered: Iterable[str], kept: Iterable[str]
 ) -> list[str]:
     """The folders of the user's own, on the way to those in `used`, that lie below a folder of another user's.
@@ -224,8 +229,8 @@ def _is_below(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
-def _mount_points() -> dict[str, bool]:
-    """Each, and whether it is read-only."""
+def _list_mount_points() -> dict[str, bool]:
+    """Mount point -> is it read-only?"""
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return {
         fields[4].encode().decode("unicode_escape"): "ro" in fields[5].split(",")
@@ -234,7 +239,8 @@ def _mount_points() -> dict[str, bool]:
 
 
 def _cover_folder(folder: str, scratch: str, number: int) -> bool:
-    """Lay an overlay over a folder, with what is written in `scratch`, or in memory.
+    """Cover a folder by an overlay, with what is written in `scratch`, or in memory; False where
+    neither works.
 
     In memory where `scratch` is below the folder, which the kernel takes for a circle, or where the file system of
     `scratch` can't hold it. False where the folder can't be covered at all.
@@ -243,16 +249,16 @@ def _cover_folder(folder: str, scratch: str, number: int) -> bool:
         return False
     place = os.path.join(scratch, str(number))
     with suppress(OSError):  # of a file system that lets even its owner not look at its root, too
-        if not _is_below(scratch, [folder]) and _lay_over(folder, place):
+        if not _is_below(scratch, [folder]) and _mount_overlay(folder, place):
             return True
         place += "-memory"
         os.mkdir(place)
-        _mount_checked("tmpfs", place, "tmpfs", 0, None)
-        return _lay_over(folder, os.path.join(place, "overlay"))
+        _mount("tmpfs", place, "tmpfs", 0, None)
+        return _mount_overlay(folder, os.path.join(place, "overlay"))
     return False
 
 
-def _lay_over(folder: str, place: str) -> bool:
+def _mount_overlay(folder: str, place: str) -> bool:
     """Mount an overlay over a folder, with what is written in `place`; False where the kernel refuses."""
     upper, work = os.path.join(place, "written"), os.path.join(place, "work")
     os.makedirs(upper)
@@ -267,7 +273,7 @@ def _lay_over(folder: str, place: str) -> bool:
     # userxattr: without rights over the system, overlay may keep its notes in `user.` attributes alone.
     paths += ",userxattr"
     try:
-        _mount_checked("overlay", folder, "overlay", 0, paths)
+        _mount("overlay", folder, "overlay", 0, paths)
     except NamespaceError:
         return False
     return True
@@ -278,10 +284,8 @@ def _escape_mount_option(path: str) -> str:
     return path.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
 
 
-def _mount_checked(
-    source: str | None, target: str, kind: str | None, flags: int, data: str | None
-) -> None:
-    """mount(2). Raises NamespaceError where it fails."""
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None) -> None:
+    """Mount a file system (mount(2)). Raises NamespaceError where it fails."""
     libc = ctypes.CDLL(None, use_errno=True)
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
     done = libc.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
@@ -292,23 +296,23 @@ def _replace_devices(folder: str) -> None:
     """A /dev that holds DEVICES and shared memory of its own, made in `folder`. Disks and terminals are not in it."""
     os.mkdir(folder)
     # 755: in a sticky folder, others' devices can't be opened to create.
-    _mount_checked("tmpfs", folder, "tmpfs", 0, "mode=755")
+    _mount("tmpfs", folder, "tmpfs", 0, "mode=755")
     for device in PLAIN_DEVICES:
         place = os.path.join(folder, os.path.basename(device))
         with suppress(OSError):  # a system without this device
             if os.path.exists(device):
                 Path(place).touch()
-                _mount_checked(device, place, None, BIND, None)
+                _mount(device, place, None, BIND, None)
     for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(f"/proc/self/{target}", os.path.join(folder, name))
     shared = os.path.join(folder, os.path.basename(SHARED_MEMORY))
     os.mkdir(shared)
-    _mount_checked("tmpfs", shared, "tmpfs", 0, "mode=1777")
-    _mount_checked(folder, "/dev", None, BIND | RECURSIVE, None)
+    _mount("tmpfs", shared, "tmpfs", 0, "mode=1777")
+    _mount(folder, "/dev", None, BIND | RECURSIVE, None)
 
 
-def _set_attributes(folder: str, flags: int, added: int, removed: int) -> None:
-    """mount_setattr(2)"""
+def _set_mount_attributes(folder: str, flags: int, added: int, removed: int) -> None:
+    """Set the attributes of a mount (mount_setattr(2))."""
     # By its number, for C libraries know the call only since glibc 2.36.
     libc = ctypes.CDLL(None, use_errno=True)
     record = struct.pack("=QQQQ", added, removed, 0, 0)
@@ -318,13 +322,14 @@ def _set_attributes(folder: str, flags: int, added: int, removed: int) -> None:
     _check_result(done, f"the mount at {folder}")
 
 
-def _raise_loopback() -> None:
-    """A new network's loopback interface is down."""
+def _bring_loopback_up() -> None:
+    """Bring the loopback interface of a new network up."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
         fcntl.ioctl(opened, SET_INTERFACE_FLAGS, struct.pack("16sH14x", b"lo", INTERFACE_UP))
 
 
 def _check_result(result: int, subject: str) -> None:
+    """The result of a call. Raises NamespaceError, with the C library's reason, where it failed."""
     if result < 0:
         number = ctypes.get_errno() or errno.EPERM
         raise NamespaceError(number, f"the system refuses {subject}: {os.strerror(number)}")

@@ -1,4 +1,5 @@
-"""A seccomp filter for what Landlock does not reach: datagrams, raw sockets, io_uring, and the changing of file modes.
+"""Sets up a seccomp filter for what Landlock does not reach: datagrams, raw sockets, io_uring, and
+the changing of file modes.
 
 A filter sees numbers, no paths and no addresses. So it can't ask where: a kind of call works everywhere or nowhere. The
 changing of modes, owners, times and extended attributes seems to work and does nothing, since programs that copy a file
@@ -34,8 +35,8 @@ FAST_OPEN = 0x20000000
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """Numbers of the system calls of an architecture."""
+class SystemCallNumbers:
+    """The numbers of the system calls of an architecture."""
 
     identity: int
     socket: int
@@ -51,7 +52,7 @@ class Machine:
 NEWER_CALLS = (452, 463, 466, 469)
 """fchmodat2, setxattrat, removexattrat, file_setattr"""
 MACHINES = {
-    "x86_64": Machine(
+    "x86_64": SystemCallNumbers(
         identity=0xC000003E,
         socket=41,
         ioctl=16,
@@ -77,7 +78,7 @@ MACHINES = {
         ),
         sends=((44, 3), (46, 2), (307, 3)),
     ),
-    "aarch64": Machine(
+    "aarch64": SystemCallNumbers(
         identity=0xC00000B7,
         socket=198,
         ioctl=29,
@@ -91,16 +92,16 @@ Instruction = tuple[int, int, int, int]
 
 
 class SeccompError(OSError):
-    """The filter can't be set up."""
+    """Raised where the filter can't be set up."""
 
 
-def knows_machine() -> bool:
-    """Are this machine's numbers known?"""
+def knows_this_architecture() -> bool:
+    """Are the system call numbers of this machine's architecture known?"""
     return platform.machine() in MACHINES
 
 
 def restrict_system_calls(*, tcp: bool = True) -> None:
-    """Set the filter up for this process and all that it starts, for good, after no_new_privs.
+    """Set up the filter for this process and all that it starts, for good, after no_new_privs.
 
     Args:
         tcp: May sockets of TCP be made? Those of UDP, and raw ones, never are. Unix sockets always may.
@@ -108,7 +109,7 @@ def restrict_system_calls(*, tcp: bool = True) -> None:
     Raises SeccompError where the kernel refuses, or the machine's numbers are not known.
     """
     # Fail closed: with the numbers of another machine the filter would stop the wrong calls.
-    if not knows_machine():
+    if not knows_this_architecture():
         raise SeccompError(
             errno.EOPNOTSUPP, f"the system calls of {platform.machine()} are not known"
         )
@@ -123,8 +124,10 @@ def restrict_system_calls(*, tcp: bool = True) -> None:
         raise SeccompError(number, f"the kernel refuses a seccomp filter: {os.strerror(number)}")
 
 
-def build_filter(machine: Machine, tcp: bool) -> list[Instruction]:
-    """The program for the kernel: blocks that each look at one thing, and return or fall through to the next."""
+def build_filter(machine: SystemCallNumbers, tcp: bool) -> list[Instruction]:
+    """The filter program for the kernel: blocks that each test one thing, and return or fall
+    through to the next.
+    """
     # The architecture first: the same number is another call on another one (32-bit programs on a 64-bit kernel).
     program: list[Instruction] = [
         (LOAD, 0, 0, ARCHITECTURE),
@@ -139,20 +142,20 @@ def build_filter(machine: Machine, tcp: bool) -> list[Instruction]:
         program += [(JUMP_EQUAL, 0, 1, number), _fail_with(0)]
     for number in machine.refused:
         program += [(JUMP_EQUAL, 0, 1, number), _fail_with(errno.EPERM)]
-    program += _on_call(machine.ioctl, _filter_ioctl())
-    program += _on_call(machine.socket, _filter_sockets(tcp))
+    program += _block_for_call(machine.ioctl, _filter_ioctl())
+    program += _block_for_call(machine.socket, _filter_sockets(tcp))
     for number, place in machine.sends:
-        program += _on_call(number, _filter_sends(place))
+        program += _block_for_call(number, _filter_sends(place))
     return [*program, (RETURN, 0, 0, ALLOW)]
 
 
-def _on_call(number: int, body: Sequence[Instruction]) -> list[Instruction]:
-    """The body for this call alone; it ends by returning."""
+def _block_for_call(number: int, body: Sequence[Instruction]) -> list[Instruction]:
+    """A block of the filter that runs `body` for this call alone; it ends by returning."""
     return [(JUMP_EQUAL, 0, len(body), number), *body]
 
 
 def _filter_ioctl() -> list[Instruction]:
-    """Requests of chattr are refused, all others pass."""
+    """The block that refuses requests of chattr, and lets all others pass."""
     # The lower 32 bits of the second argument: the kernel reads no more of a request.
     body: list[Instruction] = [(LOAD, 0, 0, ARGUMENTS + 8)]
     for request in SET_FILE_FLAGS:
@@ -161,7 +164,9 @@ def _filter_ioctl() -> list[Instruction]:
 
 
 def _filter_sockets(tcp: bool) -> list[Instruction]:
-    """Unix sockets, netlink (which the C library asks for the machine's addresses), and TCP."""
+    """The block that allows Unix sockets, netlink (which the C library asks for the machine's
+    addresses), and TCP.
+    """
     allowed: Instruction = (RETURN, 0, 0, ALLOW)
     refused = _fail_with(errno.EACCES)
     body: list[Instruction] = [(LOAD, 0, 0, ARGUMENTS)]
@@ -188,7 +193,9 @@ def _filter_sockets(tcp: bool) -> list[Instruction]:
 
 
 def _filter_sends(place: int) -> list[Instruction]:
-    """A connection that is opened by sending, which Landlock does not see. `place` is that of the flags' argument."""
+    """The block that refuses a connection which is opened by sending, and which Landlock does not
+    see. `place` is that of the flags' argument.
+    """
     return [
         (LOAD, 0, 0, ARGUMENTS + 8 * place),
         (JUMP_IF_SET, 0, 1, FAST_OPEN),
@@ -198,5 +205,7 @@ def _filter_sends(place: int) -> list[Instruction]:
 
 
 def _fail_with(number: int) -> Instruction:
-    """The call returns at once with this errno; 0 means that it seems to have worked."""
+    """The instruction by which a call returns at once with this errno; 0 means that it seems to
+    have worked.
+    """
     return (RETURN, 0, 0, RETURN_ERROR | number)

@@ -14,8 +14,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from truetune.data.message_field_names import MessageNames, is_message_field_key
-from truetune.errors import DataError, SpecError, name_list
+from truetune.data.message_field_names import MessageNames
+from truetune.errors import DataError
+from truetune.errors import SpecError
+from truetune.data.message_field_names import is_message_field_key
+from truetune.errors import format_name_list
 from truetune.settings.row_formats import NO_COLUMN, row_formats
 from truetune.settings.run_spec import FormatName
 
@@ -313,5 +316,7 @@ def refuse_missing_mapped_columns(row: Row, columns: Mapping[str, str], where: s
     for ours, column in columns.items():
         if column not in (*row, NO_COLUMN) and not is_message_field_key(ours):
             near = difflib.get_close_matches(column, list(row), n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; the row has {name_list(row)}"
+            hint = (
+                f"; did you mean {near[0]}?" if near else f"; the row has {format_name_list(row)}"
+            )
             raise DataError(f"{where}: --map {ours}={column}: there is no column {column}{hint}")

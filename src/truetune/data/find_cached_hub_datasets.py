@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from truetune.errors import DataError, name_list
+from truetune.errors import DataError, format_name_list
 
 # 96 characters are the hub's own limit for each part of a name.
 HUB_NAME = re.compile(r"([\w][\w.-]{0,95})/([\w][\w.-]{0,95})(?::([\w./-]{1,200}))?")
@@ -128,7 +128,7 @@ def _choose_split(repository: str, splits: list[str], wanted: str | None) -> str
     wrong = "" if wanted is None else f":{wanted}"
     example = f"{repository}:{(fits or splits)[0]}"
     raise DataError(
-        f"{repository}{wrong}: its splits are {name_list(sorted(splits))}; name one, as in {example}"
+        f"{repository}{wrong}: its splits are {format_name_list(sorted(splits))}; name one, as in {example}"
     )
 
 

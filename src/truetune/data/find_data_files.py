@@ -19,12 +19,11 @@ from truetune.data.find_cached_hub_datasets import (
     message_for_uncached_dataset,
 )
 from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
-from truetune.errors import DataError, name_list
-from truetune.parsing.decompress_within_limits import (
-    COMPRESSED_SUFFIXES,
-    UNREADABLE,
-    open_decompressed,
-)
+from truetune.errors import DataError
+from truetune.parsing.decompress_within_limits import COMPRESSED_SUFFIXES
+from truetune.parsing.decompress_within_limits import UNREADABLE
+from truetune.parsing.decompress_within_limits import open_decompressed
+from truetune.errors import format_name_list
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.settings.suggest_spelling import did_you_mean_path
@@ -182,7 +181,9 @@ def _train_split_folder(folder: DataPath, splits: DataPath) -> DataPath:
     """The folder of the split `train` of a `datasets` folder. Raises DataError where there is none."""
     names = _list_in_datasets_json(splits, "splits")
     if "train" not in names:
-        raise DataError(f"{folder}: its splits are {name_list(names)}; name one of these folders")
+        raise DataError(
+            f"{folder}: its splits are {format_name_list(names)}; name one of these folders"
+        )
     if not (folder / "train").is_dir():
         raise DataError(f"{folder / 'train'}: no such folder, though {splits.name} names it")
     return folder / "train"

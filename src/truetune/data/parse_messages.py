@@ -14,7 +14,8 @@ from typing import Any
 
 from truetune.data.conversation import Message, Problem
 from truetune.data.parse_json_columns import parse_json_text_or_keep
-from truetune.errors import name_list, shortened
+from truetune.errors import format_name_list
+from truetune.errors import shorten_name
 
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function", "ipython"))
 ROLE_BY_SHAREGPT_NAME = {
@@ -100,7 +101,7 @@ def _read_message(
     elif sharegpt:
         message["role"] = _openai_role(message.get("role"))
     if "role" not in item and "from" not in item:
-        keys = name_list(item, empty="nothing")
+        keys = format_name_list(item, empty="nothing")
         expected = "expected role and content, or from and value"
         problems.append(
             Problem("unknown-role", f"turn {index} has no role: found {keys}; {expected}", message)
@@ -217,7 +218,10 @@ def _normalize_parts(message: Message, parts: list[Any], problems: list[Problem]
     if by_type:
         # Images and the like: the row is kept without them, and says so.
         problems.append(
-            Problem("not-a-string", f"content parts that are no text: {name_list(sorted(by_type))}")
+            Problem(
+                "not-a-string",
+                f"content parts that are no text: {format_name_list(sorted(by_type))}",
+            )
         )
 
 
@@ -293,7 +297,7 @@ def _is_finite_number(value: Any) -> bool:
 
 def _short_value(value: Any) -> str:
     """A value as a message shows it, cut."""
-    return shortened(repr(value))
+    return shorten_name(repr(value))
 
 
 def _drop_empty_keys(value: Any) -> Any:

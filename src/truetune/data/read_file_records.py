@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 from truetune.data.find_data_files import Source, open_decompressed_bytes
 from truetune.data.json_stream_window import JsonWindow, not_utf8_error, quote_shortened
 from truetune.data.remote_path import DataPath
-from truetune.errors import DataError, shortened
+from truetune.errors import DataError, shorten_name
 from truetune.parsing import InputLimitError
 from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.parsing.parse_json_within_limits import (
@@ -241,7 +241,7 @@ def _read_csv(
         twice = _first_duplicate(header)
         if twice is not None:
             raise DataError(
-                f"{path}:1: two columns are called {shortened(repr(twice))}; rename one"
+                f"{path}:1: two columns are called {shorten_name(repr(twice))}; rename one"
             )
         line = reader.line_num + 1
         for fields in reader:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from truetune.errors import DataError, UsageError, name_list
+from truetune.errors import DataError, UsageError, format_name_list
 from truetune.settings.suggest_spelling import did_you_mean
 
 # Collected from the outputs of lm-eval, vLLM, LLaMA-Factory, W&B tables and scripts. The order
@@ -121,7 +121,7 @@ def recognise_prediction_columns(
         _take_prompt_of_unknown_name(rows, names, taken)
     if "prediction" not in taken:
         raise DataError(
-            f"{where}: no column of predictions; the rows have {name_list(names)}"
+            f"{where}: no column of predictions; the rows have {format_name_list(names)}"
             f"{_advise_on_missing_prediction_column(rows, names, taken)}"
         )
     return taken
@@ -238,7 +238,7 @@ def _refuse_unknown_columns_in_map(
         if column not in names and column.partition(".")[0] not in names:
             raise DataError(
                 f"{where}: --map {ours}={column}: there is no column {column}{did_you_mean(column, names)};"
-                f" the rows have {name_list(names)}"
+                f" the rows have {format_name_list(names)}"
             )
 
 

@@ -25,7 +25,7 @@ from truetune.data.conversation import Conversation, Message, Origin, Problem
 from truetune.data.conversation_draft import ConversationDraft
 from truetune.data.pair_score_columns import pair_scores_of_row
 from truetune.data.parse_messages import read_messages_value
-from truetune.errors import DataError, name_list, shortened
+from truetune.errors import DataError, format_name_list, shorten_name
 from truetune.settings.row_formats import row_formats
 from truetune.settings.run_spec import FormatName
 
@@ -168,7 +168,9 @@ def read_kto(draft: ConversationDraft) -> Conversation:
     verdict = _parse_kto_label(label)
     if verdict is None:
         draft.problems.append(
-            Problem("bad-label", f"the label is {shortened(repr(label))}, neither true nor false")
+            Problem(
+                "bad-label", f"the label is {shorten_name(repr(label))}, neither true nor false"
+            )
         )
     # First by what the row holds, then by what it names: a row with an empty column still has its
     # format.
@@ -218,10 +220,10 @@ def _unknown_format_error(row: Row, format: FormatName | None, where: str) -> Da
     ids = token_id_columns(row)
     if ids:
         return DataError(
-            f"{where}: the rows are tokenized already ({name_list(ids)}); give the messages or"
+            f"{where}: the rows are tokenized already ({format_name_list(ids)}); give the messages or"
             " text that they were made from"
         )
-    names = name_list(row, empty="(none)")
+    names = format_name_list(row, empty="(none)")
     if format:
         wrong = f"the format {format} needs {_describe_needed_columns(format)}, but the columns are {names}"
     else:

@@ -1,4 +1,4 @@
-"""The support chats of the demo, drawn from `support.yaml`.
+"""Makes the support chats of the demo, drawn from `support.yaml`.
 
 Every choice is drawn from one generator in a fixed order, so that the same seed gives the same bytes. The trade-off:
 phrases from a bank read alike, as no real chats do.
@@ -20,17 +20,19 @@ Row = dict[str, Any]
 
 @cache
 def load_phrases() -> dict[str, Any]:
-    """`support.yaml`."""
+    """The phrases of `support.yaml`."""
     loaded: dict[str, Any] = parse_yaml(
         Path(__file__).with_name("support.yaml").read_text("utf-8")
     ).value
     return loaded
 
 
-def make_chats(rows: int, rng: Random) -> list[Row]:
-    """That many chats of one to three turns, no two with the same first question, the topics mixed."""
+def make_chats(count: int, rng: Random) -> list[Row]:
+    """Make `count` chats of one to three turns, no two with the same first question, the topics
+    mixed.
+    """
     makers: list[Callable[[Random], Row]] = [
-        partial(_tool_chat, state) for state in load_phrases()["tool"]["states"]
+        partial(_make_tool_chat, state) for state in load_phrases()["tool"]["states"]
     ]
     plain = [
         partial(_make_chat, topic, ask, reply, detail)
@@ -39,9 +41,9 @@ def make_chats(rows: int, rng: Random) -> list[Row]:
         for detail in topic["details"]
     ]
     # Every state of an order once; the rest are chats about topics.
-    makers += rng.sample(plain, rows - len(makers))
+    makers += rng.sample(plain, count - len(makers))
     by_question: dict[str, Row] = {}
-    for make in rng.sample(makers, rows):
+    for make in rng.sample(makers, count):
         row = make(rng)
         # Drawn again until it is new: equal questions would be findings that nobody has planted.
         while first_question(row) in by_question:
@@ -51,12 +53,12 @@ def make_chats(rows: int, rng: Random) -> list[Row]:
 
 
 def first_question(row: Row) -> str:
-    """What the customer asks first."""
+    """The first question of the customer in a chat."""
     return next(str(message["content"]) for message in row["messages"] if message["role"] == "user")
 
 
 def _make_chat(topic: dict[str, Any], ask: str, reply: str, detail: str, rng: Random) -> Row:
-    """A chat about a topic: a first question, and none to two more."""
+    """Make a chat about a topic: a first question, and none to two more."""
     slots = _draw_slots(rng)
     answer = f"{rng.choice(load_phrases()['openings'])}{reply} {detail}{rng.choice(load_phrases()['closings'])}"
     turns = [
@@ -72,20 +74,20 @@ def _make_chat(topic: dict[str, Any], ask: str, reply: str, detail: str, rng: Ra
 
 
 def _make_question(ask: str, rng: Random) -> str:
-    """A question with a greeting and an ending, perhaps."""
+    """Add a greeting and an ending to a question, perhaps."""
     greeting: str = rng.choice(load_phrases()["greetings"])
     ending: str = rng.choice(load_phrases()["endings"])
     # Without a greeting, the question begins the sentence.
     return (greeting + ask if greeting else ask[0].upper() + ask[1:]) + ending
 
 
-def _make_turn(question: str, replied: str) -> list[Message]:
+def _make_turn(question: str, answer: str) -> list[Message]:
     """A question and its answer as messages."""
-    return [{"role": "user", "content": question}, {"role": "assistant", "content": replied}]
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
-def _tool_chat(state: dict[str, str], rng: Random) -> Row:
-    """A chat in which the assistant asks a tool for an order."""
+def _make_tool_chat(state: dict[str, str], rng: Random) -> Row:
+    """Make a chat in which the assistant asks a tool for an order."""
     tool, slots = load_phrases()["tool"], _draw_slots(rng)
     question, answer = _make_turn(
         _make_question(rng.choice(tool["asks"]), rng).format(**slots), state["says"].format(**slots)
@@ -109,7 +111,7 @@ def _tool_chat(state: dict[str, str], rng: Random) -> Row:
 
 
 def _tool_schema(tool: dict[str, Any]) -> dict[str, Any]:
-    """The tool as JSON schema."""
+    """The JSON schema of a tool."""
     parameters = {
         "type": "object",
         "properties": {"order": {"type": "integer"}},
@@ -120,7 +122,7 @@ def _tool_schema(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _draw_slots(rng: Random) -> dict[str, Any]:
-    """What stands in the gaps of the phrases."""
+    """Draw the values for the gaps of the phrases."""
     return {
         "order": rng.randrange(10_000, 100_000),
         "days": rng.randrange(2, 15),

@@ -46,7 +46,7 @@ def make_demo_data(folder: Path) -> None:
 
 
 def train_tokenizer(texts: Iterable[str]) -> tokenizers.Tokenizer:
-    """A byte-level BPE tokenizer of at most VOCABULARY tokens."""
+    """Train a byte-level BPE tokenizer of at most VOCABULARY tokens."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
@@ -61,7 +61,7 @@ def train_tokenizer(texts: Iterable[str]) -> tokenizers.Tokenizer:
 
 
 def tokenizer_files(tokenizer: tokenizers.Tokenizer) -> dict[str, dict[str, Any]]:
-    """The other JSON files of the tokenizer's folder, by name."""
+    """The JSON files of the tokenizer's folder besides tokenizer.json, by name."""
     ids = {token: tokenizer.token_to_id(token) for token in SPECIAL}
     named = {"eos_token": END, "pad_token": PAD}
     return {
@@ -97,7 +97,7 @@ def tokenizer_files(tokenizer: tokenizers.Tokenizer) -> dict[str, dict[str, Any]
 
 
 def _row_texts(row: Row) -> list[str]:
-    """What the tokenizer is trained on, of a row."""
+    """The texts of a row that the tokenizer is trained on."""
     tools = [json.dumps(row["tools"])] if "tools" in row else []
     return tools + [message["role"] + "\n" + str(message["content"]) for message in row["messages"]]
 
@@ -108,7 +108,7 @@ def _json_line(row: Row) -> str:
 
 
 def _write_lines(path: Path, *lines: str) -> None:
-    """Bytes and not text: Windows would write other line ends."""
+    """Write lines as bytes and not as text: Windows would write other line ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
 

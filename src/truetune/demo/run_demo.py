@@ -1,4 +1,5 @@
-"""`truetune demo`: both data sets checked, one row token by token, and the proof.
+"""Runs `truetune demo`: both data sets checked, one row shown token by token, and the proof by
+training.
 
 It runs what users will run, on data that ships with the package. The trade-off: without torch the proof is left out,
 and the demo says how to get it.
@@ -75,7 +76,7 @@ def render_both_trainings(proof: BothTrainings, console: Console) -> None:
         good = outcome.stopped == proof.rows
         table.add_row(
             outcome.name,
-            _draw_curve(outcome.losses, min(losses), max(losses)),
+            _draw_loss_curve(outcome.losses, min(losses), max(losses)),
             f"{outcome.recited} of {proof.rows}",
             Text(f"{outcome.stopped} of {proof.rows}", style="bold green" if good else "bold red"),
         )
@@ -90,7 +91,7 @@ def render_both_trainings(proof: BothTrainings, console: Console) -> None:
 
 
 def _check_data(data: Path, tokenizer: Path, console: Console) -> DataReport:
-    """In the folder of the data, so that its lines are named without their long path."""
+    """Check data, in its folder, so that its lines are named without their long path."""
     # Paths of an installed package fill half of the terminal.
     with chdir(data.parent):
         report = check(RunSpec(data=(data.name,), tokenizer=str(tokenizer), max_length=MAX_LENGTH))
@@ -99,7 +100,7 @@ def _check_data(data: Path, tokenizer: Path, console: Console) -> DataReport:
 
 
 def _train_with_progress(console: Console) -> BothTrainings:
-    """Train twice, with a bar for each."""
+    """Train with both pads, with a bar for each."""
     with Progress(console=console, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
@@ -111,7 +112,7 @@ def _train_with_progress(console: Console) -> BothTrainings:
         return train_with_both_pads(progress=step)
 
 
-def _draw_curve(losses: Sequence[float], low: float, high: float) -> str:
+def _draw_loss_curve(losses: Sequence[float], low: float, high: float) -> str:
     """First and last loss, and between them a bar for every few steps, from `low` to `high` on a log scale."""
     heights = [
         math.log(loss / low) / math.log(high / low)

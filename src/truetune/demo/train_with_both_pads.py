@@ -1,4 +1,5 @@
-"""One tiny model, trained twice on the same rows: with pad = eos and with a pad token of its own.
+"""Trains one tiny model twice on the same rows, with pad = eos and with a pad token of its own, as
+the proof that only one learns to stop.
 
 The losses are the same, and only one of the two models stops. The trade-off: a minute of real training, for what a
 figure in a document could only assert.
@@ -44,8 +45,8 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One training."""
+class TrainingOutcome:
+    """The losses and the answers of one training."""
 
     name: str
     losses: tuple[float, ...]
@@ -60,10 +61,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class BothTrainings:
-    """The same training twice."""
+    """The outcomes of the same training with both pads."""
 
-    broken: Outcome
-    sound: Outcome
+    broken: TrainingOutcome
+    sound: TrainingOutcome
     rows: int
     question: str
     """The first of them."""
@@ -73,11 +74,13 @@ class BothTrainings:
 def train_with_both_pads(
     seed: int = 0, progress: Progress = lambda name, loss: None
 ) -> BothTrainings:
-    """Train and ask the model twice. Raises ImportError without torch and transformers."""
+    """Train a tiny model with each pad, and ask both what they learned. Raises ImportError without
+    torch and transformers.
+    """
     import transformers
 
     started = time.perf_counter()
-    views = short_views()
+    views = views_of_short_chats()
     tokenizer = transformers.AutoTokenizer.from_pretrained(TOKENIZER)
     with tempfile.TemporaryDirectory() as folder:
         confused = transformers.AutoTokenizer.from_pretrained(
@@ -85,10 +88,10 @@ def train_with_both_pads(
         )
     return BothTrainings(
         broken=_train_and_ask(
-            "pad = eos", confused, views, labels_by_id(views, confused), seed, progress
+            "pad = eos", confused, views, labels_masked_by_id(views, confused), seed, progress
         ),
         sound=_train_and_ask(
-            "pad = <|pad|>", tokenizer, views, labels_by_place(views), seed, progress
+            "pad = <|pad|>", tokenizer, views, labels_masked_by_position(views), seed, progress
         ),
         rows=len(views),
         question=str(views[0].example.row.messages[0]["content"]),
@@ -96,7 +99,7 @@ def train_with_both_pads(
     )
 
 
-def short_views() -> list[TokenView]:
+def views_of_short_chats() -> list[TokenView]:
     """The first rows of the repaired chats that have one question and one answer, as truetune encodes them."""
     setup = prepare_rule_setup(RunSpec(tokenizer=str(TOKENIZER)), only_reference=True)
     rows: Iterable[Conversation] = (
@@ -108,7 +111,7 @@ def short_views() -> list[TokenView]:
     )
 
 
-def labels_by_place(views: list[TokenView]) -> Any:
+def labels_masked_by_position(views: list[TokenView]) -> Any:
     """(rows, longest) the ids of the tokens that truetune supervises, IGNORED elsewhere."""
     import torch
 
@@ -121,19 +124,21 @@ def labels_by_place(views: list[TokenView]) -> Any:
     return labels
 
 
-def labels_by_id(views: list[TokenView], tokenizer: Any) -> Any:
-    """The same, less what transformers' own collator masks: every token whose id is the pad token's."""
+def labels_masked_by_id(views: list[TokenView], tokenizer: Any) -> Any:
+    """The labels as `labels_masked_by_position`, without what transformers' own collator masks:
+    every token whose id is the pad token's.
+    """
     import transformers
 
     # The real one, so that the fault is what its users have.
     collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
     collated = collator([{"input_ids": view.ids.tolist()} for view in views])["labels"]
-    return labels_by_place(views).where(collated != IGNORED, IGNORED)
+    return labels_masked_by_position(views).where(collated != IGNORED, IGNORED)
 
 
 def _train_and_ask(
     name: str, tokenizer: Any, views: list[TokenView], labels: Any, seed: int, progress: Progress
-) -> Outcome:
+) -> TrainingOutcome:
     """Train a new model with these labels, and ask it what it was trained on."""
     import torch
     import transformers
@@ -153,7 +158,7 @@ def _train_and_ask(
         progress(name, losses[-1])
     answers = _generate_answers(model, tokenizer, views)
     wanted = [str(view.example.row.messages[1]["content"]) for view in views]
-    return Outcome(
+    return TrainingOutcome(
         name=name,
         losses=tuple(losses),
         recited=sum(text.startswith(answer) for text, answer in zip(answers, wanted, strict=True)),

@@ -1,4 +1,4 @@
-"""What an environment is: plain values, gathered by `truetune.doctor.gather_environment`.
+"""The record types of an environment, as `truetune.doctor.gather_environment` fills them.
 
 Rules on environments read these and ask nothing themselves, so that each can be tried on an environment that is made
 up. The trade-off: what is not gathered here, no rule can judge.
@@ -44,7 +44,7 @@ PACKAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What an installed package says that it needs."""
+    """What an installed package requires."""
 
     package: str
     of: str
@@ -63,7 +63,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Torch:
-    """What torch says of itself."""
+    """What torch says of itself and its devices."""
 
     cuda: str | None
     """The CUDA version that it was built for; None for a build that can't use GPUs of NVIDIA"""

@@ -1,5 +1,5 @@
-"""Gathers what an environment is: its interpreter is asked in processes of its own, so that what is broken there
-breaks nothing here.
+"""Gathers the facts on an environment: its interpreter is asked in processes of its own, so that
+what is broken there breaks nothing here.
 
 `run_inside_interpreter` runs inside; it tells versions without an import, then tries imports one by one. A crash or a
 hang is laid to the module that had begun. The trade-off: imports of torch and its like take half a minute, and only
@@ -47,7 +47,7 @@ Say = Callable[[str], object]
 def gather_environment(
     python: str, *, load: bool = True, timeout: float = 120.0, say: Say = str
 ) -> Environment:
-    """The environment of an interpreter, on this machine.
+    """Gather the environment of an interpreter, on this machine.
 
     Args:
         python: its path or name.
@@ -75,15 +75,15 @@ def gather_environment(
         variables=dict(os.environ),
         cache=str(cache),
         cache_writable=_is_writable(cache),
-        cache_free=_free_bytes(cache),
-        shared=_filesystem_size(Path("/dev/shm")),
+        cache_free=_free_disk_bytes(cache),
+        shared=_filesystem_bytes(Path("/dev/shm")),
         files=_open_file_limit(),
         extras={name: _has_all(needed, packages) for name, needed in list_extras().items()},
     )
 
 
 def parse_torch_facts(facts: Mapping[str, Any]) -> Torch:
-    """From what `inside` says."""
+    """The facts on torch, from what `run_inside_interpreter` printed."""
     devices = tuple(
         Device(name, (capability[0], capability[1])) for name, capability in facts["devices"]
     )
@@ -99,7 +99,7 @@ def parse_torch_facts(facts: Mapping[str, Any]) -> Torch:
 
 
 def _query_packages(python: str) -> dict[str, Any]:
-    """Versions of an interpreter and its packages. Raises UsageError where it is none."""
+    """Ask an interpreter for its version and packages. Raises UsageError where it is none."""
     command = [python, INSPECTION_SCRIPT, "packages", *PACKAGES]
     try:
         # A minute: on a network drive the metadata of some hundred packages are slow to read.
@@ -114,7 +114,9 @@ def _query_packages(python: str) -> dict[str, Any]:
 def _try_imports(
     python: str, packages: Mapping[str, str], timeout: float, say: Say
 ) -> tuple[dict[str, str], Any]:
-    """(what each import said, torch's facts); after a crash or a hang, the rest in another process."""
+    """Try the imports; gives (what each import said, torch's facts). After a crash or a hang, the
+    rest is tried in another process.
+    """
     # Only what is installed: anything else is no broken import.
     left = [module for name, module in IMPORTED_MODULES.items() if name in packages]
     loads: dict[str, str] = {}
@@ -122,7 +124,7 @@ def _try_imports(
     while left:
         say(f"importing {', '.join(left)}")
         lines, end = _run_until_silent([python, INSPECTION_SCRIPT, "load", *left], timeout)
-        outcomes, new_facts = _read_outcomes(lines, end)
+        outcomes, new_facts = _outcomes_of_imports(lines, end)
         # A process that died before its first line is laid to the first module, or the loop would never end.
         loads |= outcomes or {left[0]: end}
         torch_facts = new_facts or torch_facts
@@ -130,7 +132,9 @@ def _try_imports(
     return loads, torch_facts
 
 
-def _read_outcomes(lines: Sequence[Mapping[str, Any]], end: str) -> tuple[dict[str, str], Any]:
+def _outcomes_of_imports(
+    lines: Sequence[Mapping[str, Any]], end: str
+) -> tuple[dict[str, str], Any]:
     """(module -> what its import said, or how the process ended where it said nothing more; torch's facts)."""
     outcomes: dict[str, str] = {}
     torch_facts = None
@@ -144,7 +148,9 @@ def _read_outcomes(lines: Sequence[Mapping[str, Any]], end: str) -> tuple[dict[s
 
 
 def _run_until_silent(command: list[str], timeout: float) -> tuple[list[dict[str, Any]], str]:
-    """(the lines that a program printed, how it ended): it is killed when no line came for `timeout` seconds."""
+    """Run a program until it ends or prints no line for `timeout` seconds; gives (its lines, how it
+    ended).
+    """
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -184,7 +190,7 @@ def _parse_lines(output: bytes) -> list[dict[str, Any]]:
 def _select_requirements(
     requires: Mapping[str, list[str]], packages: Mapping[str, str], version: str
 ) -> Iterable[Requirement]:
-    """Those on the packages that are told, without those of extras and other systems."""
+    """The requirements on packages that are installed, without those of extras and other systems."""
     from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Parsed
 
@@ -201,7 +207,7 @@ def _select_requirements(
             except InvalidRequirement:
                 # Old packages have texts that no tool reads any more.
                 continue
-            needed = run_inside_interpreter.canonical_name(parsed.name)
+            needed = run_inside_interpreter.canonical_package_name(parsed.name)
             if needed not in PACKAGES or needed not in packages:
                 continue
             if parsed.marker is None or parsed.marker.evaluate(marker_values):
@@ -226,7 +232,7 @@ def list_extras() -> dict[str, tuple[str, ...]]:
             continue
         for name in USER_EXTRAS:
             if marker.evaluate({"extra": name}):
-                distribution = run_inside_interpreter.canonical_name(requirement.name)
+                distribution = run_inside_interpreter.canonical_package_name(requirement.name)
                 distributions.setdefault(name, set()).add(distribution)
     return {name: tuple(sorted(needed)) for name, needed in distributions.items()}
 
@@ -237,32 +243,34 @@ def _has_all(needed: Iterable[str], packages: Mapping[str, str]) -> bool:
 
 
 def _find_hub_cache(variables: Mapping[str, str]) -> Path:
-    """Where huggingface_hub keeps what it downloads, by the variables and in the order that it reads."""
+    """The folder where huggingface_hub keeps what it downloads, by the variables and in the order
+    that it reads.
+    """
     home = variables.get("HF_HOME") or Path(
         variables.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
     )
     return Path(variables.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
 
 
-def _nearest_folder(path: Path) -> Path:
+def _nearest_existing_folder(path: Path) -> Path:
     """The nearest folder that is there."""
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def _is_writable(path: Path) -> bool:
-    """Could files be made there? Of a folder that is not there yet, the nearest above decides."""
-    return os.access(_nearest_folder(path.absolute()), os.W_OK | os.X_OK)
+    """Can files be made in a folder? Of one that is not there yet, the nearest above decides."""
+    return os.access(_nearest_existing_folder(path.absolute()), os.W_OK | os.X_OK)
 
 
-def _free_bytes(path: Path) -> int | None:
+def _free_disk_bytes(path: Path) -> int | None:
     """Free bytes of the disk; None where that can't be told."""
     try:
-        return shutil.disk_usage(_nearest_folder(path.absolute())).free
+        return shutil.disk_usage(_nearest_existing_folder(path.absolute())).free
     except OSError:
         return None
 
 
-def _filesystem_size(path: Path) -> int | None:
+def _filesystem_bytes(path: Path) -> int | None:
     """Bytes of a file system; None where there is none."""
     try:
         return shutil.disk_usage(path).total
@@ -271,7 +279,7 @@ def _filesystem_size(path: Path) -> int | None:
 
 
 def _open_file_limit() -> int | None:
-    """Files that a process may have open; None where it is not limited, or on Windows."""
+    """How many files a process may have open; None where it is not limited, or on Windows."""
     try:
         import resource
     except ImportError:

@@ -1,5 +1,5 @@
-"""What runs inside the interpreter that is looked at: standard library alone, Python 3.8 and later; JSON lines on
-stdout.
+"""Runs inside the interpreter that is examined, with the standard library alone, and prints what it
+finds as JSON lines.
 
     python inspect_interpreter.py packages NAME...     versions and requirements, without an import
     python inspect_interpreter.py load MODULE...       imports, one after the other; torch tells what it is
@@ -22,28 +22,28 @@ STDOUT = os.dup(1)
 """The real stdout; what libraries print goes to stderr"""
 
 
-def print_line(**value: Any) -> None:
-    """One line."""
+def print_json_line(**value: Any) -> None:
+    """Print one line of JSON."""
     os.write(STDOUT, (json.dumps(value) + "\n").encode())
 
 
-def canonical_name(name: str) -> str:
-    """`Flash_Attn` as `flash-attn`."""
+def canonical_package_name(name: str) -> str:
+    """The canonical name of a package: `Flash_Attn` as `flash-attn`."""
     return name.lower().replace("_", "-").replace(".", "-")
 
 
 def print_packages(names: list[str]) -> None:
-    """Versions of what is installed, and what the named ones require."""
+    """Print the versions of what is installed, and what the named packages require."""
     versions: dict[str, str] = {}
     required: dict[str, list[str]] = {}
     for distribution in importlib.metadata.distributions():
-        name = canonical_name(distribution.metadata["Name"] or "")
+        name = canonical_package_name(distribution.metadata["Name"] or "")
         # The first on the path is the one that an import finds.
         if name and name not in versions:
             versions[name] = distribution.version
             if name in names:
                 required[name] = distribution.requires or []
-    print_line(
+    print_json_line(
         python=sys.executable,
         version=platform.python_version(),
         system=platform.platform(),
@@ -53,8 +53,8 @@ def print_packages(names: list[str]) -> None:
     )
 
 
-def torch_facts() -> dict[str, Any]:
-    """Of `truetune.doctor.environment.Torch`."""
+def read_torch_facts() -> dict[str, Any]:
+    """The facts for `truetune.doctor.environment.Torch`."""
     import torch
 
     # A driver that is too old is a warning of torch, and no error.
@@ -73,12 +73,12 @@ def torch_facts() -> dict[str, Any]:
         "available": available,
         "devices": devices,
         "architectures": architectures,
-        "bf16": multiplies_bf16(torch) if available else None,
+        "bf16": can_multiply_bf16(torch) if available else None,
         "said": " ".join(str(warning.message) for warning in caught),
     }
 
 
-def multiplies_bf16(torch: Any) -> bool:
+def can_multiply_bf16(torch: Any) -> bool:
     """Does the first GPU multiply in bf16?"""
     try:
         one = torch.ones(32, 32, dtype=torch.bfloat16, device="cuda")
@@ -88,7 +88,7 @@ def multiplies_bf16(torch: Any) -> bool:
 
 
 def try_flash_attention() -> None:
-    """A forward pass; ones in, ones out."""
+    """Run a forward pass of flash attention; ones in, ones out."""
     torch, attention = (
         importlib.import_module("torch"),
         importlib.import_module("flash_attn").flash_attn_func,
@@ -100,7 +100,9 @@ def try_flash_attention() -> None:
 
 
 def try_bitsandbytes() -> None:
-    """The library behind it, which a broken install replaces with one that raises later."""
+    """Call the native library of bitsandbytes, which a broken install replaces with one that raises
+    later.
+    """
     library = importlib.import_module("bitsandbytes.cextension").lib
     if "Mock" in type(library).__name__:
         raise RuntimeError(
@@ -119,20 +121,20 @@ DEEPER_CHECKS: dict[str, Any] = {
 
 
 def import_modules(names: list[str]) -> None:
-    """Import each; a crash is known by the line that is missing."""
+    """Import each module, and print how it went; a crash is known by the line that is missing."""
     # File descriptors and not sys.stdout: native libraries print as well.
     os.dup2(2, 1)
     for name in names:
-        print_line(begins=name)
+        print_json_line(begins=name)
         try:
             importlib.import_module(name)
             DEEPER_CHECKS.get(name, lambda: None)()
-            facts = torch_facts() if name == "torch" else None
-            print_line(done=name, error="", facts=facts)
+            facts = read_torch_facts() if name == "torch" else None
+            print_json_line(done=name, error="", facts=facts)
         # Some packages exit, or raise what is no Exception, where a library is missing.
         except BaseException as error:
             text = " ".join(str(error).split()) or "no message"
-            print_line(done=name, error=f"{type(error).__name__}: {text}", facts=None)
+            print_json_line(done=name, error=f"{type(error).__name__}: {text}", facts=None)
 
 
 if __name__ == "__main__":

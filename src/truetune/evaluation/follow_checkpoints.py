@@ -17,12 +17,12 @@ from typing import Any
 from truetune.checkpoint.load_checkpoint import is_checkpoint
 from truetune.checkpoint.run_folder import (
     RUN_FILE,
-    checkpoint_step,
     find_checkpoint_fault,
     list_checkpoints,
     read_run,
+    step_of_checkpoint_name,
 )
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import find_in_answers, findings_new_or_worse, judge_answers
 from truetune.data.guard_output_folder import (
@@ -253,7 +253,9 @@ class _FollowedRun:
             min_success: as in `sample_model`.
         """
         last, limit = self.sampled_run().looks[-1], self.asking.max_new_tokens
-        path_of_step = {checkpoint_step(path): path for path in list_checkpoints(self.folder)}
+        path_of_step = {
+            step_of_checkpoint_name(path): path for path in list_checkpoints(self.folder)
+        }
         # A finished run may have its last weights in its own folder.
         path = path_of_step.get(last.step, self.folder)
         is_there = is_checkpoint(path)
@@ -316,7 +318,7 @@ def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
     """
     # A link would have us read, and later write, somewhere else.
     is_readable = folder.is_dir() and not (folder / QUESTIONS_FILE).is_symlink()
-    before = read_object(folder / QUESTIONS_FILE, []) if is_readable else None
+    before = read_json_object(folder / QUESTIONS_FILE, []) if is_readable else None
     if before is not None:
         before = {**LATER_QUESTIONS, **before}
     # A file of that name with other fields is somebody else's.
@@ -396,7 +398,7 @@ def _list_whole_checkpoints(
         done: steps that are left out.
     """
     for path in list_checkpoints(folder):
-        step = checkpoint_step(path)
+        step = step_of_checkpoint_name(path)
         if step is None or step in done:
             continue
         fault = find_checkpoint_fault(path)
@@ -409,7 +411,7 @@ def _list_whole_checkpoints(
     if run.get("status") != "finished" or not isinstance(step, int) or not is_checkpoint(folder):
         return
     # The last weights mostly stand in a checkpoint as well.
-    if step not in {checkpoint_step(path) for path in list_checkpoints(folder)}:
+    if step not in {step_of_checkpoint_name(path) for path in list_checkpoints(folder)}:
         yield step, folder
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.errors import TruetuneError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.backends.backend import Backend, Decoding, Progress
@@ -234,7 +234,7 @@ def _find_pad(tokenizer: Tokenizer) -> ControlToken | None:
 
 def _check_contract(place: ModelSource, probes: Probes) -> dict[str, Any]:
     """`prompts`: in what the prompts of today break the contract of the training; without one, `contract` False."""
-    contract = read_object(place.contract, []) if place.contract else None
+    contract = read_json_object(place.contract, []) if place.contract else None
     if not contract:
         return {"contract": False}
     return {"prompts": tuple(contract_breaks(contract, probes))}

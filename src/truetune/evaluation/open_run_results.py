@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checkpoint.run_folder import read_run as read_record
-from truetune.checkpoint.weight_files import FileFault, read_object
+from truetune.checkpoint.weight_files import FileFault, read_json_object
 from truetune.checks.findings import RANK, Case, Finding
 from truetune.checks.findings_file import FINDING_FIELDS, FINDINGS
 from truetune.checks.judge_answers import judge_answers
@@ -165,7 +165,7 @@ def _read_watch_file(file: Path, notes: list[str]) -> dict[str, Any]:
     if not file.is_file():
         return {}
     faults = list[FileFault]()
-    content = read_object(file, faults)
+    content = read_json_object(file, faults)
     notes += [fault.text for fault in faults]
     return content or {}
 

@@ -1,4 +1,4 @@
-"""The cells of a CSV record as they are written, so that one can change and the others stay.
+"""Rewrites single cells of a CSV record as it is written, so that the other cells stay as they are.
 
 Writing a record again would change quotes all over a file, and a diff would show every row. So the text is cut into its
 cells, which must say what the reader read; where they do not, the record is left alone.
@@ -12,13 +12,15 @@ from truetune.data.find_data_files import Source
 from truetune.fixing.row_edits import EditError
 
 
-def delimiter_of(source: Source) -> str:
-    """A tab in `.tsv`, else a comma: as the reader has it."""
+def csv_delimiter_of(source: Source) -> str:
+    """The delimiter of a CSV file as the reader takes it: a tab in `.tsv`, else a comma."""
     return "\t" if ".tsv" in source.path.suffixes else ","
 
 
-def rewrite_record(text: str, delimiter: str, before: Sequence[str], after: Sequence[str]) -> str:
-    """A record with the cells that differ written again.
+def rewrite_changed_cells(
+    text: str, delimiter: str, before: Sequence[str], after: Sequence[str]
+) -> str:
+    """A record of a CSV file with only the cells that differ written again.
 
     Args:
         text: the record, with its line end.
@@ -42,7 +44,9 @@ def rewrite_record(text: str, delimiter: str, before: Sequence[str], after: Sequ
 
 
 def _split_cells(text: str, delimiter: str) -> list[str]:
-    """A quote opens a cell only where the cell begins; inside, two of them are one."""
+    """The cells of a record as they are written. A quote opens a cell only where the cell begins;
+    inside, two of them are one.
+    """
     cells: list[str] = []
     begin = 0
     while True:
@@ -60,12 +64,12 @@ def _split_cells(text: str, delimiter: str) -> list[str]:
 
 
 def _unquote_cell(cell: str) -> str:
-    """What a cell says."""
+    """What a written cell says, without its quotes."""
     return cell[1:-1].replace('""', '"') if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
 
 
 def _quote_cell(value: str, old: str, delimiter: str) -> str:
-    """A value as it is written, with quotes where it needs them or had them."""
+    """A value as a written cell, with quotes where it needs them or had them."""
     needs = any(mark in value for mark in (delimiter, '"', "\n", "\r"))
     # A cell that was quoted stays so: some readers tell text from numbers by the quotes.
     if needs or old.startswith('"'):

@@ -1,4 +1,5 @@
-"""`truetune fix`: one file of rows in, the same with its mechanical faults fixed out.
+"""Fixes one file of rows (`truetune fix`): what is mechanical is edited or dropped, and what is
+left is told.
 
 The file is read once, in groups of rows. Each group goes through the remedies, and what is left of it through the rules
 that have remedies, whose findings are what a person still has to do. Both outputs are written under temporary names
@@ -30,16 +31,16 @@ from truetune.encoding.stream_batches import without_shortcuts_if_wrong
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.fixing.fix_outputs import (
     ChangeLog,
-    changes_path,
-    check_outputs,
-    check_same_kind,
+    change_record_path,
+    check_output_may_be_written,
+    check_same_format_and_compression,
     open_compressed_output,
 )
-from truetune.fixing.fix_tables import fix_table, table_writer
-from truetune.fixing.fix_text_files import fix_text
-from truetune.fixing.fixer import Fixer, FixRow, RowCount
+from truetune.fixing.fix_tables import fix_table, open_table_writer
+from truetune.fixing.fix_text_files import fix_text_file
+from truetune.fixing.fixer import Fixer, FixRow, UnfixedCount
 from truetune.fixing.line_diff import LineDiff
-from truetune.fixing.remedy import Context, ProblemRemedy, Remedy, count_problems
+from truetune.fixing.remedy import ProblemRemedy, Remedy, RemedyContext, count_reader_problems
 from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.row_judge import JudgedRows, RowJudge
 from truetune.parsing.decompress_within_limits import BROKEN_STREAM
@@ -56,8 +57,8 @@ NAME_TOKENIZER = "name a tokenizer with -t"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
-    """What a person has to look at."""
+class UnfixedFinding:
+    """A finding that a person has to look at, since no fix ended it."""
 
     rule: str
     message: str
@@ -70,7 +71,7 @@ class Left:
 
 @dataclass(frozen=True, kw_only=True)
 class Fixed:
-    """What was done to a file, or would be."""
+    """The result of `truetune fix`: what was done to a file, or would be."""
 
     data: str
     output: str | None
@@ -80,7 +81,7 @@ class Fixed:
     dropped_rows: int
     changed: dict[tuple[str, str], int]
     """(rule, what was done) -> rows"""
-    left: tuple[Left, ...]
+    left: tuple[UnfixedFinding, ...]
     offered: dict[tuple[str, str], int]
     """(rule, what `--unsafe` would do) -> rows"""
     judged_with_tokenizer: bool
@@ -97,8 +98,8 @@ class Fixed:
 
     @property
     def changes(self) -> str | None:
-        """The record of changes."""
-        return None if self.output is None else str(changes_path(Path(self.output)))
+        """The path of the record of changes; None where none was written."""
+        return None if self.output is None else str(change_record_path(Path(self.output)))
 
     def failed(self) -> bool:
         """Is something left for a person?"""
@@ -120,7 +121,7 @@ def fix_data_file(
     diff: Callable[[str], None] | None = None,
     progress: Progress | None = None,
 ) -> Fixed:
-    """Fix the rows of the one file that `spec` names, as far as rules have remedies that `spec` selects.
+    """Fix the rows of the one file that `spec` names, as far as the selected rules have remedies.
 
     Args:
         spec: data, tokenizer, and how rows are read; without a tokenizer, only what the reader sees is fixed.
@@ -139,8 +140,8 @@ def fix_data_file(
     chosen = _choose_remedies(spec)
     target = Path(output) if output is not None and diff is None else None
     if target is not None:
-        check_same_kind(Path(str(source.path)), target)
-        check_outputs(target, _input_paths(spec))
+        check_same_format_and_compression(Path(str(source.path)), target)
+        check_output_may_be_written(target, _input_paths(spec))
     try:
         return without_shortcuts_if_wrong(
             lambda only_reference: _FixRun(
@@ -159,7 +160,7 @@ def fix_data_file(
 
 
 def _only_source(spec: RunSpec) -> Source:
-    """The one file. Raises DataError, UsageError."""
+    """The one file to fix. Raises DataError or UsageError where there is not exactly one."""
     sources = find_sources(spec.data)
     if len(sources) != 1:
         raise UsageError(
@@ -199,23 +200,23 @@ def _input_paths(spec: RunSpec) -> list[Path]:
     return [Path(name) for name in names if "://" not in name]
 
 
-def _without_unusable(remedies: Sequence[type[Remedy]], setup: Setup | None) -> list[type[Remedy]]:
+def _usable_remedies(remedies: Sequence[type[Remedy]], setup: Setup | None) -> list[type[Remedy]]:
     """The remedies that can be used: without a tokenizer, those that need none."""
     return [remedy for remedy in remedies if setup is not None or not remedy.needs_tokenizer]
 
 
 def _rules_of_remedies(remedies: Iterable[type[Remedy]]) -> set[str]:
-    """The rules whose findings some remedies end."""
+    """The names of the rules whose findings some remedies end."""
     return {remedy.rule for remedy in remedies}
 
 
-def _rule_by_kinds(remedies: Sequence[type[Remedy]]) -> dict[tuple[str, ...], str]:
+def _rule_by_problem_kinds(remedies: Sequence[type[Remedy]]) -> dict[tuple[str, ...], str]:
     """Kinds of problems that the reader names -> the rule that they belong to."""
     return {remedy.kinds: remedy.rule for remedy in remedies if issubclass(remedy, ProblemRemedy)}
 
 
 class _FixRun:
-    """One pass over the file."""
+    """One pass over the file: reads, fixes, counts and writes."""
 
     def __init__(
         self,
@@ -239,22 +240,22 @@ class _FixRun:
             prepare_rule_setup(spec, only_reference=only_reference) if has_tokenizer else None
         )
         self._judge = RowJudge(self._setup, only_reference=only_reference)
-        usable = _without_unusable(chosen, self._setup)
+        usable = _usable_remedies(chosen, self._setup)
         self._waiting = sorted(_rules_of_remedies(chosen) - _rules_of_remedies(usable))
         self._fixer = self._make_fixer(usable)
         self._broken_fits = BROKEN_RULE in _rules_of_remedies(chosen)
-        self._rules = self._make_rules(usable, self._setup)
+        self._rules = self._make_rules_of_remedies(usable, self._setup)
         self._problems: Counter[str] = Counter()
-        self._rule_by_kinds = _rule_by_kinds(usable)
+        self._rule_by_kinds = _rule_by_problem_kinds(usable)
         self._first_problem: dict[str, Origin] = {}
         self._failed: list[NotJudged] = []
-        self._broken, self._first_reason = RowCount(), ""
+        self._broken, self._first_reason = UnfixedCount(), ""
         self._log: ChangeLog | None = None
         self.rows = self.changed_rows = self.dropped_rows = 0
 
     def _make_fixer(self, usable: Sequence[type[Remedy]]) -> Fixer:
         """The fixer of this run. Remedies that are not safe are only offered, unless they are asked for."""
-        context = Context(self._spec, self._setup, self._eval_fingerprints())
+        context = RemedyContext(self._spec, self._setup, self._fingerprints_of_eval_rows())
         applied = [remedy(context) for remedy in usable if self._unsafe or remedy.safe]
         offered = [remedy(context) for remedy in usable if not self._unsafe and not remedy.safe]
         return Fixer(context, self._judge, applied, offered)
@@ -268,21 +269,21 @@ class _FixRun:
                 raise DataError(self._no_row_message())
             # Before anything is published: a shortcut of the renderer that was wrong voids all
             # proofs, and the run begins again without.
-            self._judge.prove_renderer()
+            self._judge.verify_renderer()
             if parts is not None and self._log is not None:
                 fixed, changes = parts
                 fixed.finish()
                 self._log.end(fixed)
                 changes.finish()
                 # Once more: the work may have taken hours, and somebody may have put a file there.
-                check_outputs(fixed.path, _input_paths(self._spec))
+                check_output_may_be_written(fixed.path, _input_paths(self._spec))
                 # The record first: a fixed file without one would be a stranger to the next run.
                 changes.publish()
                 fixed.publish()
         return self._make_result()
 
     def _take_hunk(self, hunk: str) -> None:
-        """Keep a hunk of the diff, and hand it on."""
+        """Count a hunk of the diff, and pass it to whoever shows it."""
         self._hunks.append(hunk)
         if self._show_hunk is not None:
             self._show_hunk(hunk)
@@ -293,7 +294,7 @@ class _FixRun:
             return None
         try:
             fixed = stack.enter_context(PartialFile(self._target.resolve()))
-            changes = stack.enter_context(PartialFile(changes_path(self._target).resolve()))
+            changes = stack.enter_context(PartialFile(change_record_path(self._target).resolve()))
         except OSError as error:
             raise UsageError(f"{error.filename}: can't be written: {error.strerror}") from None
         about = {"data": str(self._source.path), "unsafe": self._unsafe}
@@ -314,7 +315,7 @@ class _FixRun:
     def _fix_text_rows(
         self, raw: IO[bytes], part: PartialFile | None, differ: LineDiff | None
     ) -> None:
-        """The same of a text: its bytes go through unless a row changed."""
+        """Fix the rows of a text file: its bytes are copied unless a row changed."""
         packed: IO[bytes] | None = None
         if part is not None:
             # The output is packed as the input is, which its name promises.
@@ -332,7 +333,9 @@ class _FixRun:
             if differ is not None:
                 differ.add(old, new)
 
-        fix_text(self._source, raw, self._spec, self._make_group_fixer(raw), self._on_broken, put)
+        fix_text_file(
+            self._source, raw, self._spec, self._make_group_fixer(raw), self._drop_broken_line, put
+        )
         # The end of a packed stream has a checksum, which is written only when it is closed.
         if part is not None and packed is not None and packed is not part.file:
             packed.close()
@@ -340,7 +343,7 @@ class _FixRun:
     def _fix_table_rows(
         self, raw: IO[bytes], part: PartialFile | None, differ: LineDiff | None
     ) -> None:
-        """The same of a table: its batches go through unless a row changed."""
+        """Fix the rows of a table file: its batches are copied unless a row changed."""
         fixing = self._make_group_fixer(raw)
 
         def fix_and_show(rows: list[FixRow]) -> None:
@@ -362,11 +365,11 @@ class _FixRun:
                 # A second handle: the writer needs the schema from the end of the file while the
                 # reader is inside.
                 again = stack.enter_context(open_raw(self._source.path))
-                write = stack.enter_context(table_writer(self._source, again, part.file))
-            fix_table(self._source, raw, self._spec, fix_and_show, self._on_broken, write)
+                write = stack.enter_context(open_table_writer(self._source, again, part.file))
+            fix_table(self._source, raw, self._spec, fix_and_show, self._drop_broken_line, write)
 
     def _make_group_fixer(self, raw: IO[bytes]) -> Callable[[list[FixRow]], None]:
-        """Fixes a group of rows, and keeps account of it."""
+        """A function that fixes a group of rows, and counts what became of them."""
         size = self._source.path.stat().st_size
 
         def fix_rows(rows: list[FixRow]) -> None:
@@ -379,7 +382,7 @@ class _FixRun:
         return fix_rows
 
     def _count_group(self, rows: list[FixRow], judged_rows: JudgedRows) -> None:
-        """Count a group of rows, record its changes, and let the rules look at what is left."""
+        """Count a group of rows, record its changes, and let the rules judge what is left."""
         self.rows += len(rows)
         self.changed_rows += sum(bool(row.changes) and not row.dropped for row in rows)
         self.dropped_rows += sum(row.dropped for row in rows)
@@ -392,10 +395,10 @@ class _FixRun:
             self._apply_rule(rule, judged_rows)
         # With a tokenizer the rules themselves count these problems.
         if self._setup is None:
-            self._count_problems(judged_rows)
+            self._count_reader_problems(judged_rows)
 
     def _apply_rule(self, rule: DataRule, judged_rows: JudgedRows) -> None:
-        """Let a rule look at rows; one that fails is out, and the others stand."""
+        """Let a rule judge rows; one that fails is excluded, and the others stand."""
         try:
             rule.batch(judged_rows.batch)
         except TruetuneError:
@@ -404,21 +407,23 @@ class _FixRun:
             self._failed.append(not_judged_since_failed(type(rule), error))
             self._rules.remove(rule)
 
-    def _count_problems(self, judged_rows: JudgedRows) -> None:
-        """Without a tokenizer no rule is asked: what the reader names is counted here."""
+    def _count_reader_problems(self, judged_rows: JudgedRows) -> None:
+        """Count the problems that the reader names, where no rule is asked for want of a tokenizer."""
         for kinds, rule in self._rule_by_kinds.items():
-            self._problems[rule] += count_problems(judged_rows.batch, kinds)
+            self._problems[rule] += count_reader_problems(judged_rows.batch, kinds)
             for row in judged_rows.batch.rows:
                 if any(problem.kind in kinds for problem in row.problems):
                     self._first_problem.setdefault(rule, row.origin)
 
-    def _on_broken(self, origin: Origin, reason: str) -> bool:
-        """Count a line that holds no row; does it go?"""
+    def _drop_broken_line(self, origin: Origin, reason: str) -> bool:
+        """Count a line that holds no row; True where it is dropped."""
         self._broken.add(origin)
         self._first_reason = self._first_reason or reason
         return self._unsafe and self._broken_fits
 
-    def _make_rules(self, usable: Sequence[type[Remedy]], setup: Setup | None) -> list[DataRule]:
+    def _make_rules_of_remedies(
+        self, usable: Sequence[type[Remedy]], setup: Setup | None
+    ) -> list[DataRule]:
         """The rules that some remedies belong to, ready to look at rows."""
         if setup is None:
             return []
@@ -439,7 +444,7 @@ class _FixRun:
             self._spec.eval_data, format=self._spec.format, columns=self._spec.map
         )
 
-    def _eval_fingerprints(self) -> frozenset[int]:
+    def _fingerprints_of_eval_rows(self) -> frozenset[int]:
         """The fingerprints of the evaluation rows, by which leaked rows are known."""
         if not self._spec.eval_data:
             return frozenset()
@@ -452,7 +457,7 @@ class _FixRun:
         return self._first_reason or f"{self._source.path}: the file holds no row"
 
     def _make_result(self) -> Fixed:
-        """What was done, and what is left."""
+        """The result: what was done, and what is left."""
         judgement = Judgement.of(conclude_rule(rule) for rule in self._rules)
         findings = judgement.findings
         offered = {key: undone.rows for key, undone in self._fixer.offers.items()}
@@ -468,7 +473,7 @@ class _FixRun:
             changed_rows=self.changed_rows,
             dropped_rows=self.dropped_rows + changed.get((BROKEN_RULE, NO_ROW), 0),
             changed=changed,
-            left=tuple(self._find_what_is_left(findings)),
+            left=tuple(self._unfixed_findings(findings)),
             offered=offered,
             judged_with_tokenizer=self._setup is not None,
             waiting_for_tokenizer=tuple(self._waiting),
@@ -477,7 +482,7 @@ class _FixRun:
                 *self._failed,
                 *self._fixer.failed,
                 *requested_parts_not_judged(judgement.not_judged),
-                *self._rules_not_asked(),
+                *self._not_judged(),
             ),
             # Handed on hunk by hunk while the file is read, and kept for callers that want the
             # result alone.
@@ -485,7 +490,7 @@ class _FixRun:
             allow_unjudged=self._spec.allow_unjudged,
         )
 
-    def _rules_not_asked(self) -> Iterator[NotJudged]:
+    def _not_judged(self) -> Iterator[NotJudged]:
         """Rules that were named and need a tokenizer, and lines without a row where no rule looks at those."""
         # Without --select the user asked for whatever can be done: what can't is said in the
         # summary, and is no failure.
@@ -502,15 +507,15 @@ class _FixRun:
                 lines, f"they hold no row, as {self._first_reason}", unlock="correct these lines"
             )
 
-    def _find_what_is_left(self, findings: Sequence[Finding]) -> list[Left]:
+    def _unfixed_findings(self, findings: Sequence[Finding]) -> list[UnfixedFinding]:
         """What a person has to look at, with the reason why it was not fixed."""
         left = [
-            Left(
+            UnfixedFinding(
                 rule=f.rule,
                 message=f.message,
                 rows=f.count or 0,
                 first=_first_place(f),
-                why=self._reason_left(f.rule, f.remedy),
+                why=self._reason_not_fixed(f.rule, f.remedy),
             )
             for f in findings
             # What is only worth knowing is nothing to do.
@@ -518,23 +523,25 @@ class _FixRun:
         ]
         for rule, count in self._problems.items():
             if count:
-                why = self._reason_left(rule, "correct these rows by hand")
+                why = self._reason_not_fixed(rule, "correct these rows by hand")
                 first = str(self._first_problem[rule])
                 left.append(
-                    Left(rule=rule, message=f"{count:,} problems", rows=count, first=first, why=why)
+                    UnfixedFinding(
+                        rule=rule, message=f"{count:,} problems", rows=count, first=first, why=why
+                    )
                 )
         if self._broken.rows and self._broken_fits and not self._unsafe:
             message = f"{self._broken.rows:,} lines hold no row, as {self._first_reason}"
             why = "correct these lines, or drop them with --unsafe"
             first = str(self._broken.first)
             left.append(
-                Left(
+                UnfixedFinding(
                     rule=BROKEN_RULE, message=message, rows=self._broken.rows, first=first, why=why
                 )
             )
         return left
 
-    def _reason_left(self, rule: str, remedy: str) -> str:
+    def _reason_not_fixed(self, rule: str, remedy: str) -> str:
         """The reasons that are known, or else what the rule itself advises."""
         # What an option would do comes first: it is a next step, where a refusal is only a reason.
         offers = [what for name, what in self._fixer.offers if name == rule]
@@ -556,4 +563,4 @@ def _first_place(finding: Finding) -> str:
 
 
 def _discard_batch(batch: Any) -> None:
-    """Where nothing is to be written."""
+    """Do nothing with a batch, where nothing is to be written."""

@@ -1,4 +1,4 @@
-"""What `truetune fix` writes: the fixed file, and beside it a record of each change.
+"""The files that `truetune fix` writes: the fixed file, and beside it a record of each change.
 
 The record begins with a line that says what was fixed and how, and ends with one that lists the fixed file's size and
 digest: by it a later run knows the file as its own (`data.guard_output_file`).
@@ -19,8 +19,8 @@ from truetune.data.guard_output_file import FileForm, make_prefix_test, refuse_u
 from truetune.data.guard_output_folder import ListedFile, file_digest, is_unchanged_listed_file
 from truetune.data.write_atomically import PartialFile
 from truetune.errors import UsageError
-from truetune.fixing.fixer import Change
-from truetune.fixing.row_edits import path_in_words
+from truetune.fixing.fixer import MadeChange
+from truetune.fixing.row_edits import format_path
 from truetune.package import __version__
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import parse_json
@@ -31,8 +31,8 @@ TAIL_BYTES = 65_536
 """Bytes at the end of a record that hold its last line"""
 
 
-def changes_path(output: Path) -> Path:
-    """Where the changes of a fixed file stand."""
+def change_record_path(output: Path) -> Path:
+    """Where the record of the changes of a fixed file is."""
     return output.with_name(f"{output.name}.changes.jsonl")
 
 
@@ -41,10 +41,10 @@ CHANGES_FORM = FileForm(
 )
 
 
-def _is_fixed(path: Path) -> bool:
+def _is_own_fixed_file(path: Path) -> bool:
     """Is it as a run of `truetune fix` wrote it, by the record beside it?"""
     # The record beside the file is the proof that it is ours; a file without one is somebody's.
-    record = changes_path(path)
+    record = change_record_path(path)
     if not record.is_file() or not CHANGES_FORM.is_ours(record):
         return False
     with record.open("rb") as file:
@@ -54,10 +54,10 @@ def _is_fixed(path: Path) -> bool:
     return is_unchanged_listed_file(path.resolve(), ListedFile(last["size"], last["digest"]))
 
 
-FIXED_FORM = FileForm("a file that truetune fixed, unchanged since", _is_fixed)
+FIXED_FORM = FileForm("a file that truetune fixed, unchanged since", _is_own_fixed_file)
 
 
-def check_outputs(output: Path, inputs: Iterable[Path]) -> None:
+def check_output_may_be_written(output: Path, inputs: Iterable[Path]) -> None:
     """Raise UsageError where the fixed file or its record can't be written, or would replace something foreign."""
     sources = list(inputs)
     # A pipe can't be replaced, and its name has no folder in which a record would be looked for.
@@ -67,19 +67,19 @@ def check_outputs(output: Path, inputs: Iterable[Path]) -> None:
         )
     refuse_unsafe_output_file(output, FIXED_FORM, sources)
     # The record is an output like any other: somebody may have a file of that name.
-    refuse_unsafe_output_file(changes_path(output), CHANGES_FORM, sources)
+    refuse_unsafe_output_file(change_record_path(output), CHANGES_FORM, sources)
 
 
-def check_same_kind(data: Path, output: Path) -> None:
+def check_same_format_and_compression(data: Path, output: Path) -> None:
     """Raise UsageError where the name of the output promises another format, or another compression."""
-    if _form_of(data) != _form_of(output):
-        wanted = "".join(_form_of(data)) or "no suffix"
+    if _format_and_compression(data) != _format_and_compression(output):
+        wanted = "".join(_format_and_compression(data)) or "no suffix"
         raise UsageError(
             f"{output}: the fixed file has the format of {data.name} ({wanted}); name it so"
         )
 
 
-def _form_of(path: Path) -> tuple[str, str]:
+def _format_and_compression(path: Path) -> tuple[str, str]:
     """(format, compression) by the suffixes of a name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSION_SUFFIXES else ""
@@ -88,7 +88,9 @@ def _form_of(path: Path) -> tuple[str, str]:
 
 
 def open_compressed_output(file: IO[bytes], suffix: str) -> IO[bytes]:
-    """A stream that packs what is written into a file, as its suffix says; the same bytes give the same file."""
+    """A stream that compresses what is written into a file, as its suffix says; the same bytes give
+    the same file.
+    """
     stream: Any = file
     match suffix.lower():
         case ".gz":
@@ -110,30 +112,30 @@ class ChangeLog:
 
     def __init__(self, part: PartialFile, about: Mapping[str, Any]) -> None:
         self._part = part
-        self._write({"schema": SCHEMA, "truetune": __version__, **about})
+        self._write_line({"schema": SCHEMA, "truetune": __version__, **about})
 
-    def add(self, change: Change) -> None:
-        """One edit of one row."""
-        self._write(
+    def add(self, change: MadeChange) -> None:
+        """Record one edit of one row."""
+        self._write_line(
             {
                 "row": change.origin.row,
                 "line": change.origin.line,
                 "rule": change.rule,
                 "change": change.what,
-                "path": path_in_words(change.path),
+                "path": format_path(change.path),
                 "before": change.before,
                 "after": change.after,
             }
         )
 
     def end(self, fixed: PartialFile) -> None:
-        """The last line: what was written. Raises OSError."""
+        """Write the last line, which says what the fixed file is. Raises OSError."""
         place = fixed.temporary_path()
-        self._write(
+        self._write_line(
             {"fixed": fixed.path.name, "size": place.stat().st_size, "digest": file_digest(place)}
         )
 
-    def _write(self, line: Mapping[str, Any]) -> None:
+    def _write_line(self, line: Mapping[str, Any]) -> None:
         """One line of the record."""
         # ASCII: half surrogates of a row can be written as escapes alone.
         self._part.file.write(json.dumps(line, default=str).encode("ascii") + b"\n")

@@ -1,4 +1,5 @@
-"""Parquet and Arrow: read batch by batch; where rows change, only their cells are made again.
+"""Fixes the rows of Parquet and Arrow files, batch by batch; only the cells of rows that change are
+made again.
 
 Values, schema, metadata, row groups and compression stay; the bytes of the file are the library's, not those of the
 input. A type that a column does not have can't be put into it: such an edit is not made, and counted.
@@ -43,12 +44,12 @@ WriteBatch = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class TypedBody(TableBody):
-    """A row of a table whose columns have types."""
+    """The body of a row in a table whose columns have types."""
 
     schema: Any
 
     def edited(self, edit: Edit) -> TypedBody:
-        """Raises EditError where the column has no room for the value."""
+        """The row after an edit. Raises EditError where the column has no room for the value."""
         row = TableBody(self.value).edited(edit).value
         for name, value in row.items():
             # Only what the edit changed: an old value fits by being there.
@@ -91,7 +92,7 @@ def fix_table(
                 records, source, spec.format, spec.map, skips=True
             )
         gone: set[int] = set()
-        rows = _rows_of_batch(batch, records, source, spec, like, first, on_broken, gone)
+        rows = _fix_rows_of_batch(batch, records, source, spec, like, first, on_broken, gone)
         fix(rows)
         gone |= {row.origin.row for row in rows if row.dropped}
         changed = {
@@ -109,8 +110,8 @@ def fix_table(
 
 
 @contextmanager
-def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[WriteBatch]:
-    """What writes batches into a file of the same kind, schema and compression.
+def open_table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[WriteBatch]:
+    """Open a writer of batches for a file of the same kind, schema and compression.
 
     Args:
         source: the file that is fixed.
@@ -121,7 +122,7 @@ def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Wr
     """
     if source.kind != "parquet":
         with arrow_errors_as_data_errors(source):
-            schema, make = _arrow_schema(source, raw)
+            schema, make = _arrow_schema_and_writer(source, raw)
         with make(file, schema) as writer:
             yield writer.write_batch
         return
@@ -134,7 +135,9 @@ def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Wr
         else []
     )
     # Each column keeps its own compression; pyarrow writes all of them with snappy otherwise.
-    codecs = {column.path_in_schema: _codec_name(column.compression) for column in columns}
+    codecs = {
+        column.path_in_schema: _compression_for_writer(column.compression) for column in columns
+    }
     sizes = [about.metadata.row_group(i).num_rows for i in range(groups)]
     with parquet.ParquetWriter(file, about.schema_arrow, compression=codecs or "snappy") as writer:
         # Row groups as large as the largest one of the input: readers plan their memory by them.
@@ -151,7 +154,7 @@ class _RowGroupWriter:
         self._held: list[Any] = []
 
     def add(self, batch: Any) -> None:
-        """The next batch."""
+        """Take the next batch, and write a row group where it is full."""
         self._held.append(batch)
         rows = sum(held.num_rows for held in self._held)
         size = sum(held.nbytes for held in self._held)
@@ -160,7 +163,7 @@ class _RowGroupWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held as one row group."""
+        """Write the batches that are held as one row group."""
         table = arrow.Table.from_batches(self._held) if self._held else None
         if table is not None and table.num_rows:
             self._writer.write_table(table, row_group_size=table.num_rows)
@@ -174,26 +177,34 @@ def _read_slices(source: Source, raw: IO[bytes]) -> Iterator[Any]:
             yield batch.slice(start, ROWS_AT_ONCE)
 
 
-def _rows_of_batch(
+def _fix_rows_of_batch(
     batch: Any,
     records: list[Record],
     source: Source,
     spec: RunSpec,
-    like: Record | None,
+    first_record: Record | None,
     first: int,
     on_broken: OnBroken,
-    gone: set[int],
+    dropped: set[int],
 ) -> list[FixRow]:
-    """The rows of a batch; `gone` gets the numbers of those that hold none and go."""
+    """The rows of a batch, to be fixed; `dropped` gets the numbers of those that hold none and are
+    dropped.
+    """
 
     def broken(origin: Origin, reason: str) -> None:
         """Tell of a record that holds no row, and note where it goes."""
         if on_broken(origin, reason):
-            gone.add(origin.row)
+            dropped.add(origin.row)
 
     values = batch.to_pylist()
     read = conversations_of_records(
-        records, source, first, format=spec.format, columns=spec.map, like=like, on_broken=broken
+        records,
+        source,
+        first,
+        format=spec.format,
+        columns=spec.map,
+        like=first_record,
+        on_broken=broken,
     )
     return [
         FixRow(row.origin, TypedBody(values[row.origin.row - first], batch.schema), row)
@@ -202,7 +213,7 @@ def _rows_of_batch(
 
 
 def _rebuild_batch(batch: Any, changed: dict[int, dict[str, Any]]) -> Any:
-    """The batch with some rows changed; the cells of all others are the same memory."""
+    """A batch with some rows changed; the cells of all others are the same memory."""
     columns = []
     before = {place: batch.slice(place, 1).to_pylist()[0] for place in changed}
     for field, column in zip(batch.schema, batch.columns, strict=True):
@@ -230,7 +241,7 @@ def _replace_cells(column: Any, new: dict[int, Any]) -> Any:
 
 
 def _fits_type(value: Any, kind: Any) -> bool:
-    """Can a column of this type hold the value, and give it back as it was?"""
+    """Can a column of this type hold the value, and return it as it was?"""
     # A new value would need a new entry in a dictionary that other batches share.
     if arrow.types.is_dictionary(kind):
         return False
@@ -242,14 +253,14 @@ def _fits_type(value: Any, kind: Any) -> bool:
     return bool(drop_null_fields(stored) == drop_null_fields(value))
 
 
-def _codec_name(name: str) -> str:
+def _compression_for_writer(name: str) -> str:
     """The name of a compression as the writer takes it."""
     # pyarrow reads one name and writes the other.
     return "NONE" if name == "UNCOMPRESSED" else name
 
 
-def _arrow_schema(source: Source, raw: IO[bytes]) -> tuple[Any, Any]:
-    """The schema, and what writes this form of Arrow."""
+def _arrow_schema_and_writer(source: Source, raw: IO[bytes]) -> tuple[Any, Any]:
+    """The schema of an Arrow file, and the writer of its form (file or stream)."""
     stream = open_decompressed_bytes(raw, source.path)
     is_file = stream.read(6) == b"ARROW1"
     stream.seek(0)

@@ -1,4 +1,5 @@
-"""JSONL, JSON and CSV: read row by row, fixed in groups, and handed on byte by byte.
+"""Fixes the rows of JSONL, JSON and CSV files in groups; what does not change is copied byte by
+byte.
 
 The file is cut into pieces that hold all its bytes. A piece whose row did not change is written as it was read, with
 its spaces and line ends, so that fixing a file in which nothing is wrong gives the same bytes.
@@ -18,10 +19,10 @@ from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import CsvBody, JsonBody
 from truetune.fixing.split_file_by_rows import (
     Piece,
-    body_of_piece,
-    bytes_of_body,
+    bytes_of_edited_row,
     has_row_per_line,
     read_pieces,
+    row_of_piece,
 )
 from truetune.settings.run_spec import RunSpec
 
@@ -45,10 +46,10 @@ class _Entry:
     """It holds no row, and is left out."""
 
 
-def fix_text(
+def fix_text_file(
     source: Source, raw: IO[bytes], spec: RunSpec, fix: FixRows, on_broken: OnBroken, put: PutBytes
 ) -> None:
-    """Hand all bytes of a file to `put`, in order, with its rows fixed.
+    """Pass all bytes of a file to `put`, in order, with its rows fixed.
 
     Args:
         source: the file.
@@ -62,7 +63,7 @@ def fix_text(
     """
     # Only in an array commas stand between rows; lines and CSV records end by themselves.
     group = _RowGroup(
-        fix, _Writer(put, brackets=source.kind != "csv" and not has_row_per_line(source))
+        fix, _PieceWriter(put, brackets=source.kind != "csv" and not has_row_per_line(source))
     )
     held: list[_Entry] = []
 
@@ -95,33 +96,35 @@ def fix_text(
 
 def _fix_row_of(piece: Piece, source: Source, conversation: Conversation) -> FixRow | None:
     """The row of a piece; None where its text holds none."""
-    body = body_of_piece(piece, source)
+    body = row_of_piece(piece, source)
     return None if body is None else FixRow(conversation.origin, body, conversation)
 
 
 class _RowGroup:
-    """Entries that are fixed together, then written."""
+    """A group of entries that are fixed together, then written."""
 
-    def __init__(self, fix: FixRows, writer: _Writer) -> None:
+    def __init__(self, fix: FixRows, writer: _PieceWriter) -> None:
         self._fix, self._writer = fix, writer
         self._entries: list[_Entry] = []
 
     def add(self, entry: _Entry) -> None:
-        """The next of the file."""
+        """Add the next entry of the file; a full group is fixed and written."""
         self._entries.append(entry)
         if len(self._entries) >= GROUP_ROWS:
             self.flush()
 
     def flush(self) -> None:
-        """Fix and write what is held."""
+        """Fix and write the entries that are held."""
         self._fix([entry.row for entry in self._entries if entry.row is not None])
         for entry in self._entries:
             self._writer.write(entry)
         self._entries.clear()
 
 
-class _Writer:
-    """Puts pieces one behind the other; of an array, the comma before the first row that stays goes."""
+class _PieceWriter:
+    """Writes pieces one after the other; of an array, the comma before the first row that stays is
+    left out.
+    """
 
     def __init__(self, put: PutBytes, *, brackets: bool) -> None:
         self._put, self._brackets = put, brackets
@@ -129,23 +132,23 @@ class _Writer:
         self._opened = False
 
     def write(self, entry: _Entry) -> None:
-        """The next piece, with its row as it is now."""
+        """Write the next piece, with its row as it is now."""
         piece, row = entry.piece, entry.row
         if piece.record is None:
             self._put(piece.before, piece.before)
             return
         goes = entry.goes or (row is not None and row.dropped)
-        self._put(piece.before, self._before(piece, goes=goes))
+        self._put(piece.before, self._separator_before(piece, goes=goes))
         if goes:
             self._put(piece.body, b"")
             return
         self._rows += 1
         fixed = piece.body
         if row is not None and row.changes and isinstance(row.body, JsonBody | CsvBody):
-            fixed = bytes_of_body(piece, row.body)
+            fixed = bytes_of_edited_row(piece, row.body)
         self._put(piece.body, fixed)
 
-    def _before(self, piece: Piece, *, goes: bool) -> bytes:
+    def _separator_before(self, piece: Piece, *, goes: bool) -> bytes:
         """What opens the array stays; of what stands between rows, as much as rows that stay need."""
         if not self._brackets or not self._opened:
             self._opened = True

@@ -1,4 +1,4 @@
-"""Fixer: tries the remedies on a group of rows, and makes those that are proved.
+"""Tries the remedies on a group of rows, and makes those edits that are proved to help.
 
 Proof, on the row itself: the rule finds less in it after the edit; the reader names no new problem; the template
 refuses no row that it took before, and none loses all that it taught. Rows are proved together, and halved where the
@@ -18,8 +18,8 @@ from truetune.checks.rule_runner import not_judged_since_failed
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_problem
 from truetune.errors import TruetuneError
-from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, count_problems
-from truetune.fixing.row_body import Body
+from truetune.fixing.remedy import Attempt, Remedy, RemedyContext, RowView, count_reader_problems
+from truetune.fixing.row_body import RowBody
 from truetune.fixing.row_edits import (
     DropRow,
     Edit,
@@ -28,7 +28,7 @@ from truetune.fixing.row_edits import (
     RemoveRepeatedKey,
     RenameKey,
     ValuePath,
-    value_at,
+    value_at_path,
 )
 from truetune.fixing.row_judge import JudgedRows, RowJudge
 
@@ -38,7 +38,7 @@ MAX_ATTEMPTS = 40
 """Ways that are tried for one remedy on one row"""
 
 
-class Change(NamedTuple):
+class MadeChange(NamedTuple):
     """One edit that was made."""
 
     origin: Origin
@@ -51,28 +51,28 @@ class Change(NamedTuple):
 
 @dataclass
 class FixRow:
-    """A row on its way through the remedies."""
+    """A row that remedies are tried on, with what was done to it."""
 
     origin: Origin
-    body: Body
+    body: RowBody
     conversation: Conversation
-    changes: list[Change] = field(default_factory=list)
+    changes: list[MadeChange] = field(default_factory=list)
     dropped: bool = False
 
 
 class _Candidate(NamedTuple):
-    """A row as it would be after an attempt."""
+    """A row as it would be after an attempt that is not proved yet."""
 
     row: FixRow
     edits: Attempt
-    body: Body | None
+    body: RowBody | None
     conversation: Conversation | None
     """None where the row goes"""
 
 
 @dataclass
-class RowCount:
-    """What a remedy could not, or may not, do."""
+class UnfixedCount:
+    """How many rows a remedy could not, or may not, fix."""
 
     rows: int = 0
     first: Origin | None = None
@@ -88,7 +88,7 @@ class Fixer:
 
     def __init__(
         self,
-        context: Context,
+        context: RemedyContext,
         judge: RowJudge,
         applied: Sequence[Remedy],
         offered: Sequence[Remedy],
@@ -105,9 +105,9 @@ class Fixer:
         self._applied, self._offered = applied, offered
         self.changed: Counter[tuple[str, str]] = Counter()
         """(rule, what was done) -> rows"""
-        self.offers: dict[tuple[str, str], RowCount] = {}
+        self.offers: dict[tuple[str, str], UnfixedCount] = {}
         """(rule, what would be done) -> rows"""
-        self.refused: dict[tuple[str, str], RowCount] = {}
+        self.refused: dict[tuple[str, str], UnfixedCount] = {}
         """(rule, why an edit could not be made) -> rows"""
         self._failures: dict[Remedy, NotJudged] = {}
 
@@ -117,30 +117,32 @@ class Fixer:
         for remedy in self._applied:
             proved = self._prove_or_exclude(remedy, rows, judged_rows)
             for candidate in proved:
-                self._commit(remedy, candidate)
+                self._make_edits(remedy, candidate)
             if proved:
                 # The next remedy must see the rows as they are now: one edit may end two faults.
                 judged_rows = self._judge_rows(rows)
         for remedy in self._offered:
             for candidate in self._prove_or_exclude(remedy, rows, judged_rows):
-                offers = self.offers.setdefault((remedy.rule, remedy.what), RowCount())
+                offers = self.offers.setdefault((remedy.rule, remedy.what), UnfixedCount())
                 offers.add(candidate.row.origin)
         self._judge.forget_renderings()
         return judged_rows
 
     @property
     def failed(self) -> tuple[NotJudged, ...]:
-        """Remedies that raised, each once"""
+        """Remedies that raised an error, each once, as what could not be judged."""
         return tuple(self._failures.values())
 
     def _prove_or_exclude(
         self, remedy: Remedy, rows: list[FixRow], judged_rows: JudgedRows
     ) -> list[_Candidate]:
-        """As `_prove`; a remedy that fails, or whose rule does, is out, and the others stand."""
+        """As `_prove_first_attempt`; a remedy that fails, or whose rule does, is excluded, and the
+        others stand.
+        """
         if remedy in self._failures:
             return []
         try:
-            return self._prove(remedy, rows, judged_rows)
+            return self._prove_first_attempt(remedy, rows, judged_rows)
         except TruetuneError:
             raise
         except Exception as error:
@@ -149,13 +151,15 @@ class Fixer:
             return []
 
     def _judge_rows(self, rows: Iterable[FixRow]) -> JudgedRows:
-        """The rows that are not dropped, as a check sees them now."""
+        """The rows that are not dropped, as a check would judge them now."""
         return self._judge([row.conversation for row in rows if not row.dropped])
 
-    def _prove(
+    def _prove_first_attempt(
         self, remedy: Remedy, rows: list[FixRow], judged_rows: JudgedRows
     ) -> list[_Candidate]:
-        """The rows as they are after the first attempt of this remedy that helps, in order; none for other rows."""
+        """The rows after the first attempt of a remedy that is proved to help, in order; other rows
+        are left out.
+        """
         # Nearly all remedies end here: one measure of the whole group, and no row is looked at.
         if remedy.proved_by_rule and not remedy.count_faults(judged_rows):
             return []
@@ -166,11 +170,11 @@ class Fixer:
             candidates = self._next_candidates(remedy, attempts_of_rows, proved)
             if not candidates:
                 break
-            for candidate in self._keep_helping(remedy, candidates):
+            for candidate in self._keep_proved(remedy, candidates):
                 proved[candidate.row.origin.row] = candidate
         for row, view in views:
             for note in view.notes:
-                self.refused.setdefault((remedy.rule, note), RowCount()).add(row.origin)
+                self.refused.setdefault((remedy.rule, note), UnfixedCount()).add(row.origin)
         return [proved[number] for number in sorted(proved)]
 
     def _next_candidates(
@@ -179,7 +183,9 @@ class Fixer:
         attempts_of_rows: Iterable[tuple[FixRow, Iterator[Attempt]]],
         proved: Mapping[int, _Candidate],
     ) -> list[_Candidate]:
-        """The next attempt for each row that none has helped yet: proved together, which is one rendering a row."""
+        """The next attempt for each row that none has helped yet: they are proved together, which
+        is one rendering a row.
+        """
         candidates = []
         for row, attempts in attempts_of_rows:
             if row.origin.row in proved:
@@ -192,9 +198,9 @@ class Fixer:
     def _make_views(
         self, rows: list[FixRow], judged_rows: JudgedRows
     ) -> list[tuple[FixRow, RowView]]:
-        """The rows that stay, as remedies look at them."""
+        """The rows that are not dropped, as remedies see them."""
         views = []
-        rejected, supervised = judged_rows.rejected, judged_rows.supervised()
+        rejected, supervised = judged_rows.refused_by_template, judged_rows.supervised_tokens()
         prints = judged_rows.batch.fingerprints
         alive = [row for row in rows if not row.dropped]
         for place, row in enumerate(alive):
@@ -223,10 +229,10 @@ class Fixer:
                 return _Candidate(row, edits, *_apply_edits(row, edits))
             except EditError as error:
                 # Counted, for a row that no remedy can reach is one that a person has to look at.
-                self.refused.setdefault((remedy.rule, str(error)), RowCount()).add(row.origin)
+                self.refused.setdefault((remedy.rule, str(error)), UnfixedCount()).add(row.origin)
         return None
 
-    def _keep_helping(self, remedy: Remedy, candidates: list[_Candidate]) -> list[_Candidate]:
+    def _keep_proved(self, remedy: Remedy, candidates: list[_Candidate]) -> list[_Candidate]:
         """Those of some attempts that are proved: all together, or else each half by itself."""
         if not remedy.proved_by_rule:
             return candidates
@@ -245,7 +251,7 @@ class Fixer:
             return []
         half = len(candidates) // 2
         first, second = candidates[:half], candidates[half:]
-        return self._keep_helping(remedy, first) + self._keep_helping(remedy, second)
+        return self._keep_proved(remedy, first) + self._keep_proved(remedy, second)
 
     def _is_proved(
         self, remedy: Remedy, candidates: list[_Candidate], before: JudgedRows, count: int
@@ -260,13 +266,13 @@ class Fixer:
         is_less = left < count if len(candidates) == 1 else left == 0
         return is_less and _is_harmless(before, after)
 
-    def _commit(self, remedy: Remedy, candidate: _Candidate) -> None:
+    def _make_edits(self, remedy: Remedy, candidate: _Candidate) -> None:
         """Make the edits of an attempt that is proved, and note each."""
         row = candidate.row
         self.changed[remedy.rule, remedy.what] += 1
         if candidate.body is None or candidate.conversation is None:
             row.changes.append(
-                Change(row.origin, remedy.rule, remedy.what, (), row.body.value, None)
+                MadeChange(row.origin, remedy.rule, remedy.what, (), row.body.value, None)
             )
             row.dropped = True
             return
@@ -276,31 +282,32 @@ class Fixer:
 
 
 def _is_harmless(before: JudgedRows, after: JudgedRows) -> bool:
-    """Does the reader find no more, the template refuse no more, and each row teach what it holds?
+    """Did edits make nothing worse: does the reader find no more problems, the template refuse no
+    more rows, and each row teach what it holds?
 
     A row that a template refuses is a loud fault. A row that it takes without writing the tool call is
     a silent one, and worse.
     """
-    if count_problems(after.batch) > count_problems(before.batch):
+    if count_reader_problems(after.batch) > count_reader_problems(before.batch):
         return False
-    if len(after.rejected) > len(before.rejected):
+    if len(after.refused_by_template) > len(before.refused_by_template):
         return False
     if after.count_turns_with_lost_content() > before.count_turns_with_lost_content():
         return False
     # Rows that teach, not tokens: an edit may rightly shorten an answer, and must not empty it.
-    teaching = sum(map(bool, before.supervised().values()))
-    return sum(map(bool, after.supervised().values())) >= teaching
+    teaching = sum(map(bool, before.supervised_tokens().values()))
+    return sum(map(bool, after.supervised_tokens().values())) >= teaching
 
 
-def _apply_edits(row: FixRow, edits: Attempt) -> tuple[Body, Conversation]:
-    """The row after some edits, and what the reader makes of it. Raises EditError."""
+def _apply_edits(row: FixRow, edits: Attempt) -> tuple[RowBody, Conversation]:
+    """(body, conversation) of a row after some edits, as the reader makes it. Raises EditError."""
     body = row.body
     for edit in edits:
         body = body.edited(edit)
-    return body, read_body_again(body, row.conversation)
+    return body, read_edited_body(body, row.conversation)
 
 
-def read_body_again(body: Body, like: Conversation) -> Conversation:
+def read_edited_body(body: RowBody, like: Conversation) -> Conversation:
     """What the reader of a row's file makes of a body of it. Raises EditError."""
     assert like.read is not None
     try:
@@ -320,20 +327,22 @@ def read_body_again(body: Body, like: Conversation) -> Conversation:
     return conversation
 
 
-def _record_change(remedy: Remedy, row: FixRow, edit: Edit, after: Body) -> Change:
-    """An edit with what stood there before and stands there now."""
-    before = value_at(row.body.value, edit.path)
-    return Change(
+def _record_change(remedy: Remedy, row: FixRow, edit: Edit, after: RowBody) -> MadeChange:
+    """The record of an edit: what was there before and is there now."""
+    before = value_at_path(row.body.value, edit.path)
+    return MadeChange(
         row.origin, remedy.rule, remedy.what, edit.path, before, _value_after(edit, after)
     )
 
 
-def _value_after(edit: Edit, after: Body) -> Any:
-    """What stands there now; of a key that was renamed, the new key with its value."""
+def _value_after(edit: Edit, after: RowBody) -> Any:
+    """The value at the place of an edit afterwards; of a key that was renamed, the new key with its
+    value.
+    """
     if isinstance(edit, RenameKey):
         path = (*edit.path[:-1], edit.key)
-        return {edit.key: value_at(after.value, path)}
+        return {edit.key: value_at_path(after.value, path)}
     if isinstance(edit, PutValue):
         # Not read from the row: turns that an edit behind it removes may have moved the path.
         return edit.value
-    return value_at(after.value, edit.path) if isinstance(edit, RemoveRepeatedKey) else None
+    return value_at_path(after.value, edit.path) if isinstance(edit, RemoveRepeatedKey) else None

@@ -1,4 +1,5 @@
-"""JSON text with the place of every value in it, so that one can change while all else stays as it is spelled.
+"""Parses JSON text with the place of every value in it, so that one value can change while all else
+stays as it is spelled.
 
 Python's decoder forgets how numbers, escapes and spaces were written, and which of two equal keys came first. Here each
 value knows its characters. The text is parsed again for each edit: rows are short, and only faulty ones come here.
@@ -27,7 +28,7 @@ _decode = json.JSONDecoder().raw_decode
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """A value: `text[start:end]` of the document."""
+    """A value in a JSON text: `text[start:end]` of the document, with its members or items."""
 
     start: int
     end: int
@@ -54,7 +55,7 @@ class JsonNode:
 
 @dataclass(frozen=True, slots=True)
 class JsonMember:
-    """A key of an object, with its value."""
+    """A key of an object with its value, each with its place in the text."""
 
     key: str
     start: int
@@ -63,15 +64,17 @@ class JsonMember:
     value: JsonNode
 
 
-def parse_source(text: str) -> JsonNode:
-    """The value of a JSON text. Raises ValueError as `parse_json` does, and for text behind the value."""
+def parse_json_with_places(text: str) -> JsonNode:
+    """The root value of a JSON text, in which every value knows its place. Raises ValueError as
+    `parse_json` does, and for text behind the value.
+    """
     # The guard first: what follows walks by recursion, and trusts that the text is JSON.
     parse_json(text, ROW, surrogates="keep")
     return _parse_value(text, _skip_space(text, 0))
 
 
 def respell_string(token: str, old: str, new: str, *, ascii_only: bool) -> str:
-    """A string as it is spelled in a text, saying something else; what both share keeps its spelling.
+    """A JSON string that says something else; what old and new text share keeps its spelling.
 
     Args:
         token: the string with its quotes, as it stands.
@@ -99,13 +102,13 @@ def _common_prefix_length(one: str, other: str) -> int:
 
 
 def _skip_space(text: str, at: int) -> int:
-    """The first place at or behind `at` that is no white space."""
+    """The first position at or after `at` that is no white space."""
     match = _SPACE.match(text, at)
     return match.end() if match else at
 
 
 def _parse_value(text: str, at: int) -> JsonNode:
-    """The value that begins at a place."""
+    """Parse the value that begins at a position."""
     if text[at] == "{":
         return _parse_object(text, at)
     if text[at] == "[":
@@ -118,7 +121,7 @@ def _parse_value(text: str, at: int) -> JsonNode:
 
 
 def _parse_object(text: str, start: int) -> JsonNode:
-    """The object that begins at a place, its members in order."""
+    """Parse the object that begins at a position, with its members in order."""
     members = []
     at = _skip_space(text, start + 1)
     while text[at] != "}":
@@ -132,7 +135,7 @@ def _parse_object(text: str, start: int) -> JsonNode:
 
 
 def _parse_array(text: str, start: int) -> JsonNode:
-    """The array that begins at a place."""
+    """Parse the array that begins at a position."""
     items = []
     at = _skip_space(text, start + 1)
     while text[at] != "]":

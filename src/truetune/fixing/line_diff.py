@@ -1,4 +1,5 @@
-"""The changes as a unified diff, without context, as `patch -p1` and `git apply --unidiff-zero` take it.
+"""Makes a unified diff of the fixed file, without context, as `patch -p1` and `git apply
+--unidiff-zero` take it.
 
 Lines are compared while the file is read. Where several rows share a line, what belongs together is held until both
 texts come to a line end.
@@ -18,7 +19,9 @@ _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 class LineDiff:
-    """Takes the bytes of both files piece by piece, and gives the hunks."""
+    """Compares two files while their bytes come piece by piece, and gives the hunks of a unified
+    diff.
+    """
 
     def __init__(self, name: str, fixed: str, say: Callable[[str], None]) -> None:
         self._say = say
@@ -29,7 +32,9 @@ class LineDiff:
         """Is the beginning of this line no longer held?"""
 
     def add(self, old: bytes, new: bytes) -> None:
-        """What stands next in both. Raises UsageError where a line is too long to be shown."""
+        """Take the next bytes of both files. Raises UsageError where a line is too long to be
+        shown.
+        """
         # Nearly all rows: nothing is held, and only lines are counted.
         if not self._old and not self._new and old == new and old.endswith(b"\n"):
             lines = old.count(b"\n")
@@ -46,20 +51,20 @@ class LineDiff:
             self._old = self._new = b""
             self._forgotten = True
         elif len(self._old) > ROW.max_bytes:
-            raise _line_too_long()
+            raise _line_too_long_error()
 
     def end(self) -> None:
-        """The hunks of what is held."""
+        """Give the hunks of what is still held, at the end of the files."""
         if self._old != self._new:
             if self._forgotten:
-                raise _line_too_long()
-            self._hunks(_split_lines(self._old), _split_lines(self._new))
+                raise _line_too_long_error()
+            self._emit_hunks(_split_lines(self._old), _split_lines(self._new))
         self._old_line += self._old.count(b"\n")
         self._new_line += self._new.count(b"\n")
         self._old = self._new = b""
         self._forgotten = False
 
-    def _hunks(self, old: list[str], new: list[str]) -> None:
+    def _emit_hunks(self, old: list[str], new: list[str]) -> None:
         """Hand on the hunks of some lines that differ."""
         # autojunk takes lines that stand often for noise, and would show them as changed.
         matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
@@ -80,7 +85,7 @@ class LineDiff:
             self._head = ""
 
 
-def _line_too_long() -> UsageError:
+def _line_too_long_error() -> UsageError:
     """The error for a change in a line that can't be held."""
     return UsageError(
         "--diff shows lines, and this file has all rows in one; write it with -o, and see the"
@@ -89,12 +94,12 @@ def _line_too_long() -> UsageError:
 
 
 def _split_lines(text: bytes) -> list[str]:
-    """Cut at line feeds alone: JSON may hold other line ends of Unicode as they are."""
+    """Split a text at line feeds alone: JSON may hold other line ends of Unicode as they are."""
     return [line.decode("utf-8", "surrogateescape") for line in _LINE.findall(text)]
 
 
 def _hunk_range(start: int, count: int) -> str:
-    """As diff writes it: nothing stands behind the line before."""
+    """A range of lines in a hunk's head, as diff writes it: an empty one names the line before."""
     if count == 1:
         return str(start)
     # `patch` reads a range of no lines as standing behind the line that is named.

@@ -1,4 +1,4 @@
-"""Remedy: the mechanical edit that ends what one rule finds in a row.
+"""The base class of remedies: mechanical edits that end what one rule finds in a row.
 
 A remedy is one module of `truetune.fixing.remedies` with one subclass of `Remedy`, which the catalogue finds by itself.
 It names its rule and says whether it is safe: a safe one changes nothing but the fault. It proposes; what it proposes
@@ -16,17 +16,19 @@ from typing import Any, ClassVar
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.fixing.row_body import Body
+from truetune.fixing.row_body import RowBody
 from truetune.fixing.row_edits import Edit, ValuePath
 from truetune.fixing.row_judge import JudgedRows
-from truetune.fixing.row_turns import Turn, turns_of
+from truetune.fixing.row_turns import Turn, find_turns
 from truetune.settings.run_spec import RunSpec
 
 
 # The order matters: a key that stands twice must go before anything reads it, and rows go last, for
 # an earlier edit may save them.
 class Stage(IntEnum):
-    """When a remedy has its turn: what stands in the text first, whole rows last."""
+    """When a remedy has its turn: those that change what is in the text first, those that drop
+    whole rows last.
+    """
 
     TEXT = 1
     """Half surrogates, keys that stand twice"""
@@ -43,8 +45,8 @@ class Stage(IntEnum):
 
 
 @dataclass(frozen=True)
-class Context:
-    """What remedies may know before the first row."""
+class RemedyContext:
+    """What remedies may know before the first row: settings, tokenizer and columns."""
 
     spec: RunSpec
     setup: Setup | None
@@ -60,11 +62,11 @@ class Context:
 
 @dataclass
 class RowView:
-    """A row as remedies look at it."""
+    """A row as remedies see it, with its turns and what a check found in it."""
 
-    body: Body
+    body: RowBody
     conversation: Conversation
-    context: Context
+    context: RemedyContext
     rejected: str | None = None
     """Why the template refuses the row; None where it does not"""
     supervised: int = 0
@@ -78,15 +80,15 @@ class RowView:
 
     @property
     def value(self) -> dict[str, Any]:
-        """As the file holds it."""
+        """The row's value as the file holds it."""
         return self.body.value
 
     @cached_property
     def turns(self) -> list[Turn]:
-        """The messages of the row, each in its place."""
+        """The messages of the row, each with its path."""
         # The reader's own mark on a column that made room for a mapped one.
         unused = tuple(name.removesuffix(" (not mapped)") for name in self.conversation.unused)
-        return list(turns_of(self.value, self.context.names, unused))
+        return list(find_turns(self.value, self.context.names, unused))
 
     def json_text_at(self, path: ValuePath) -> str:
         """The JSON text of a value, as it is written. Raises EditError."""
@@ -97,7 +99,7 @@ Attempt = list[Edit]
 
 
 class Remedy:
-    """Proposes edits of one row."""
+    """Proposes edits that end what its rule finds in a row."""
 
     rule: ClassVar[str]
     """The name of the rule whose finding it ends"""
@@ -112,20 +114,22 @@ class Remedy:
     proved_by_rule: ClassVar[bool] = True
     """False: what it finds in a row is exact by itself, for the rule sees it only beside other rows"""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RemedyContext) -> None:
         self.context = context
 
     def attempts(self, row: RowView) -> Iterable[Attempt]:
-        """Edits that may end the fault in this row; where there are several ways, the smaller change first."""
+        """Attempts (lists of edits) that may end the fault in this row; where there are several
+        ways, the smaller change first.
+        """
         raise NotImplementedError
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
-        """How much of the fault is in these rows."""
-        return judged_rows.count(self.rule)
+        """How many faults of the remedy's rule are in these rows."""
+        return judged_rows.count_findings(self.rule)
 
 
 class ProblemRemedy(Remedy):
-    """Ends problems that the reader of rows names; no tokenizer is needed to see them."""
+    """A remedy of problems that the reader of rows names; no tokenizer is needed to see them."""
 
     kinds: ClassVar[tuple[str, ...]]
     """The kinds of `Problem` that it ends"""
@@ -133,10 +137,10 @@ class ProblemRemedy(Remedy):
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
         """How many problems of its kinds these rows have."""
-        return count_problems(judged_rows.batch, self.kinds)
+        return count_reader_problems(judged_rows.batch, self.kinds)
 
 
-def count_problems(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:
+def count_reader_problems(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:
     """How many problems the rows have, of these kinds (of all where None)."""
     return sum(
         kinds is None or problem.kind in kinds for row in batch.rows for problem in row.problems

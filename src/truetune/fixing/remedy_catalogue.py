@@ -1,4 +1,4 @@
-"""The remedies there are: every module of `truetune.fixing.remedies` that holds a `Remedy`.
+"""Finds all remedies: every module of `truetune.fixing.remedies` that holds a `Remedy`.
 
 A remedy registers itself by being there: a new one is a new module, and no list has to name it.
 """
@@ -16,7 +16,7 @@ from truetune.fixing.remedy import Remedy
 
 @cache
 def all_remedies() -> tuple[type[Remedy], ...]:
-    """All of them, in the order in which they are tried."""
+    """All remedies, in the order in which they are tried."""
     remedies_of_modules: list[type[Remedy]] = []
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")

@@ -1,4 +1,4 @@
-"""Edits: one change of one row, and how it is made in JSON text and in values of a table.
+"""The kinds of edits of a row, and how each is made in JSON text and in values of a table.
 
 A path leads through keys and indexes, and on into a string that holds JSON (columns of messages and arguments of tool
 calls are often kept so): the string then says the edited JSON.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.fixing.json_source import JsonMember, JsonNode, parse_source, respell_string
+from truetune.fixing.json_source import JsonMember, JsonNode, parse_json_with_places, respell_string
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import parse_json
 
@@ -28,7 +28,9 @@ class EditError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PutValue:
-    """The value at `path` becomes `value`; a key that is not there yet is added behind the others."""
+    """The edit that sets the value at `path` to `value`; a key that is not there yet is added after
+    the others.
+    """
 
     path: ValuePath
     value: Any
@@ -38,7 +40,7 @@ class PutValue:
 
 @dataclass(frozen=True, slots=True)
 class RenameKey:
-    """The key at the end of `path` becomes `key`, in its place."""
+    """The edit that renames the key at the end of `path` to `key`, in its place."""
 
     path: ValuePath
     key: str
@@ -46,14 +48,14 @@ class RenameKey:
 
 @dataclass(frozen=True, slots=True)
 class RemoveEntry:
-    """The key or item at the end of `path` goes."""
+    """The edit that removes the key or item at the end of `path`."""
 
     path: ValuePath
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveRepeatedKey:
-    """Of the members of the object at `path` that are called `key`, all but the last go."""
+    """The edit that removes all but the last of the members called `key` of the object at `path`."""
 
     path: ValuePath
     key: str
@@ -61,7 +63,7 @@ class RemoveRepeatedKey:
 
 @dataclass(frozen=True, slots=True)
 class DropRow:
-    """The whole row goes."""
+    """The edit that drops the whole row."""
 
     path: ValuePath = ()
 
@@ -69,60 +71,62 @@ class DropRow:
 Edit = PutValue | RenameKey | RemoveEntry | RemoveRepeatedKey | DropRow
 
 
-def path_in_words(path: ValuePath) -> str:
-    """`messages[2].content`"""
+def format_path(path: ValuePath) -> str:
+    """A path as text: `messages[2].content`"""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
 
-def edit_text(text: str, edit: Edit) -> str:
+def edit_json_text(text: str, edit: Edit) -> str:
     """A JSON text after an edit. Raises EditError."""
     try:
-        node = parse_source(text)
+        node = parse_json_with_places(text)
     except ValueError as error:
         raise EditError(f"not JSON: {error}") from None
     for depth, step in enumerate(edit.path):
         # The path leads into JSON that stands as a string: edited as a text of its own, then
         # spelled as a string again.
         if node.string is not None:
-            inner = edit_text(node.string, replace(edit, path=edit.path[depth:]))
-            return _replace_node_text(text, node, _spell_string(text, node, inner))
+            inner = edit_json_text(node.string, replace(edit, path=edit.path[depth:]))
+            return _replace_node_text(text, node, _respell_node_string(text, node, inner))
         child = node.child(step)
         last = depth == len(edit.path) - 1
         if last and (child is None or not isinstance(edit, RemoveRepeatedKey | PutValue)):
-            return _edit_member(text, node, step, edit)
+            return _edit_or_add_member(text, node, step, edit)
         if child is None:
-            raise EditError(f"there is no {path_in_words(edit.path[: depth + 1])}")
+            raise EditError(f"there is no {format_path(edit.path[: depth + 1])}")
         node = child
     return _edit_node(text, node, edit)
 
 
-def edit_value(value: Any, edit: Edit) -> Any:
-    """A value of a table after an edit; the value itself is left as it is. Raises EditError."""
+def edit_table_value(value: Any, edit: Edit) -> Any:
+    """A value of a table after an edit, as a copy; the value itself is left as it is. Raises
+    EditError.
+    """
     if isinstance(value, str) and (edit.path or isinstance(edit, RemoveRepeatedKey)):
-        return edit_text(value, edit)
+        return edit_json_text(value, edit)
     if not edit.path:
         if not isinstance(edit, PutValue):
             raise EditError("a table has no such edit")
         return edit.value
     step, rest = edit.path[0], edit.path[1:]
     if isinstance(step, str) and isinstance(value, dict):
-        return _edit_dict(value, step, rest, edit)
+        return _edit_object(value, step, rest, edit)
     if isinstance(step, int) and isinstance(value, list) and step < len(value):
         return _edit_list(value, step, rest, edit)
-    raise EditError(f"there is no {path_in_words(edit.path)}")
+    raise EditError(f"there is no {format_path(edit.path)}")
 
 
 def _edit_list(value: list[Any], index: int, rest: ValuePath, edit: Edit) -> list[Any]:
-    """A list with one of its items edited or removed. Raises EditError."""
+    """A copy of a list with one of its items edited or removed. Raises EditError."""
     if isinstance(edit, RemoveEntry) and not rest:
         return [*value[:index], *value[index + 1 :]]
-    item = edit_value(value[index], replace(edit, path=rest))
+    item = edit_table_value(value[index], replace(edit, path=rest))
     return [*value[:index], item, *value[index + 1 :]]
 
 
-def value_at(value: Any, path: ValuePath) -> Any:
-    """What stands at a path, through strings that hold JSON too; None where nothing does."""
+def value_at_path(value: Any, path: ValuePath) -> Any:
+    """The value at a path, through strings that hold JSON too; None where there is none."""
     for step in path:
         if isinstance(value, str):
             try:
@@ -136,41 +140,43 @@ def value_at(value: Any, path: ValuePath) -> Any:
     return value
 
 
-def json_text_at(text: str, path: ValuePath) -> str:
+def json_text_at_path(text: str, path: ValuePath) -> str:
     """The JSON text of the value at a path, as it stands in its document. Raises EditError."""
-    node = parse_source(text)
+    node = parse_json_with_places(text)
     for depth, step in enumerate(path):
         if node.string is not None:
-            return json_text_at(node.string, path[depth:])
+            return json_text_at_path(node.string, path[depth:])
         child = node.child(step)
         if child is None:
-            raise EditError(f"there is no {path_in_words(path[: depth + 1])}")
+            raise EditError(f"there is no {format_path(path[: depth + 1])}")
         node = child
     return text[node.start : node.end]
 
 
-def find_repeated_keys(text: str) -> Iterator[tuple[ValuePath, str, bool]]:
+def find_repeated_keys_in_json(text: str) -> Iterator[tuple[ValuePath, str, bool]]:
     """(object, key, do its values differ?) for each key that an object of a JSON text has twice."""
-    yield from _repeated_in_node(text, parse_source(text), ())
+    yield from _repeated_keys_in_node(text, parse_json_with_places(text), ())
 
 
-def _repeated_in_node(
+def _repeated_keys_in_node(
     text: str, node: JsonNode, path: ValuePath
 ) -> Iterator[tuple[ValuePath, str, bool]]:
-    """The keys that stand twice in a value, in those inside of it too; of equal keys the last one is entered."""
+    """The repeated keys in a value, and in those inside of it; of equal keys the last one is
+    entered.
+    """
     by_key: dict[str, list[JsonNode]] = {}
     for member in node.members or ():
         by_key.setdefault(member.key, []).append(member.value)
     for key, values in by_key.items():
         if len(values) > 1:
-            yield path, key, _values_differ(text, values)
-        yield from _repeated_in_node(text, values[-1], (*path, key))
+            yield path, key, _mean_different_values(text, values)
+        yield from _repeated_keys_in_node(text, values[-1], (*path, key))
     for index, item in enumerate(node.items or ()):
-        yield from _repeated_in_node(text, item, (*path, index))
+        yield from _repeated_keys_in_node(text, item, (*path, index))
 
 
-def _values_differ(text: str, nodes: Sequence[JsonNode]) -> bool:
-    """Do values mean different things? By what they mean and not by their spelling: `1.0` and `1.00` are one."""
+def _mean_different_values(text: str, nodes: Sequence[JsonNode]) -> bool:
+    """Do values differ in what they mean, not in their spelling? `1.0` and `1.00` are one."""
     values = [
         parse_json(text[node.start : node.end], ROW, surrogates="keep", exact_integers=True)
         for node in nodes
@@ -179,27 +185,29 @@ def _values_differ(text: str, nodes: Sequence[JsonNode]) -> bool:
 
 
 def _edit_node(text: str, node: JsonNode, edit: Edit) -> str:
-    """The text after an edit of the value that its path leads to."""
+    """The JSON text after an edit, which goes down from a value along the edit's path."""
     if isinstance(edit, PutValue):
         if node.string is not None and isinstance(edit.value, str):
-            return _replace_node_text(text, node, _spell_string(text, node, edit.value))
-        return _replace_node_text(text, node, _spell_value(text, edit))
+            return _replace_node_text(text, node, _respell_node_string(text, node, edit.value))
+        return _replace_node_text(text, node, _spell_new_value(text, edit))
     if isinstance(edit, RemoveRepeatedKey):
         if node.string is not None:
             return _replace_node_text(
                 text,
                 node,
-                _spell_string(text, node, edit_text(node.string, replace(edit, path=()))),
+                _respell_node_string(
+                    text, node, edit_json_text(node.string, replace(edit, path=()))
+                ),
             )
         # From the last on, so that the places of those before it still hold.
         doubles = [member for member in node.members or () if member.key == edit.key][:-1]
         for member in reversed(doubles):
             text = _remove_entry(text, node, member)
         return text
-    raise EditError(f"a row has no {path_in_words(edit.path)}")
+    raise EditError(f"a row has no {format_path(edit.path)}")
 
 
-def _edit_member(text: str, node: JsonNode, step: str | int, edit: Edit) -> str:
+def _edit_or_add_member(text: str, node: JsonNode, step: str | int, edit: Edit) -> str:
     """The text after an edit of a key, or of one that is not there yet. Raises EditError."""
     member = node.member(step) if isinstance(step, str) else None
     if isinstance(edit, PutValue) and isinstance(step, str) and node.members is not None:
@@ -212,14 +220,14 @@ def _edit_member(text: str, node: JsonNode, step: str | int, edit: Edit) -> str:
         entry = member if isinstance(step, str) else node.child(step)
         if entry is not None:
             return _remove_entry(text, node, entry)
-    raise EditError(f"there is no {path_in_words(edit.path)}")
+    raise EditError(f"there is no {format_path(edit.path)}")
 
 
 def _add_member(text: str, node: JsonNode, key: str, edit: PutValue) -> str:
     """The text with a key that its object does not have yet, behind the others."""
     members = node.members or ()
     name = json.dumps(key, ensure_ascii=text.isascii())
-    added = f"{name}:{_usual_spaces(_AFTER_COLON, text)}{_spell_value(text, edit)}"
+    added = f"{name}:{_space_after_separator(_AFTER_COLON, text)}{_spell_new_value(text, edit)}"
     if not members:
         return f"{text[: node.start + 1]}{added}{text[node.end - 1 :]}"
     end = members[-1].value.end
@@ -228,13 +236,13 @@ def _add_member(text: str, node: JsonNode, key: str, edit: PutValue) -> str:
         before = text[members[-2].value.end : members[-1].start]
     else:
         before = "," + (
-            text[node.start + 1 : members[0].start] or _usual_spaces(_AFTER_COMMA, text)
+            text[node.start + 1 : members[0].start] or _space_after_separator(_AFTER_COMMA, text)
         )
     return f"{text[:end]}{before}{added}{text[end:]}"
 
 
 def _remove_entry(text: str, node: JsonNode, entry: JsonMember | JsonNode) -> str:
-    """The text without a member or item: the comma behind it goes too, or else that before it."""
+    """The text without a member or item: the comma after it is removed too, or else that before it."""
     if node.members:
         spans = [(member.start, member.value.end) for member in node.members]
     else:
@@ -248,23 +256,26 @@ def _remove_entry(text: str, node: JsonNode, entry: JsonMember | JsonNode) -> st
     return text[:start] + text[end:]
 
 
-def _spell_string(text: str, node: JsonNode, new_text: str) -> str:
-    """The string of a node as it is spelled, saying something else."""
+def _respell_node_string(text: str, node: JsonNode, new_text: str) -> str:
+    """The string of a node, spelled as before but with another text."""
     return respell_string(
         text[node.start : node.end], node.string or "", new_text, ascii_only=text.isascii()
     )
 
 
-def _spell_value(text: str, edit: PutValue) -> str:
+def _spell_new_value(text: str, edit: PutValue) -> str:
     """The value of an edit as JSON, spaced as the text is."""
     if edit.json_text is not None:
         return edit.json_text
-    separators = f",{_usual_spaces(_AFTER_COMMA, text)}", f":{_usual_spaces(_AFTER_COLON, text)}"
+    separators = (
+        f",{_space_after_separator(_AFTER_COMMA, text)}",
+        f":{_space_after_separator(_AFTER_COLON, text)}",
+    )
     return json.dumps(edit.value, ensure_ascii=text.isascii(), separators=separators)
 
 
-def _usual_spaces(pattern: re.Pattern[str], text: str) -> str:
-    """The space that a text has behind a colon or comma; one space where it has neither."""
+def _space_after_separator(pattern: re.Pattern[str], text: str) -> str:
+    """The space that a text has after a colon or comma; one space where it has neither."""
     match = pattern.search(text)
     return match[1] if match else " "
 
@@ -274,15 +285,15 @@ def _replace_node_text(text: str, node: JsonNode, part: str) -> str:
     return text[: node.start] + part + text[node.end :]
 
 
-def _edit_dict(value: dict[str, Any], key: str, rest: ValuePath, edit: Edit) -> dict[str, Any]:
+def _edit_object(value: dict[str, Any], key: str, rest: ValuePath, edit: Edit) -> dict[str, Any]:
     """An object with one of its keys edited, added, renamed or removed. Raises EditError."""
     is_put = isinstance(edit, PutValue)
     # Only a value that is put at the end of the path may be new.
     if key not in value and (rest or not is_put):
-        missing = key if is_put else path_in_words(edit.path)
+        missing = key if is_put else format_path(edit.path)
         raise EditError(f"there is no {missing}")
     if rest or isinstance(edit, PutValue | RemoveRepeatedKey):
-        return {**value, key: edit_value(value.get(key), replace(edit, path=rest))}
+        return {**value, key: edit_table_value(value.get(key), replace(edit, path=rest))}
     if isinstance(edit, RenameKey):
         # In its place: an object that is built again keeps the order of its keys.
         return {edit.key if name == key else name: item for name, item in value.items()}

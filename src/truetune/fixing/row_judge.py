@@ -1,4 +1,5 @@
-"""RowJudge: rows as a check sees them, for the proof that an edit helps.
+"""Judges rows as a check does (reader, renderer, encoder and rules), for the proof that an edit
+helps.
 
 The same reader, renderer, encoder and rules as in `truetune check`: an edit counts as proved only by what a check would
 find afterwards. Rows are judged many times, so that each is rendered once; the trade-off is that a group's renderings
@@ -25,7 +26,7 @@ from truetune.render.rendering import Rendering
 
 
 class RowJudge:
-    """Renders and encodes rows, and asks rules about them."""
+    """Renders and encodes rows, and asks rules about them, as a check does."""
 
     def __init__(self, setup: Setup | None, *, only_reference: bool = False) -> None:
         self.setup = setup
@@ -41,13 +42,15 @@ class RowJudge:
             return JudgedRows(_batch_without_tokens(list(rows)), None)
         return JudgedRows(one_batch(list(rows), self._renderer, self._encoder), self.setup)
 
-    def prove_renderer(self) -> None:
-        """Raises FastPathError where a shortcut of the renderer was wrong."""
+    def verify_renderer(self) -> None:
+        """Compare the renderer's shortcut with the exact way. Raises FastPathError where it was
+        wrong.
+        """
         if self._renderer is not None:
             self._renderer.inner.prove()
 
     def forget_renderings(self) -> None:
-        """Rows that were rendered will not come again."""
+        """Drop the renderings that are cached: these rows will not come again."""
         if self._renderer is not None:
             self._renderer.known.clear()
 
@@ -61,7 +64,9 @@ class _CachingRenderer:
         """By the identity of the row, which is held so that no other gets it"""
 
     def render(self, row: Conversation) -> list[Rendering]:
-        """The renderings of a row. Raises TemplateError."""
+        """The renderings of a row, from the cache where it was rendered before. Raises
+        TemplateError.
+        """
         # By identity: two rows may be equal, and hashing one costs as much as rendering it.
         if id(row) not in self.known:
             try:
@@ -75,20 +80,20 @@ class _CachingRenderer:
         return result
 
     def render_exactly(self, row: Conversation) -> list[Rendering]:
-        """The renderings by the exact way, which are not held: they prove the others."""
+        """The renderings by the exact way, which are not cached: they prove the others."""
         return self.inner.render_exactly(row)
 
 
 class JudgedRows:
-    """Some rows, as one batch of a check."""
+    """Some rows as one batch of a check, and what rules find in them."""
 
     def __init__(self, batch: Batch, setup: Setup | None) -> None:
         self.batch = batch
         self._setup = setup
         self._counts: dict[str, int] = {}
 
-    def count(self, rule: str) -> int:
-        """How many places the rule finds in these rows; 0 where there is no tokenizer."""
+    def count_findings(self, rule: str) -> int:
+        """How many places a rule finds in these rows; 0 where there is no tokenizer."""
         if self._setup is None:
             return 0
         if rule not in self._counts:
@@ -102,15 +107,16 @@ class JudgedRows:
         return self._counts[rule]
 
     @property
-    def rejected(self) -> dict[int, str]:
-        """Row -> why the template refuses it."""
+    def refused_by_template(self) -> dict[int, str]:
+        """Row number -> why the template refuses it."""
         # Plain text has no template that could refuse it.
         if self._setup is not None and self._setup.probes.template is None:
             return {}
         return {row.origin.row: reason for row, reason in self.batch.rejected}
 
     def count_turns_with_lost_content(self) -> int:
-        """Trained turns from which the template drops what the model says: a call, its reasoning.
+        """How many trained turns the template drops something of that the model says: a call, its
+        reasoning.
 
         The template writes no token of it, so that the model learns an empty or another answer.
         """
@@ -126,8 +132,8 @@ class JudgedRows:
             count += sum(field.effect in ("empties", "changes") for field in lost)
         return count
 
-    def supervised(self) -> dict[int, int]:
-        """Row -> its supervised tokens; rows without an example have none."""
+    def supervised_tokens(self) -> dict[int, int]:
+        """Row number -> how many supervised tokens it has; rows without an example have none."""
         tokens = {row.origin.row: 0 for row in self.batch.rows}
         counts = self.batch.per_example(self.batch.supervised).tolist()
         for example, count in zip(self.batch.examples, counts, strict=True):
@@ -136,7 +142,7 @@ class JudgedRows:
 
 
 def _batch_without_tokens(rows: list[Conversation]) -> Batch:
-    """Rows as a batch, where no tokenizer is named."""
+    """A batch of rows without tokens, where no tokenizer is named."""
     # A batch without a token: what the reader says of rows is judged all the same.
     none = np.zeros(0, dtype=np.int32)
     return Batch(

@@ -1,4 +1,4 @@
-"""Turns: where the messages of a row stand in its columns.
+"""The messages of a row with their paths in its columns, which remedies edit.
 
 A remedy edits the row as its file holds it, and not the conversation that the reader made: so each message comes with
 its path, through lists and through JSON that stands as text.
@@ -34,33 +34,33 @@ TEXT_KEYS = ("content", "value")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message in its place."""
+    """A message with its path in the row."""
 
     path: ValuePath
     message: dict[str, Any]
 
     @property
     def role_key(self) -> str | None:
-        """What the message calls its role; None where it has none."""
+        """The key under which the message holds its role; None where it has none."""
         return next((key for key in ROLE_KEYS if key in self.message), None)
 
     @property
     def role(self) -> Any:
-        """None where there is none."""
+        """The value of the message's role; None where it has none."""
         return self.message.get(self.role_key) if self.role_key else None
 
     @property
     def tool_calls(self) -> list[tuple[ValuePath, dict[str, Any]]]:
-        """The tool calls, each the object that has `name` and `arguments`, in its place."""
+        """(path, object with `name` and `arguments`) of each tool call."""
         path: ValuePath = (*self.path, "tool_calls")
         if self.role == FUNCTION_CALL:
             return self._calls_in_function_call()
-        value = parse_json_value(self.message.get("tool_calls"))
+        value = parse_json_list_or_object(self.message.get("tool_calls"))
         calls = []
         for index, call in enumerate(value if isinstance(value, list) else ()):
-            call = parse_json_value(call)
+            call = parse_json_list_or_object(call)
             if isinstance(call, dict):
-                function = parse_json_value(call.get("function"))
+                function = parse_json_list_or_object(call.get("function"))
                 # OpenAI's form has a `function` around name and arguments, older ones have not.
                 inner = isinstance(function, dict)
                 calls.append(
@@ -72,17 +72,21 @@ class Turn:
         return calls
 
     def _calls_in_function_call(self) -> list[tuple[ValuePath, dict[str, Any]]]:
-        """ShareGPT's form: the turn says nothing but the call, or a list of them, as JSON."""
+        """(path, call) of calls in ShareGPT's form: the turn says nothing but the call, or a list
+        of them, as JSON.
+        """
         key = next((key for key in reversed(TEXT_KEYS) if key in self.message), "value")
-        value = parse_json_value(self.message.get(key))
+        value = parse_json_list_or_object(self.message.get(key))
         if isinstance(value, dict):
             return [((*self.path, key), value)]
         calls = enumerate(value) if isinstance(value, list) else ()
         return [((*self.path, key, index), call) for index, call in calls if isinstance(call, dict)]
 
 
-def parse_json_value(value: Any) -> Any:
-    """A list or object that stands as JSON text, as the reader takes it; anything else as it is."""
+def parse_json_list_or_object(value: Any) -> Any:
+    """The list or object that a text holds as JSON, as the reader takes it; any other value as it
+    is.
+    """
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             return parse_json(value, ROW, surrogates="keep", exact_integers=True)
@@ -91,10 +95,10 @@ def parse_json_value(value: Any) -> Any:
     return value
 
 
-def turns_of(
+def find_turns(
     row: Mapping[str, Any], names: Mapping[str, str], unused: tuple[str, ...]
 ) -> Iterator[Turn]:
-    """The messages of a row.
+    """The messages of a row, each with its path.
 
     Args:
         row: as its file holds it.
@@ -105,7 +109,7 @@ def turns_of(
         # The user's map wins over the aliases.
         if column in unused or names.get(column, _NAMES.get(column)) not in MESSAGE_COLUMNS:
             continue
-        parsed = parse_json_value(value)
+        parsed = parse_json_list_or_object(value)
         if isinstance(parsed, dict):
             yield Turn((column,), parsed)
         for index, message in enumerate(parsed if isinstance(parsed, list) else ()):

@@ -1,4 +1,4 @@
-"""Pieces: a text of rows cut so that all its bytes are in some piece, each row in one of its own.
+"""Splits a text file of rows into pieces that hold all its bytes, each row in a piece of its own.
 
 The reader of data (`data.file_records`) says what the rows are; here the bytes are kept beside each. What no row holds
 (blank lines, a header, brackets and commas) goes with the row behind it, or is the rest behind the last.
@@ -19,7 +19,7 @@ from truetune.data.read_file_records import (
     read_records,
 )
 from truetune.errors import DataError
-from truetune.fixing.csv_cells import delimiter_of
+from truetune.fixing.csv_cells import csv_delimiter_of
 from truetune.fixing.row_body import CsvBody, JsonBody
 from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.parsing.input_limits import ROW
@@ -31,7 +31,7 @@ BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes of a file that hold one row, or what is behind the last."""
+    """Bytes of a file that hold one row, or what is after the last."""
 
     before: bytes
     """What stands between the row before and this one"""
@@ -41,7 +41,7 @@ class Piece:
 
 
 class _LineKeeper:
-    """A stream that keeps the lines which were read from it."""
+    """A stream that remembers the lines which were read from it."""
 
     def __init__(self, file: IO[bytes], source: Source) -> None:
         self._file, self._source = file, source
@@ -49,7 +49,7 @@ class _LineKeeper:
         self._number = 0
 
     def readline(self, size: int) -> bytes:
-        """The next line. Raises DataError for one that is too long to be held."""
+        """Read and remember the next line. Raises DataError for one that is too long to be held."""
         line = self._file.readline(size)
         self._number += 1
         if len(line) > ROW.max_bytes:
@@ -58,7 +58,7 @@ class _LineKeeper:
         return line
 
     def taken(self) -> list[bytes]:
-        """The lines since the last call."""
+        """The lines that were read since the last call."""
         kept, self._kept = self._kept, []
         return kept
 
@@ -76,7 +76,7 @@ def read_pieces(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
 
 
 def has_row_per_line(source: Source) -> bool:
-    """Is it a row a line, and no array?"""
+    """Does a file hold a row on each line, and not an array?"""
     if source.kind != "jsonl":
         return False
     with open_raw(source.path) as raw:
@@ -95,7 +95,9 @@ def _pieces_of_lines(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
 
 
 def _pieces_by_offset(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
-    """The reader says at which byte each row ends; a second stream of the same file gives the bytes."""
+    """The pieces of a file, cut where the reader says that each row ends; a second stream of the
+    same file gives the bytes.
+    """
     with open_raw(source.path) as again:
         stream = open_decompressed_bytes(again, source.path)
         reached = 0
@@ -116,25 +118,25 @@ def _pieces_by_offset(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
 
 
 def _start_of_first_record(chunk: bytes, record: Record) -> int:
-    """Where the first record begins in what was read with the header."""
+    """The position of the first record in the bytes that were read with the header."""
     begin = 0
     for _ in range(record.line - 1):
         begin = chunk.index(b"\n", begin) + 1
     return begin
 
 
-def body_of_piece(piece: Piece, source: Source) -> JsonBody | CsvBody | None:
-    """The row of a piece; None where it holds none."""
+def row_of_piece(piece: Piece, source: Source) -> JsonBody | CsvBody | None:
+    """The row that a piece holds; None where it holds none."""
     record = piece.record
     if record is None or record.error is not None or not isinstance(record.row, dict):
         return None
     text = piece.body.removeprefix(BOM if record.line == 1 else b"").decode()
     if source.kind == "csv":
-        return CsvBody(record.row, text, delimiter_of(source))
+        return CsvBody(record.row, text, csv_delimiter_of(source))
     return JsonBody(text)
 
 
-def bytes_of_body(piece: Piece, body: JsonBody | CsvBody) -> bytes:
+def bytes_of_edited_row(piece: Piece, body: JsonBody | CsvBody) -> bytes:
     """The bytes of a row that was edited."""
     # A byte order mark at the beginning of the file stands in the first row's line, and stays.
     mark = BOM if piece.body.startswith(BOM) else b""

@@ -1,4 +1,5 @@
-"""Suggested edits: a finding on the form of rows advises the edit that was found to end it.
+"""Puts into findings on the form of rows the edit that ends them, which is found by trying the
+remedies on some of the rows.
 
 A rule says which rows are wrong; which change makes a template take them can only be found by trying. So some of the
 rows that a finding names are read again, the remedies of its rule are tried on them as `truetune fix` does, and the
@@ -26,11 +27,11 @@ from truetune.data.read_parquet_and_arrow_rows import read_record_batches
 from truetune.data.remote_path import RemotePath
 from truetune.errors import MAX_SHOWN, TruetuneError
 from truetune.fixing.fix_tables import TypedBody
-from truetune.fixing.fixer import Change, Fixer, FixRow
-from truetune.fixing.remedy import Context, Remedy
+from truetune.fixing.fixer import Fixer, FixRow, MadeChange
+from truetune.fixing.remedy import Remedy, RemedyContext
 from truetune.fixing.remedy_catalogue import all_remedies
-from truetune.fixing.row_body import Body, JsonBody, TableBody
-from truetune.fixing.row_edits import Edit, EditError, path_in_words
+from truetune.fixing.row_body import JsonBody, RowBody, TableBody
+from truetune.fixing.row_edits import Edit, EditError, format_path
 from truetune.fixing.row_judge import RowJudge
 from truetune.settings.row_formats import is_script_format
 from truetune.settings.run_spec import RunSpec
@@ -54,7 +55,7 @@ MAX_SHOWN_EDITS = 2
 
 @dataclass
 class _CauseGroup:
-    """Rows of one cause, and what became of them."""
+    """The rows that are refused for one cause, and what became of them when edits were tried."""
 
     cause: str
     """What the template raised; empty where it takes the rows"""
@@ -63,36 +64,40 @@ class _CauseGroup:
     """Rows that a safe edit helped"""
     unsafe: int = 0
     """Rows that only an edit helped which may change what they mean"""
-    example: list[Change] = field(default_factory=list)
+    example: list[MadeChange] = field(default_factory=list)
     """The edits of the first row that was helped; those of a safe remedy before others"""
     example_is_safe: bool = False
 
 
 @dataclass(frozen=True)
-class _CellsOfText(TableBody):
-    """A row of a CSV file: cells hold text alone."""
+class _CsvRowBody(TableBody):
+    """The body of a row of a CSV file: cells hold text alone."""
 
-    def edited(self, edit: Edit) -> _CellsOfText:
+    def edited(self, edit: Edit) -> _CsvRowBody:
         """The row with one change. Raises EditError where a cell would hold anything but text."""
         row = TableBody(self.value).edited(edit).value
         if not all(isinstance(cell, str) for cell in row.values()):
             raise EditError("a cell of a CSV file holds text alone")
-        return _CellsOfText(row)
+        return _CsvRowBody(row)
 
 
 def with_suggested_edits(report: AnyReport) -> AnyReport:
-    """The report, its findings on the form of rows with the edit that helps as their remedy.
+    """The report; its findings on the form of rows have the edit that helps as their remedy.
 
     As it is where it has no such finding, where no edit helps, or where the rows can't be read any more.
     """
-    if not isinstance(report, DataReport) or not any(map(_is_tried, report.findings)):
+    if not isinstance(report, DataReport) or not any(
+        map(_has_remedy_that_depends_on_rows, report.findings)
+    ):
         return report
     if report.spec.format is not None and is_script_format(report.spec.format):
         # The rows are what a script makes of the file: an edit of theirs is none of the file.
         return report
     try:
         findings = [
-            _with_edit(finding, report.spec) if _is_tried(finding) else finding
+            _finding_with_tried_edit(finding, report.spec)
+            if _has_remedy_that_depends_on_rows(finding)
+            else finding
             for finding in report.findings
         ]
     # The rows were readable when they were checked, and may not be now: the finding stands without
@@ -102,14 +107,16 @@ def with_suggested_edits(report: AnyReport) -> AnyReport:
     return replace(report, findings=tuple(findings))
 
 
-def _is_tried(finding: Finding) -> bool:
+def _has_remedy_that_depends_on_rows(finding: Finding) -> bool:
     """Is it a finding whose remedy depends on what its rows hold?"""
     return finding.rule in TRIED_RULES and bool(finding.cases)
 
 
-def _with_edit(finding: Finding, spec: RunSpec) -> Finding:
-    """The finding with what came of trying its rule's remedies. Raises TruetuneError, OSError."""
-    rows = list(reread_rows(spec, _places_to_try(finding)))
+def _finding_with_tried_edit(finding: Finding, spec: RunSpec) -> Finding:
+    """The finding, with the edit that helped most of its rows as the remedy. Raises TruetuneError,
+    OSError.
+    """
+    rows = list(reread_rows(spec, _rows_to_try(finding)))
     groups = _try_remedies(rows, finding.rule, spec)
     best = max(
         (group for group in groups if group.example),
@@ -124,8 +131,8 @@ def _with_edit(finding: Finding, spec: RunSpec) -> Finding:
     return replace(finding, remedy=remedy, evidence=evidence)
 
 
-def _places_to_try(finding: Finding) -> list[Origin]:
-    """The first rows of each text of the finding's cases."""
+def _rows_to_try(finding: Finding) -> list[Origin]:
+    """Which rows to try: the first ones of each text of the finding's cases."""
     taken: dict[str, int] = {}
     places = []
     for case in finding.cases:
@@ -143,12 +150,14 @@ def _places_to_try(finding: Finding) -> list[Origin]:
 
 
 def _try_remedies(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> list[_CauseGroup]:
-    """Try the rule's remedies on rows, the safe ones first; by cause, the most frequent first."""
+    """Try the rule's remedies on rows, the safe ones first; gives the rows by cause, the most
+    frequent cause first.
+    """
     # The exact way: a few rows, and nothing may be advised that a shortcut only seems to prove.
     setup = prepare_rule_setup(spec, only_reference=True)
-    judge, context = RowJudge(setup, only_reference=True), Context(spec, setup)
+    judge, context = RowJudge(setup, only_reference=True), RemedyContext(spec, setup)
     kinds = [remedy for remedy in all_remedies() if remedy.rule == rule]
-    bodies = dict(zip((row.origin for row in rows), _bodies_of_rows(rows, spec), strict=True))
+    bodies = dict(zip((row.origin for row in rows), _read_bodies_of_rows(rows, spec), strict=True))
     groups: dict[str, _CauseGroup] = {}
     for row in rows:
         reason = judge([row]).rejected.get(row.origin.row)
@@ -172,10 +181,16 @@ def _try_remedies(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> lis
 
 
 def _changes_that_help(
-    row: Conversation, body: Body, kinds: Sequence[type[Remedy]], context: Context, judge: RowJudge
-) -> list[Change]:
-    """The edits that remedies make in a row, one remedy alone first; none where it would go, or where none helps."""
-    for kind in kinds:
+    row: Conversation,
+    body: RowBody,
+    remedies: Sequence[type[Remedy]],
+    context: RemedyContext,
+    judge: RowJudge,
+) -> list[MadeChange]:
+    """The changes that help a row, of one remedy alone first; none where the row would be dropped,
+    or none helps.
+    """
+    for kind in remedies:
         fixed = FixRow(row.origin, body, row)
         Fixer(context, judge, [kind(context)], [])([fixed])
         # To drop a row always ends its fault: that is no advice.
@@ -184,7 +199,7 @@ def _changes_that_help(
     return []
 
 
-def _count_row(group: _CauseGroup, changes: list[Change], *, is_safe: bool) -> None:
+def _count_row(group: _CauseGroup, changes: list[MadeChange], *, is_safe: bool) -> None:
     """Count a row that edits helped; the first one is the example."""
     if is_safe:
         group.rendered += 1
@@ -194,31 +209,31 @@ def _count_row(group: _CauseGroup, changes: list[Change], *, is_safe: bool) -> N
         group.example, group.example_is_safe = changes, is_safe
 
 
-def _bodies_of_rows(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[Body]:
+def _read_bodies_of_rows(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[RowBody]:
     """The rows as their files hold them, so far as that says which edits can be made."""
     sources = {str(source.path): source for source in find_sources(spec.data)}
     schemas: dict[str, Any] = {}
     for row in rows:
         source = sources[row.origin.file]
         if source.kind == "csv":
-            yield _CellsOfText(row.raw or {})
+            yield _CsvRowBody(row.raw or {})
         elif source.kind in ("parquet", "arrow"):
             if row.origin.file not in schemas:
-                schemas[row.origin.file] = _schema_of(source)
+                schemas[row.origin.file] = _table_schema(source)
             yield TypedBody(row.raw or {}, schemas[row.origin.file])
         else:
             # Not the line of the file: the spelling of the rest does not matter here.
             yield JsonBody(json.dumps(row.raw, ensure_ascii=False))
 
 
-def _schema_of(source: Source) -> Any:
+def _table_schema(source: Source) -> Any:
     """The schema of a table."""
     with open_raw(source.path) as raw:
         return next(iter(read_record_batches(source, raw))).schema
 
 
 def _evidence_line(group: _CauseGroup, *, is_best: bool) -> str:
-    """One line on what came of trying: `tried on 3 rows: ...`. The edit of the best group is the remedy."""
+    """One line on what came of trying: `tried on 3 rows: ...`."""
     about = f"tried on {group.rows:,} row{'s' * (group.rows != 1)}" + (
         f" ({group.cause})" if group.cause else ""
     )
@@ -231,7 +246,7 @@ def _evidence_line(group: _CauseGroup, *, is_best: bool) -> str:
 
 
 def _remedy_in_words(finding: Finding, best: _CauseGroup, spec: RunSpec) -> str:
-    """The edit that helps most rows, and the command that makes it in all."""
+    """The remedy in words: the edit that helps most rows, and the command that makes it in all."""
     edit = f"{_changes_in_words(best.example)} ({best.example[0].origin})"
     files_named = {case.origin.file for case in finding.cases if case.origin is not None}
     # The command takes one file: the others need it as well.
@@ -247,13 +262,15 @@ def _remedy_in_words(finding: Finding, best: _CauseGroup, spec: RunSpec) -> str:
 
 
 def _fix_command(rule: str, best: _CauseGroup, spec: RunSpec) -> str | None:
-    """`truetune fix` on the file of the edit; None where it can't be fixed in place of its format."""
+    """The `truetune fix` command that makes the edit in the whole file; None where there is no such
+    command.
+    """
     name = best.example[0].origin.file
     source = next(source for source in find_sources(spec.data) if str(source.path) == name)
     # `truetune fix` reads files of this machine alone.
     if isinstance(source.path, RemotePath):
         return None
-    words = ["truetune", "fix", name, "-o", _fixed_name(name), "--select", rule]
+    words = ["truetune", "fix", name, "-o", _name_of_fixed_file(name), "--select", rule]
     for flag, value in (
         ("-t", spec.tokenizer),
         ("--model", spec.model),
@@ -266,7 +283,7 @@ def _fix_command(rule: str, best: _CauseGroup, spec: RunSpec) -> str | None:
     return f"`{shlex.join(words if best.example_is_safe else [*words, '--unsafe'])}`"
 
 
-def _fixed_name(name: str) -> str:
+def _name_of_fixed_file(name: str) -> str:
     """`chats.fixed.jsonl.gz` of `chats.jsonl.gz`, in the folder where the command runs"""
     path = PurePath(name)
     endings = (
@@ -276,23 +293,23 @@ def _fixed_name(name: str) -> str:
     return f"{path.name.removesuffix(ending)}.fixed{ending}"
 
 
-def _changes_in_words(changes: Sequence[Change]) -> str:
-    """`messages[1].content: null -> ""`, the first edits of a row"""
+def _changes_in_words(changes: Sequence[MadeChange]) -> str:
+    """The first edits of a row in words: `messages[1].content: null -> ""`"""
     parts = [
-        f"{path_in_words(change.path)}: {_value_in_words(change.before)} -> {_value_after(change)}"
+        f"{format_path(change.path)}: {_value_in_words(change.before)} -> {_value_after_in_words(change)}"
         for change in changes
     ]
     more = len(parts) - MAX_SHOWN_EDITS
     return ", ".join(parts[:MAX_SHOWN_EDITS]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _value_after(change: Change) -> str:
+def _value_after_in_words(change: MadeChange) -> str:
     """A turn that a remedy takes out is not a turn of null."""
     is_turn = isinstance(change.path[-1], int) and isinstance(change.before, dict)
     return "taken out" if change.after is None and is_turn else _value_in_words(change.after)
 
 
 def _value_in_words(value: Any) -> str:
-    """A value as JSON, cut."""
+    """A value as JSON, clipped."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

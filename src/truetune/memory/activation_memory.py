@@ -1,4 +1,4 @@
-"""What autograd keeps for the backward pass, in bytes for each token.
+"""Counts the activations that autograd keeps for the backward pass, in bytes for each token.
 
 Counted tensor by tensor, as Korthikanti et al. 2022 (arXiv:2205.05198, section 4.1) do for GPT, for the modules of
 transformers: gated MLPs, grouped-query attention, RMSNorm in float32, frozen weights, adapters, experts. Tests compare
@@ -78,28 +78,32 @@ def eager_score_bytes_per_token(architecture: Architecture, settings: MemorySett
 
 
 def end_activation_bytes_per_token(architecture: Architecture, settings: MemorySettings) -> float:
-    """The last norm and the head's input."""
+    """Bytes for each token that are kept after the blocks: the last norm and the head's input."""
     hidden = architecture.hidden
     # A frozen head needs no input.
     head = settings.compute * hidden if settings.lora is None else 0
-    return _norm_inputs(hidden, architecture, settings) + head
+    return _norm_activations(hidden, architecture, settings) + head
 
 
 def block_activation_bytes_per_token(
     block: Block, architecture: Architecture, settings: MemorySettings
 ) -> float:
     """Bytes for each token that one block keeps."""
-    norms = architecture.family.norms * _norm_inputs(architecture.hidden, architecture, settings)
+    norms = architecture.family.norms * _norm_activations(
+        architecture.hidden, architecture, settings
+    )
     # Parallel branches read one stream: its input is kept once for two norms.
     norms -= settings.stream * architecture.hidden * architecture.family.parallel
     attention = _attention_activations(block, architecture, settings)
     return norms + attention + _mlp_activations(block, architecture, settings)
 
 
-def _norm_inputs(
+def _norm_activations(
     width: int, architecture: Architecture, settings: MemorySettings, size: int | None = None
 ) -> float:
-    """Input, and what is multiplied by a weight that is trained."""
+    """Bytes for each token that a norm keeps: its input, and what is multiplied by a weight that is
+    trained.
+    """
     size = settings.stream if size is None else size
     # A fused kernel keeps its input and two float32 figures; one in Python keeps each of its steps.
     if architecture.family.norm == "layer" or settings.liger:
@@ -115,35 +119,39 @@ def _attention_activations(
     """Bytes for each token that the attention of a block keeps."""
     family = architecture.family
     output = [m for m in block.matrices if m.name == family.out and m.part == "attention"]
-    total = _projection_inputs(block, architecture, settings)
-    total += _kept_qkv(block, architecture, settings)
+    total = _projection_input_bytes(block, architecture, settings)
+    total += _query_key_value_bytes(block, architecture, settings)
     if settings.attention == "eager":
-        total += _kept_scores(block, architecture, settings)
-        return total + _matrix_inputs(output, block.mixed, architecture, settings)
+        total += _eager_score_bytes(block, architecture, settings)
+        return total + _matrix_input_bytes(output, block.mixed, architecture, settings)
     # SDPA keeps its output and a float32 sum for each head, and the mask that it was given.
     mask = settings.compute * settings.length * settings.masked
     # That output is the input of the next matrix: it is kept twice only where it is copied between.
-    output_input = _matrix_inputs(
+    output_input = _matrix_input_bytes(
         output, block.mixed, architecture, settings, int(family.concatenates)
     )
     return total + settings.compute * block.mixed + 4 * block.heads + mask + output_input
 
 
-def _projection_inputs(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+def _projection_input_bytes(
+    block: Block, architecture: Architecture, settings: MemorySettings
+) -> float:
     """Bytes for each token of what goes into the projections of queries, keys and values, and into latent norms."""
     family, size, hidden = architecture.family, settings.compute, architecture.hidden
     inner = [m for m in block.matrices if m.part == "attention" and m.name != family.out]
     first = [m for m in inner if m.inputs == hidden]
     # Where the stream is wider than what is computed in, each matrix casts it for itself.
-    total = _matrix_inputs(first, hidden, architecture, settings, cast=settings.stream != size)
+    total = _matrix_input_bytes(first, hidden, architecture, settings, cast=settings.stream != size)
     for rank in block.ranks:
-        total += _norm_inputs(rank, architecture, settings, size)
+        total += _norm_activations(rank, architecture, settings, size)
         latent = [m for m in inner if m.inputs == rank][:1]
-        total += _matrix_inputs(latent, rank, architecture, settings)
+        total += _matrix_input_bytes(latent, rank, architecture, settings)
     return total
 
 
-def _kept_qkv(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+def _query_key_value_bytes(
+    block: Block, architecture: Architecture, settings: MemorySettings
+) -> float:
     """Bytes for each token of queries, keys and values as attention reads them, and of their norms."""
     family, size = architecture.family, settings.compute
     # Eager attention and a masked SDPA repeat keys and values for all query heads; else they stay grouped.
@@ -157,15 +165,15 @@ def _kept_qkv(block: Block, architecture: Architecture, settings: MemorySettings
     only_fused = is_fused and family.positions is not None and not repeats
     total: float = size * (value if only_fused else block.query + key + value)
     if family.qk_norm and not block.ranks:
-        total += _norm_inputs(block.query, architecture, settings, size)
-        total += _norm_inputs(block.key, architecture, settings, size)
+        total += _norm_activations(block.query, architecture, settings, size)
+        total += _norm_activations(block.key, architecture, settings, size)
         if family.qk_norm == "head":
-            # One float32 for each head, where `_norm_inputs` counts one for queries and one for keys.
+            # One float32 for each head, where `_norm_activations` counts one for queries and one for keys.
             total += 4 * (block.heads + block.kv_heads - 2)
     return total
 
 
-def _kept_scores(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+def _eager_score_bytes(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token of eager attention's scores: one for each head and token."""
     size = settings.compute
     # The softmax in float32, and its cast; with sinks no float32 copy is kept.
@@ -189,7 +197,7 @@ def _mlp_activations(block: Block, architecture: Architecture, settings: MemoryS
 
 
 def _dense_activations(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
-    """Bytes for each token of a dense MLP."""
+    """Bytes for each token that a dense MLP keeps."""
     family, size, hidden = architecture.family, settings.compute, architecture.hidden
     dense = [m for m in block.matrices if m.part == "mlp"]
     up = [m for m in dense if m.inputs == hidden]
@@ -201,16 +209,18 @@ def _dense_activations(block: Block, architecture: Architecture, settings: Memor
     total: float = wide_tensors * size * block.width
     # With a single norm the attention has kept the same input already.
     if family.norms > 1 or settings.lora:
-        total += _matrix_inputs(up, hidden, architecture, settings, cast=settings.stream != size)
+        total += _matrix_input_bytes(
+            up, hidden, architecture, settings, cast=settings.stream != size
+        )
     # ReLU keeps its output, which is the input of the last matrix: it is counted once.
     of_relu = size * block.width * (family.kept == 0)
-    return total + max(_matrix_inputs(down, block.width, architecture, settings), of_relu)
+    return total + max(_matrix_input_bytes(down, block.width, architecture, settings), of_relu)
 
 
 def _expert_activations(
     block: Block, architecture: Architecture, settings: MemorySettings
 ) -> float:
-    """Bytes for each token of the experts that it is given to."""
+    """Bytes for each token that the experts which it is given to keep."""
     size, hidden = settings.compute, architecture.hidden
     trained = settings.lora is None
     wide = (2 + architecture.family.kept + trained) * size * block.expert_width
@@ -224,7 +234,7 @@ def _expert_activations(
     return total
 
 
-def _matrix_inputs(
+def _matrix_input_bytes(
     matrices: list[Matrix],
     width: int,
     architecture: Architecture,
@@ -249,7 +259,7 @@ def _matrix_inputs(
             return 0
         return size * width * (len(matrices) if cast else once)
     # A frozen matrix needs no input for its gradient; its adapter does.
-    adapted = sum(settings.adapts(matrix, architecture) for matrix in matrices)
+    adapted = sum(settings.has_adapter_on(matrix, architecture) for matrix in matrices)
     has_dropout = settings.lora.lora_dropout > 0
     item = size if settings.autocast or settings.adapter == size else settings.adapter
     # Each adapter has a copy of its own where it casts, or drops out other items.

@@ -1,4 +1,5 @@
-"""The matrices of a decoder and how many parameters they hold, from config.json alone.
+"""The architecture of a model from config.json alone: the matrices of a decoder, and how many
+parameters they hold.
 
 What config.json does not say (names, norms, biases) is in the table of `model_family_layouts`. Nothing is downloaded
 or built, so that a plan takes milliseconds and needs no torch. The trade-off: a family that is not in the table is
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.checkpoint.safetensors_header import BrokenFile, read_header
+from truetune.checkpoint.safetensors_header import BrokenFile, read_safetensors_header
 from truetune.errors import SpecError
 from truetune.memory.model_family_layouts import ALIASES, FAMILIES, Family
 from truetune.parsing.input_limits import MODEL_FILE
@@ -27,7 +28,7 @@ MAX_LAYERS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A weight of `inputs` x `outputs`."""
+    """A weight matrix of `inputs` x `outputs`."""
 
     name: str
     part: Part
@@ -41,18 +42,18 @@ class Matrix:
 
     @property
     def weight(self) -> int:
-        """Parameters without the bias"""
+        """The number of parameters without the bias."""
         return self.copies * self.inputs * self.outputs
 
     @property
     def parameters(self) -> int:
-        """All parameters"""
+        """The number of all parameters."""
         return self.weight + self.copies * self.outputs * self.bias
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One layer: attention and MLP."""
+    """One layer of a decoder: attention and MLP."""
 
     matrices: tuple[Matrix, ...]
     vectors: int
@@ -79,13 +80,13 @@ class Block:
 
     @property
     def parameters(self) -> int:
-        """All parameters"""
+        """The number of all parameters of the layer."""
         return self.vectors + sum(matrix.parameters for matrix in self.matrices)
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A causal language model."""
+    """A causal language model: its blocks, widths and vocabulary."""
 
     model_type: str
     family: Family
@@ -111,18 +112,18 @@ class Architecture:
 
     @property
     def head(self) -> int:
-        """Parameters of the head; 0 where it is the embedding."""
+        """The number of parameters of the head; 0 where it is the embedding."""
         return (
             0 if self.tied else self.hidden * self.vocabulary
         ) + self.head_bias * self.vocabulary
 
     @property
     def parameters(self) -> int:
-        """All parameters"""
+        """The number of all parameters of the model."""
         return sum(self.parts().values())
 
     def parts(self) -> dict[Part, int]:
-        """Parameters by part."""
+        """The number of parameters of each part."""
         matrices = [matrix for block in self.blocks for matrix in block.matrices]
         of: dict[Part, int] = {
             part: sum(m.parameters for m in matrices if m.part == part)
@@ -144,7 +145,9 @@ class Architecture:
 
 
 class ConfigFields:
-    """config.json, with other spellings of a field and the defaults of a family. Raises SpecError."""
+    """The fields of config.json, with other spellings of a field and the defaults of a family.
+    Raises SpecError.
+    """
 
     def __init__(self, values: Mapping[str, Any], defaults: Mapping[str, Any], where: str) -> None:
         self.values, self.defaults, self.where = values, defaults, where
@@ -157,7 +160,7 @@ class ConfigFields:
         return self.defaults.get(name)
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A count; an error where there is neither value nor default."""
+        """A field that is a count; an error where there is neither value nor default."""
         value = self.get(name)
         if value is None:
             value = default
@@ -183,7 +186,7 @@ def read_architecture(path: str | Path) -> Architecture:
     if not isinstance(values, dict):
         raise SpecError(f"{file}: expected a JSON object, found {type(values).__name__}")
     architecture = parse_architecture(values, str(file))
-    in_files = count_file_parameters(file.parent)
+    in_files = count_stored_parameters(file.parent)
     by_config = architecture.parameters
     if in_files is None or in_files == by_config:
         return architecture
@@ -209,7 +212,7 @@ def parse_architecture(config: Mapping[str, Any], where: str = "config.json") ->
     # Models with an image encoder keep the decoder's fields in a part of their own.
     inner = config.get("text_config")
     values: Mapping[str, Any] = {**config, **inner} if isinstance(inner, Mapping) else config
-    model_type = _known_type(str(values.get("model_type", "")))
+    model_type = _model_type_in_table(str(values.get("model_type", "")))
     family = FAMILIES.get(model_type, Family())
     fields = ConfigFields(values, family.defaults, where)
     hidden, vocabulary = fields.number("hidden_size"), fields.number("vocab_size")
@@ -242,20 +245,22 @@ def parse_architecture(config: Mapping[str, Any], where: str = "config.json") ->
     )
 
 
-def _known_type(model_type: str) -> str:
+def _model_type_in_table(model_type: str) -> str:
     """The type as the table names it: decoders of models with an image encoder may end with `_text`."""
     with_text = f"{model_type}_text"
     return with_text if model_type not in FAMILIES and with_text in FAMILIES else model_type
 
 
 def _weight_dtype(fields: ConfigFields, config: Mapping[str, Any]) -> str:
-    """Of the weights, by the decoder's part, then by the whole file; torch's own default where neither says it."""
+    """The dtype of the weights, by the decoder's part, then by the whole file; torch's own default
+    where neither says it.
+    """
     dtype = fields.get("dtype") or config.get("dtype") or config.get("torch_dtype")
     return str(dtype or "float32")
 
 
 def _note_unknown_parts(model_type: str, layer_types: Any) -> Iterator[str]:
-    """What is counted as something that it is not."""
+    """Notes on parts of the model that are counted as something that they are not."""
     if model_type not in FAMILIES:
         yield f"model_type {model_type or '(none)'} is not known; taken for one like Llama"
     types = {str(t) for t in layer_types} if isinstance(layer_types, list) else set()
@@ -265,12 +270,12 @@ def _note_unknown_parts(model_type: str, layer_types: Any) -> Iterator[str]:
         yield f"{', '.join(odd)} layers are counted as attention"
 
 
-def count_file_parameters(folder: Path) -> int | None:
+def count_stored_parameters(folder: Path) -> int | None:
     """Parameters in the weights of a model folder; None where there are none, or quantized ones."""
     total = 0
     for path in sorted(folder.glob("model*.safetensors")):
         try:
-            tensors = read_header(path).tensors
+            tensors = read_safetensors_header(path).tensors
         except (BrokenFile, OSError):
             return None
         # Packed weights of 4 bits are half as many items as parameters.
@@ -286,7 +291,7 @@ def _make_block(fields: ConfigFields, family: Family, hidden: int, layer: int) -
     biased = _biased_matrices(fields, family)
     shape = _attention_shape(fields, family, hidden, heads, "qkv" in biased)
     output = Matrix(family.out, "attention", shape.mixed, hidden, "out" in biased)
-    mlp = _mlp_matrices(fields, family, hidden, layer, biased)
+    mlp = _mlp_shape(fields, family, hidden, layer, biased)
     # Falcon's newer blocks have a norm for each of their parallel branches.
     norms = 2 if family.norms == 1 and fields.get("new_decoder_architecture") else family.norms
     vectors = norms * hidden * (1 + family.norm_bias) + sum(shape.ranks) + heads * family.sinks
@@ -305,7 +310,7 @@ def _make_block(fields: ConfigFields, family: Family, hidden: int, layer: int) -
         width=mlp.width,
         chosen=mlp.chosen,
         expert_width=mlp.expert_width,
-        window=_window_of_layer(fields, layer),
+        window=_attention_window_of_layer(fields, layer),
     )
 
 
@@ -327,7 +332,7 @@ def _biased_matrices(fields: ConfigFields, family: Family) -> set[str]:
 
 
 class _AttentionShape(NamedTuple):
-    """The matrices of attention but for its output, and the widths as in `Block`."""
+    """The matrices of attention without its output, and the widths as in `Block`."""
 
     matrices: list[Matrix]
     kv_heads: int
@@ -343,11 +348,13 @@ class _AttentionShape(NamedTuple):
 def _attention_shape(
     fields: ConfigFields, family: Family, hidden: int, heads: int, bias: bool
 ) -> _AttentionShape:
-    """Latent attention where the file has its rank, else one or three matrices as the family has them."""
+    """The matrices of attention: latent attention where the file has its rank, else one or three
+    matrices as the family has them.
+    """
     head = fields.number("head_dim", hidden // heads)
     if fields.get("kv_lora_rank"):
-        return _latent_attention(fields, hidden, heads, head, bias)
-    kv_heads = _kv_heads(fields, heads)
+        return _latent_attention_shape(fields, hidden, heads, head, bias)
+    kv_heads = _key_value_heads(fields, heads)
     query, key = heads * head, kv_heads * head
     if len(family.qkv) == 1:
         matrices = [Matrix(family.qkv[0], "attention", hidden, query + 2 * key, bias)]
@@ -357,8 +364,10 @@ def _attention_shape(
     return _AttentionShape(matrices, kv_heads, head, query, key, value=key, mixed=query)
 
 
-def _kv_heads(fields: ConfigFields, heads: int) -> int:
-    """Falcon and GPT-BigCode say `multi_query`: one head of keys and values, except in Falcon's newer blocks."""
+def _key_value_heads(fields: ConfigFields, heads: int) -> int:
+    """The number of key and value heads. Falcon and GPT-BigCode say `multi_query`: one head of keys
+    and values, except in Falcon's newer blocks.
+    """
     if fields.get("multi_query") and not fields.get("new_decoder_architecture"):
         return 1
     if fields.get("multi_query") is False and not fields.get("new_decoder_architecture"):
@@ -366,10 +375,12 @@ def _kv_heads(fields: ConfigFields, heads: int) -> int:
     return max(1, fields.number("num_key_value_heads", heads))
 
 
-def _latent_attention(
+def _latent_attention_shape(
     fields: ConfigFields, hidden: int, heads: int, head: int, bias: bool
 ) -> _AttentionShape:
-    """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): keys and values come from one narrow projection."""
+    """The matrices of multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): keys and values
+    come from one narrow projection.
+    """
     rank, rope = fields.number("kv_lora_rank"), fields.number("qk_rope_head_dim")
     plain, value = fields.number("qk_nope_head_dim"), fields.number("v_head_dim")
     query, query_rank = heads * (plain + rope), fields.number("q_lora_rank", 0)
@@ -400,13 +411,13 @@ class _MlpShape(NamedTuple):
     expert_width: int
 
 
-def _mlp_matrices(
+def _mlp_shape(
     fields: ConfigFields, family: Family, hidden: int, layer: int, biased: set[str]
 ) -> _MlpShape:
-    """A dense MLP, or experts with a router and perhaps shared experts."""
+    """The matrices of an MLP: a dense one, or experts with a router and perhaps shared experts."""
     experts = fields.number("experts", 0)
     dense = fields.number("intermediate_size", 4 * hidden)
-    if experts < 2 or not _is_mixture(fields, layer):
+    if experts < 2 or not _layer_has_experts(fields, layer):
         return _MlpShape(_dense_matrices(family, hidden, dense, biased), dense, 0, 0)
     width = fields.number("moe_intermediate_size", dense)
     chosen = fields.number("chosen", 2)
@@ -435,7 +446,7 @@ def _dense_matrices(family: Family, hidden: int, width: int, biased: set[str]) -
     return [*up, Matrix(family.down, "mlp", width, hidden, "down" in biased)]
 
 
-def _is_mixture(fields: ConfigFields, layer: int) -> bool:
+def _layer_has_experts(fields: ConfigFields, layer: int) -> bool:
     """Does this layer have experts? Some models have dense layers first, between, or listed by number."""
     only = fields.get("mlp_only_layers")
     only = only if isinstance(only, list) else ()
@@ -448,7 +459,7 @@ def _is_mixture(fields: ConfigFields, layer: int) -> bool:
     )
 
 
-def _window_of_layer(fields: ConfigFields, layer: int) -> int | None:
+def _attention_window_of_layer(fields: ConfigFields, layer: int) -> int | None:
     """Tokens that this layer sees; None where it sees all."""
     window, types = fields.get("sliding_window"), fields.get("layer_types")
     if not isinstance(window, int) or window < 1 or fields.get("use_sliding_window") is False:
@@ -463,7 +474,9 @@ def _window_of_layer(fields: ConfigFields, layer: int) -> int | None:
 
 
 def _count_vision_tower(config: Mapping[str, Any], where: str) -> tuple[int, list[str]]:
-    """Parameters of an image encoder as a plain ViT (4 h^2 + 2 h f a layer), and a note that says so."""
+    """(parameters of an image encoder, counted as a plain ViT: 4 h^2 + 2 h f a layer; a note that
+    says so).
+    """
     tower = config.get("vision_config")
     if not isinstance(tower, Mapping):
         return 0, []

@@ -1,4 +1,4 @@
-"""The memory of one GPU at the moments of a step that can be its peak.
+"""Estimates the memory of one GPU at the moments of a training step that can be its peak.
 
 Weights, gradients, optimizer states, activations and logits live at different times; each moment is a table of what
 lives then, and the largest is the peak. The trade-off: arithmetic and no measurement, so a share is added for what the
@@ -47,7 +47,7 @@ PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is held at one moment of a step."""
+    """What a GPU holds at one moment of a step, in bytes by part."""
 
     name: Name
     parts: Mapping[str, float]
@@ -55,23 +55,23 @@ class Moment:
 
     @property
     def allocated(self) -> float:
-        """Bytes of tensors: what torch.cuda.max_memory_allocated shows"""
+        """Bytes of all tensors: what torch.cuda.max_memory_allocated shows."""
         return sum(size for part, size in self.parts.items() if part not in ("CUDA", "margin"))
 
     @property
     def margin(self) -> float:
-        """Bytes that fragments cost"""
+        """Bytes that fragmentation costs."""
         return FRAGMENTATION_SHARE * self.allocated
 
     @property
     def total(self) -> float:
-        """Bytes on the GPU"""
+        """All bytes on the GPU."""
         return sum(self.parts.values()) + self.margin
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The moments of a step and what they hold."""
+    """The estimate of a run's memory: the moments of a step and what they hold."""
 
     architecture: Architecture
     settings: MemorySettings
@@ -79,22 +79,22 @@ class Estimate:
 
     @property
     def peak(self) -> Moment:
-        """The moment that holds most"""
+        """The moment that holds most."""
         return max(self.moments, key=lambda moment: moment.total)
 
     @property
     def trained(self) -> int:
-        """Parameters that are trained"""
-        return weight_memory.trained_parameters(self.architecture, self.settings)
+        """The number of parameters that are trained."""
+        return weight_memory.count_trained_parameters(self.architecture, self.settings)
 
 
 def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Estimate:
-    """The memory of one GPU from the second step on, when the optimizer has its states."""
+    """Estimate the memory of one GPU, from the second step on, when the optimizer has its states."""
     tokens = settings.tokens
     # What is there at every moment.
     constant = {
         "weights": weight_memory.weight_bytes(architecture, settings),
-        "reference model": weight_memory.reference_bytes(architecture, settings),
+        "reference model": weight_memory.reference_model_bytes(architecture, settings),
         "optimizer": weight_memory.optimizer_bytes(architecture, settings),
         "communication": weight_memory.communication_bytes(architecture, settings),
         "CUDA": CUDA_CONTEXT_BYTES + NCCL_BYTES * (settings.world > 1),
@@ -110,8 +110,8 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
     activations = activation_memory.kept_activation_bytes_per_token(architecture, settings) * tokens
     block = activation_memory.largest_block_bytes_per_token(architecture, settings) * tokens
     working = activation_memory.working_gradient_bytes_per_token(architecture, settings) * tokens
-    working += weight_memory.unpacked_bytes(architecture, settings)
-    cast = weight_memory.cast_bytes(architecture, settings)
+    working += weight_memory.largest_dequantized_bytes(architecture, settings)
+    cast = weight_memory.autocast_copy_bytes(architecture, settings)
     # Checkpointing computes one block once more at a time, and casts its weights again then.
     recomputed = block if settings.checkpointing else 0.0
     cast_in_backward = 0.0 if settings.checkpointing else cast
@@ -158,7 +158,7 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
             {
                 **constant,
                 "gradients": gradients,
-                "working": weight_memory.step_bytes(architecture, settings),
+                "working": weight_memory.optimizer_step_bytes(architecture, settings),
             },
         ),
     ]
@@ -170,7 +170,7 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
 def _evaluation_moment(
     architecture: Architecture, settings: MemorySettings, constant: Mapping[str, float], cast: float
 ) -> Moment:
-    """A forward pass of the evaluation, on top of what is there at every moment."""
+    """The moment of a forward pass of the evaluation, on top of what is there at every moment."""
     tokens = settings.eval_batch * settings.length * settings.sequences // settings.batch
     # transformers returns a cache unless use_cache is off, which checkpointing switches off.
     cache = 0.0

@@ -1,4 +1,5 @@
-"""What to change where a run does not fit, in order, each as lines for the file of the user's stack.
+"""Finds what to change where a run does not fit, in order, each as lines for the file of the user's
+stack.
 
 Proposals are tried one after the other, from what costs only time to what changes the run, until it fits; then those
 that turn out to be unneeded are dropped again. The trade-off: a greedy search, which finds a good way and not the best
@@ -28,7 +29,7 @@ MIN_ROWS: Mapping[Method, int] = {"kto": 2}
 
 
 class Proposal(NamedTuple):
-    """A change to a run."""
+    """A change to a run that may be tried."""
 
     what: str
     changes: Mapping[str, Any]
@@ -41,7 +42,7 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One step on the way to a run that fits."""
+    """One change on the way to a run that fits, with what it saves."""
 
     what: str
     lines: tuple[str, ...]
@@ -62,7 +63,8 @@ def find_remedies(
     memory: float,
     possible: Callable[[Proposal], bool] = lambda proposal: True,
 ) -> tuple[Remedy, ...]:
-    """Steps until the run fits, or all there are; the effective batch stays as it is.
+    """The changes, in order, until the run fits, or all there are; the effective batch stays as it
+    is.
 
     Args:
         estimate: of the run as it is.
@@ -70,7 +72,7 @@ def find_remedies(
         possible: can this run be changed so?
     """
     taken: list[Proposal] = []
-    settings, peak_of = estimate.settings, _peak_of(estimate.architecture)
+    settings, peak_of = estimate.settings, _make_peak_function(estimate.architecture)
     for propose in ORDER:
         fits = peak_of(settings) <= memory
         # Something costly was taken: a later proposal that costs nothing may replace it.
@@ -86,7 +88,7 @@ def find_remedies(
     return tuple(_list_remedies(estimate, _drop_unneeded(estimate, taken, memory), memory))
 
 
-def _peak_of(architecture: Architecture) -> Callable[[MemorySettings], float]:
+def _make_peak_function(architecture: Architecture) -> Callable[[MemorySettings], float]:
     """A function that gives the peak of a run with these settings, in bytes."""
     return lambda settings: estimate_memory(architecture, settings).peak.total
 
@@ -99,8 +101,10 @@ def _apply_changes(settings: MemorySettings, proposals: Sequence[Proposal]) -> M
 
 
 def _drop_unneeded(estimate: Estimate, taken: list[Proposal], memory: float) -> list[Proposal]:
-    """Without what is not needed in the end: first what costs something, the last of it first."""
-    peak_of = _peak_of(estimate.architecture)
+    """The proposals without those that are not needed in the end: first those that cost something,
+    the last of them first.
+    """
+    peak_of = _make_peak_function(estimate.architecture)
     last_first = taken[::-1]
     costly = [proposal for proposal in last_first if proposal.costs]
     free = [proposal for proposal in last_first if not proposal.costs]
@@ -114,7 +118,7 @@ def _drop_unneeded(estimate: Estimate, taken: list[Proposal], memory: float) -> 
 
 
 def _list_remedies(estimate: Estimate, taken: list[Proposal], memory: float) -> Iterator[Remedy]:
-    """The proposals as steps, each with its gain after those before it."""
+    """The proposals as remedies, each with what it saves after those before it."""
     settings, before = estimate.settings, estimate.peak.total
     for proposal in taken:
         # A setting that has the value already needs no line.
@@ -127,7 +131,7 @@ def _list_remedies(estimate: Estimate, taken: list[Proposal], memory: float) -> 
         if "lora" in changes and settings.unused_adapter:
             lines = (settings.unused_adapter,)
         settings = _apply_changes(settings, [proposal])
-        after = _peak_of(estimate.architecture)(settings)
+        after = _make_peak_function(estimate.architecture)(settings)
         yield Remedy(
             what=proposal.what,
             lines=lines,
@@ -145,7 +149,9 @@ Propose = Callable[[MemorySettings, Fits], Proposal | None]
 
 
 def _smaller_batch(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """Rows of a forward pass become steps of accumulation: the largest batch that fits, else the smallest."""
+    """Proposal: rows of a forward pass become steps of accumulation; the largest batch that fits,
+    else the smallest.
+    """
     least = MIN_ROWS.get(settings.method, 1)
     proposals = [
         Proposal(
@@ -175,21 +181,25 @@ def _first_that_fits(
 
 
 def _single_eval_row(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """Evaluations take longer and learn nothing: their batch is free to go."""
+    """Proposal: evaluate one row at a time, which takes longer and changes nothing that is learned."""
     if not settings.evaluates:
         return None
     return Proposal("one row at a time in evaluations", {"eval_batch": 1})
 
 
 def _use_checkpointing(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """Activations are computed once more in the backward pass."""
+    """Proposal: gradient checkpointing, so that activations are computed once more in the backward
+    pass.
+    """
     if settings.checkpointing:
         return None
     return Proposal("gradient checkpointing (about a third slower)", {"checkpointing": True})
 
 
 def _use_bfloat16(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """Frozen weights need no float32; trained ones keep it, and only what is computed becomes bfloat16."""
+    """Proposal: bfloat16. Frozen weights need no float32; trained ones keep it, and only what is
+    computed becomes bfloat16.
+    """
     if settings.base == 2:
         return None
     if settings.lora is not None:
@@ -200,28 +210,32 @@ def _use_bfloat16(settings: MemorySettings, fits: Fits) -> Proposal | None:
 
 
 def _use_sdpa(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """Scores of all pairs of tokens are computed in pieces."""
+    """Proposal: SDPA, which computes the scores of all pairs of tokens in pieces."""
     if settings.attention != "eager":
         return None
     return Proposal("attention that never holds all scores", {"attention": "sdpa"})
 
 
 def _use_chunked_loss(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """Logits become a loss chunk by chunk."""
+    """Proposal: a loss that turns logits into losses chunk by chunk."""
     if settings.head != "full":
         return None
     return Proposal("a loss that never holds all logits", {"head": "liger", "liger": True})
 
 
 def _use_8bit_optimizer(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """A quarter of the states; DeepSpeed and FSDP have optimizers of their own."""
+    """Proposal: an 8-bit optimizer, with a quarter of the states; DeepSpeed and FSDP have
+    optimizers of their own.
+    """
     if settings.deepspeed or settings.sharding == "fsdp" or "8bit" in settings.optimizer:
         return None
     return Proposal("optimizer states in 8 bits", {"optimizer": "adamw_8bit"}, True)
 
 
-def _longest_fitting_or_half_length(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """Shorter rows: of a half, a quarter or an eighth of the length the longest that fits, else a half."""
+def _shorter_rows(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """Proposal: shorter rows; of a half, a quarter or an eighth of the length the longest that
+    fits, else a half.
+    """
     halvings = (settings.length >> n for n in (1, 2, 3))
     proposals = [
         Proposal(
@@ -237,7 +251,7 @@ def _longest_fitting_or_half_length(settings: MemorySettings, fits: Fits) -> Pro
 
 
 def _use_lora(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """Gradients and states of an adapter alone."""
+    """Proposal: LoRA, with gradients and states of an adapter alone."""
     if settings.lora is not None:
         return None
     # Chosen, not measured, as most recipes begin: rank 16 on every linear layer, alpha twice the rank.
@@ -252,7 +266,7 @@ def _use_lora(settings: MemorySettings, fits: Fits) -> Proposal | None:
 
 
 def _use_qlora(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """A quarter of the frozen weights; trained ones can't be quantized."""
+    """Proposal: QLoRA, with a quarter of the frozen weights; trained ones can't be quantized."""
     if settings.lora is None or settings.load_in is not None:
         return None
     return Proposal(
@@ -261,7 +275,7 @@ def _use_qlora(settings: MemorySettings, fits: Fits) -> Proposal | None:
 
 
 def _use_sharding(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """Each GPU holds a part; DeepSpeed where the run has it already."""
+    """Proposal: sharding, so that each GPU holds a part; by DeepSpeed where the run has it already."""
     if settings.world < 2 or settings.sharding in ("zero3", "fsdp"):
         return None
     what = f"weights, gradients and optimizer shared out to {settings.world} GPUs"
@@ -272,7 +286,7 @@ def _use_sharding(settings: MemorySettings, fits: Fits) -> Proposal | None:
 
 
 def _use_offload(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """The last resort: every step sends all weights over PCIe."""
+    """Proposal, the last resort: offload to the CPU, where every step sends all weights over PCIe."""
     if settings.sharding not in ("zero3", "fsdp") or settings.offload:
         return None
     changes = {"offload": frozenset({"weights", "optimizer"})}
@@ -281,8 +295,10 @@ def _use_offload(settings: MemorySettings, fits: Fits) -> Proposal | None:
     )
 
 
-def _unfilled_length(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """The length that the rows themselves need, where packing or padding fills them to a longer one."""
+def _length_of_longest_row(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """Proposal: the length that the rows themselves need, where packing or padding fills them to a
+    longer one.
+    """
     if not settings.needed_length or 2 * settings.needed_length > settings.length:
         return None
     return Proposal(
@@ -293,7 +309,7 @@ def _unfilled_length(settings: MemorySettings, fits: Fits) -> Proposal | None:
 
 
 ORDER: tuple[Propose, ...] = (
-    _unfilled_length,
+    _length_of_longest_row,
     _smaller_batch,
     _single_eval_row,
     _use_checkpointing,
@@ -301,7 +317,7 @@ ORDER: tuple[Propose, ...] = (
     _use_sdpa,
     _use_chunked_loss,
     _use_8bit_optimizer,
-    _longest_fitting_or_half_length,
+    _shorter_rows,
     _use_lora,
     _use_qlora,
     _use_sharding,

@@ -1,4 +1,5 @@
-"""Logits and what becomes of them, in bytes: the largest tensors of a run with a large vocabulary.
+"""Counts the bytes of logits and of what the loss makes of them: the largest tensors of a run with
+a large vocabulary.
 
 A vocabulary of 150,000 makes 600 kB of float32 logits for each token, more than the model keeps of it; so each kind of
 loss (all logits at once, tiles, chunks) is counted by itself, and the cache of keys and values beside them. The
@@ -18,7 +19,9 @@ TILE_SIZE = (4096, 32_768)
 def forward_logits_bytes(
     architecture: Architecture, settings: MemorySettings, tokens: int
 ) -> float:
-    """As they come from the head, in float32, and their log-softmax."""
+    """Bytes of the logits in a forward pass: as they come from the head, in float32, and their
+    log-softmax.
+    """
     # A head of 16 bits gives logits of 16 bits, which are cast; one of float32 gives them at once.
     as_computed = settings.compute if settings.compute < 4 else 0
     per_logit = as_computed + 4 + 4 + _softcap_bytes(architecture, settings)
@@ -26,7 +29,8 @@ def forward_logits_bytes(
 
 
 def backward_logits_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """At the start of the backward pass: the log-softmax, and two gradients as large.
+    """Bytes of the logits at the start of the backward pass: the log-softmax, and two gradients as
+    large.
 
     Tiled and chunked losses never hold all of them: a tile, the gradient of the hidden states, and in float32 (TRL) or
     in the dtype of the weight (Liger) the gradient of a head that is trained.
@@ -50,7 +54,9 @@ def backward_logits_bytes(architecture: Architecture, settings: MemorySettings) 
 
 
 def evaluation_logits_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """A forward pass of the evaluation: Liger's loss is for training only, TRL's tiles are for both."""
+    """Bytes of the logits in a forward pass of the evaluation: Liger's loss is for training only,
+    TRL's tiles are for both.
+    """
     tokens = settings.eval_batch * settings.length * (settings.sequences // settings.batch)
     if settings.head == "none":
         return 0.0
@@ -63,14 +69,16 @@ def evaluation_logits_bytes(architecture: Architecture, settings: MemorySettings
 
 
 def kept_evaluation_logits_bytes(architecture: Architecture, length: int, rows: int) -> float:
-    """Logits of all rows in float32, as an evaluation keeps them that computes metrics from logits."""
+    """Bytes of the logits of all rows in float32, as an evaluation keeps them that computes metrics
+    from logits.
+    """
     return 4.0 * rows * length * architecture.vocabulary
 
 
 def kv_cache_bytes(
     architecture: Architecture, settings: MemorySettings, length: int, rows: int = 1
 ) -> float:
-    """Keys and values of `rows` sequences; a sliding window bounds them."""
+    """Bytes of the keys and values of `rows` sequences; a sliding window bounds them."""
     per_row = 0
     for block in architecture.blocks:
         # Latent attention caches the narrow projection alone.

@@ -1,4 +1,4 @@
-"""What a run's settings mean for memory, with the defaults of its stack resolved.
+"""Resolves a run's settings, with the defaults of its stack, to what its memory depends on.
 
 Each stack has its own defaults, names and habits (LLaMA-Factory trains float32 weights, TRL computes its loss in
 tiles); here they become one record that the arithmetic reads. The trade-off: what a stack does is written down for the
@@ -44,7 +44,7 @@ LEAST_RATE_OF_ADAPTER = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """A run, as far as its memory depends on it."""
+    """The settings of a run, as far as its memory depends on them."""
 
     stack: Stack
     method: Method
@@ -89,12 +89,12 @@ class MemorySettings:
 
     @property
     def stream(self) -> int:
-        """Bytes of an item that passes from block to block."""
+        """Bytes of an item of the hidden states that pass from block to block."""
         return self.base
 
     @property
     def sequences(self) -> int:
-        """Sequences in one forward pass"""
+        """How many sequences one forward pass has."""
         return self.batch * SEQUENCES_PER_ROW.get(self.method, 1)
 
     saved: int = 0
@@ -108,16 +108,16 @@ class MemorySettings:
 
     @property
     def tokens(self) -> int:
-        """Tokens in one forward pass on one device"""
+        """How many tokens one forward pass on one device has."""
         return self.sequences * self.length
 
     @property
     def effective(self) -> int:
-        """Rows in one step of the optimizer"""
+        """How many rows one step of the optimizer has."""
         return self.batch * self.accumulation * self.world
 
-    def adapts(self, matrix: Matrix, architecture: Architecture) -> bool:
-        """Does an adapter stand beside this matrix?"""
+    def has_adapter_on(self, matrix: Matrix, architecture: Architecture) -> bool:
+        """Is there an adapter on this matrix?"""
         if self.lora is None or not matrix.linear:
             return False
         targets = self.lora.target_modules
@@ -132,7 +132,9 @@ class MemorySettings:
 
 
 def _generated_length(run: Config, other: Mapping[str, Any]) -> int | None:
-    """Tokens of a prompt and its completion, where the policy generates what it is trained on; None elsewhere."""
+    """How many tokens a prompt and its completion have, where the policy generates what it is
+    trained on; None elsewhere.
+    """
     if run.spec.training.method != "grpo":
         return None
     completion = other.get("max_completion_length", DEFAULT_COMPLETION)
@@ -141,7 +143,7 @@ def _generated_length(run: Config, other: Mapping[str, Any]) -> int | None:
     return sum(sizes) if len(sizes) == 2 else None
 
 
-def resolve_settings(
+def resolve_memory_settings(
     config: Config | RunSpec,
     architecture: Architecture,
     *,
@@ -149,7 +151,7 @@ def resolve_settings(
     gpus: int | None = None,
     needed_length: int = 0,
 ) -> MemorySettings:
-    """What `config` means for the memory of one GPU.
+    """Resolve what a run's configuration means for the memory of one GPU.
 
     Args:
         config: of the run.
@@ -159,11 +161,11 @@ def resolve_settings(
         needed_length: tokens that hold each row, where rows are filled to a longer length; else 0.
     """
     run = config if isinstance(config, Config) else Config("truetune", "", "", config)
-    training, other = run.spec.training, flatten_settings(run.spec.training.other)
+    training, other = run.spec.training, flatten_stack_settings(run.spec.training.other)
     length, length_notes = _resolve_length(run, other, length)
     world = gpus or training.devices
     sharding = _resolve_sharding(training.fsdp, training.deepspeed_stage, world)
-    base, dtype_notes = _bytes_per_weight(run, architecture, sharding), list[str]()
+    base, dtype_notes = _loaded_bytes_per_weight(run, architecture, sharding), list[str]()
     if loads_float32(run):
         base = 4
         dtype_notes.append(
@@ -171,13 +173,13 @@ def resolve_settings(
         )
     is_mixed = bool(training.bf16 or training.fp16)
     compute = 2 if is_mixed else base
-    batch = _batch_rows(training.per_device_train_batch_size)
-    narrow_adapter = _has_narrow_adapter(run, sharding) and compute == 2
+    batch = _at_least_one_row(training.per_device_train_batch_size)
+    narrow_adapter = _adapter_is_bf16(run, sharding) and compute == 2
     return MemorySettings(
         stack=run.stack,
         method=training.method,
         batch=batch,
-        eval_batch=_batch_rows(training.per_device_eval_batch_size),
+        eval_batch=_at_least_one_row(training.per_device_eval_batch_size),
         accumulation=training.gradient_accumulation_steps or 1,
         length=length,
         world=world,
@@ -188,17 +190,17 @@ def resolve_settings(
         nested=_is_double_quantized(run, other),
         lora=training.lora,
         adapter=2 if narrow_adapter else 4,
-        saved=_bytes_of_saved_modules(run, compute),
+        saved=_bytes_per_saved_weight(run, compute),
         checkpointing=bool(training.gradient_checkpointing),
         attention=_choose_attention(training, architecture),
-        masked=_is_masked(training, batch),
-        head=_choose_head(run),
+        masked=_has_attention_mask(training, batch),
+        head=_choose_loss_head(run),
         liger=bool(training.use_liger_kernel),
         optimizer=training.optim or "adamw_torch_fused",
         sharding=sharding,
         deepspeed=training.deepspeed_stage is not None,
-        offload=find_offload(other),
-        reference=_holds_reference(training),
+        offload=find_cpu_offload(other),
+        reference=_holds_reference_copy(training),
         evaluates=(training.eval_strategy or "no") != "no",
         needed_length=needed_length,
         is_program=run.path.endswith((".py", ".ipynb")),
@@ -233,7 +235,7 @@ def _resolve_length(
 
 
 def _note_sharding_of_one(training: Training, world: int) -> Iterator[str]:
-    """That weights are to be shared out, and only one process is counted."""
+    """A note where weights are to be shared out, and only one process is counted."""
     if world >= 2 or not (training.fsdp or training.deepspeed_stage):
         return
     how = "FSDP" if training.fsdp else f"ZeRO-{training.deepspeed_stage}"
@@ -244,7 +246,7 @@ def _note_sharding_of_one(training: Training, world: int) -> Iterator[str]:
 
 
 def _note_assumptions(training: Training) -> Iterator[str]:
-    """What is assumed or not counted, for settings that are missing or not known."""
+    """Notes on what is assumed or not counted, for settings that are missing or not known."""
     if training.per_device_train_batch_size is None:
         yield (
             f"no batch size is set; {DEFAULT_BATCH} rows on each GPU are assumed, the default of"
@@ -262,31 +264,31 @@ def _choose_attention(training: Training, architecture: Architecture) -> Literal
     return "eager" if is_eager else "sdpa"
 
 
-def _is_masked(training: Training, batch: int) -> bool:
+def _has_attention_mask(training: Training, batch: int) -> bool:
     """Does attention get a mask? A single row needs none, and FlashAttention reads lengths instead."""
     if training.packing or training.padding_free or batch == 1:
         return False
     return "flash" not in (training.attn_implementation or "")
 
 
-def _holds_reference(training: Training) -> bool:
+def _holds_reference_copy(training: Training) -> bool:
     """Is a second copy of the model held? With an adapter the base itself is the reference."""
     if training.method not in ("dpo", "kto") or training.lora is not None:
         return False
     return not training.precompute_ref_log_probs and training.reference != "none"
 
 
-def _batch_rows(rows: int | None) -> int:
+def _at_least_one_row(rows: int | None) -> int:
     """Rows on one device, at least one."""
     return max(1, rows or DEFAULT_BATCH)
 
 
-def flatten_settings(other: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_stack_settings(other: Mapping[str, Any]) -> dict[str, Any]:
     """The stack's own settings by name, those in nested mappings too; an outer name wins."""
     flat: dict[str, Any] = {}
     for name, value in other.items():
         if isinstance(value, Mapping):
-            flat |= flatten_settings(value)
+            flat |= flatten_stack_settings(value)
         flat[name] = value
     return flat
 
@@ -299,8 +301,8 @@ def _resolve_sharding(fsdp: bool, stage: int | None, world: int) -> Sharding:
     return "fsdp" if fsdp else stages.get(stage, "none")
 
 
-def _bytes_per_weight(run: Config, architecture: Architecture, sharding: Sharding) -> int:
-    """Bytes of a weight.
+def _loaded_bytes_per_weight(run: Config, architecture: Architecture, sharding: Sharding) -> int:
+    """Bytes of a weight as the stack loads it.
 
     transformers 5 loads what config.json says. LLaMA-Factory trains float32 weights unless `pure_bf16` is set.
     """
@@ -327,12 +329,12 @@ def loads_float32(run: Config) -> bool:
     return not is_named and "unsloth" not in run.text and run.pins.before("transformers", "5.0.0")
 
 
-def _has_narrow_adapter(run: Config, sharding: Sharding) -> bool:
-    """peft makes adapters float32; TRL casts them to bfloat16 on a quantized base, and under ZeRO-3."""
+def _adapter_is_bf16(run: Config, sharding: Sharding) -> bool:
+    """Are the adapter's weights bfloat16?"""
     return run.stack == "trl" and (run.spec.training.load_in is not None or sharding == "zero3")
 
 
-def _bytes_of_saved_modules(run: Config, compute: int) -> int:
+def _bytes_per_saved_weight(run: Config, compute: int) -> int:
     """Bytes of a weight that peft copies whole (`modules_to_save`) from a quantized base; 0: those of the base.
 
     LLaMA-Factory casts what is trained to float32, unless `pure_bf16` is on; TRL casts it to bfloat16. A script that
@@ -356,7 +358,7 @@ def _is_double_quantized(run: Config, other: Mapping[str, Any]) -> bool:
     return bool(values[0]) if values else run.stack in ("axolotl", "llama-factory")
 
 
-def find_offload(other: Mapping[str, Any]) -> frozenset[Offload]:
+def find_cpu_offload(other: Mapping[str, Any]) -> frozenset[Offload]:
     """What lies in the memory of the CPU, by the spellings of DeepSpeed, FSDP and accelerate."""
     offload: set[Offload] = set()
     if other.get("offload_optimizer") or other.get("offload_optimizer_device") == "cpu":
@@ -369,9 +371,8 @@ def find_offload(other: Mapping[str, Any]) -> frozenset[Offload]:
     return frozenset(offload)
 
 
-def _choose_head(run: Config) -> Head:
-    """transformers computes all logits; TRL (and so truetune) tiles since 1.16; Liger and Axolotl's cut cross-entropy
-    chunk."""
+def _choose_loss_head(run: Config) -> Head:
+    """How the stack computes logits and loss: all at once, in tiles or in chunks."""
     training = run.spec.training
     if training.method == "reward":
         return "none"

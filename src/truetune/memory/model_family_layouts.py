@@ -1,4 +1,5 @@
-"""What config.json does not say about an architecture: names of its matrices, norms, biases, fields left out.
+"""A table of what config.json does not say about an architecture: names of its matrices, norms,
+biases, fields left out.
 
 A model type that is not in the table is taken for one like Llama; tests compare each entry with the model that
 transformers builds.
@@ -18,7 +19,7 @@ layer: torch's LayerNorm."""
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One kind of decoder."""
+    """One family of decoders: what config.json does not say of its architecture."""
 
     qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     """One name: they are one matrix."""
@@ -60,6 +61,7 @@ class Family:
 
 
 def _field_defaults(**values: Any) -> Mapping[str, Any]:
+    """Values for fields that a family's config.json leaves out."""
     return MappingProxyType(values)
 
 

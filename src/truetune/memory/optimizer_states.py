@@ -1,4 +1,4 @@
-"""State of optimizers, in bytes for each trained parameter.
+"""A table of the state that optimizers keep, in bytes for each trained parameter.
 
 torch keeps its states in the dtype of the parameter; bitsandbytes keeps 32-bit states in float32, and 8-bit states with
 one float32 constant for each 256 values (Dettmers et al. 2022, arXiv:2110.02861).
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class OptimizerState(NamedTuple):
-    """What one optimizer keeps."""
+    """What one optimizer keeps for each parameter."""
 
     items: float = 0
     """Values in the dtype of the parameter"""
@@ -66,7 +66,7 @@ OPTIMIZER_STATES: Mapping[str, OptimizerState] = {
 """By the names of transformers; Adafactor's rows and columns are too few to count."""
 
 
-def state_of(name: str) -> OptimizerState:
+def state_of_optimizer(name: str) -> OptimizerState:
     """The state of an optimizer; one that is not in the table is taken for AdamW."""
     # AdamW has the most states of those in use: an unknown one is rather counted too high.
     return OPTIMIZER_STATES.get(name.lower(), ADAM)

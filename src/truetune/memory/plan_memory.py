@@ -1,4 +1,5 @@
-"""Does a run fit, what takes the memory, and what to change where it does not.
+"""Plans the memory of a run: does it fit, what takes the memory, and what to change where it does
+not.
 
 A plan is the estimate of a run on one GPU, a verdict where its size is known, and remedies where it is too small. No
 GPU, no weights and no torch are needed. The trade-off: of several GPUs the fullest is planned, and that they are alike
@@ -15,12 +16,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from truetune.errors import UsageError
-from truetune.lazy_report_drawers import drawer
+from truetune.lazy_report_drawers import load_drawer
 from truetune.memory import activation_memory, weight_memory
 from truetune.memory.architecture import Architecture, parse_architecture, read_architecture
 from truetune.memory.estimate_memory import GIB, PARTS, Estimate, Moment, estimate_memory
 from truetune.memory.find_remedies import Remedy, find_remedies
-from truetune.memory.memory_settings import resolve_settings
+from truetune.memory.memory_settings import resolve_memory_settings
 from truetune.memory.published_model_shapes import published_config
 from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
@@ -34,7 +35,7 @@ Verdict = Literal["fits", "tight", "too large"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """The memory of a run."""
+    """The plan of a run's memory: the estimate, the verdict and the remedies."""
 
     model: str
     estimate: Estimate
@@ -46,7 +47,7 @@ class Plan:
 
     @property
     def verdict(self) -> Verdict | None:
-        """None where the size of the GPU is not known"""
+        """Does the run fit? None where the size of the GPU is not known."""
         return None if self.memory is None else judge_peak(self.estimate.peak, self.memory)
 
     def __repr__(self) -> str:
@@ -58,7 +59,7 @@ class Plan:
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        text: str = drawer("plan as text")(self)
+        text: str = load_drawer("plan as text")(self)
         return text
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +83,7 @@ class Plan:
             },
             "peak": estimate.peak.name,
             "total": round(estimate.peak.total),
-            "moments": [_moment_values(moment) for moment in estimate.moments],
+            "moments": [_moment_as_dict(moment) for moment in estimate.moments],
             "gpu_memory": None if self.memory is None else round(self.memory),
             "verdict": self.verdict,
             "remedies": [
@@ -108,7 +109,7 @@ def plan_memory(
     length: int | None = None,
     needed_length: int = 0,
 ) -> Plan:
-    """The memory that a run takes on one GPU.
+    """Plan the memory that a run takes on one GPU.
 
     Args:
         config: of the run.
@@ -128,8 +129,10 @@ def plan_memory(
     if named is None:
         raise UsageError("no model is named; give a model folder or a config.json")
     is_architecture = isinstance(named, Architecture)
-    architecture = named if isinstance(named, Architecture) else _find_architecture(str(named))
-    settings = resolve_settings(
+    architecture = (
+        named if isinstance(named, Architecture) else _architecture_of_named_model(str(named))
+    )
+    settings = resolve_memory_settings(
         config,
         architecture,
         length=length,
@@ -146,11 +149,11 @@ def plan_memory(
         estimate=estimate,
         memory=memory,
         remedies=remedies,
-        notes=(*settings.notes, *_large_shares(estimate)),
+        notes=(*settings.notes, *_notes_on_large_shares(estimate)),
     )
 
 
-def _find_architecture(named: str) -> Architecture:
+def _architecture_of_named_model(named: str) -> Architecture:
     """The architecture of a model folder, or of a published model that is not on this machine. Raises SpecError."""
     config = None if Path(named).exists() else published_config(named)
     if config is None:
@@ -162,7 +165,7 @@ def _find_architecture(named: str) -> Architecture:
     return replace(architecture, notes=(*architecture.notes, note))
 
 
-def _large_shares(estimate: Estimate) -> Iterator[str]:
+def _notes_on_large_shares(estimate: Estimate) -> Iterator[str]:
     """Settings that take much of the memory, and that users overlook."""
     architecture, settings = estimate.architecture, estimate.settings
     scores = activation_memory.eager_score_bytes_per_token(architecture, settings) * settings.tokens
@@ -178,7 +181,7 @@ def _large_shares(estimate: Estimate) -> Iterator[str]:
     if settings.lora is not None and size > MIN_NAMED_SHARE * estimate.peak.total:
         in_float32 = (
             ", in float32"
-            if weight_memory.bytes_of_saved(settings) == 4
+            if weight_memory.bytes_per_saved_weight(settings) == 4
             else ", and twice that where they are float32"
         )
         yield (
@@ -190,7 +193,7 @@ def _large_shares(estimate: Estimate) -> Iterator[str]:
 
 
 def judge_peak(peak: Moment, memory: float) -> Verdict:
-    """Does it fit into so many bytes?"""
+    """Does the peak fit into so many bytes, or barely?"""
     if peak.total <= memory:
         return "fits"
     # Fragments differ from run to run: without them it may fit, and nobody can promise it.
@@ -198,7 +201,9 @@ def judge_peak(peak: Moment, memory: float) -> Verdict:
 
 
 def parse_gpu_memory(text: str | float) -> float:
-    """Bytes of a GPU: `24GB`, `24GiB`, `81559MiB`, or a number of GiB. A card of `24 GB` holds 24 GiB."""
+    """The bytes of a GPU from a text or number: `24GB`, `24GiB`, `81559MiB`, or a number of GiB. A
+    card of `24 GB` holds 24 GiB.
+    """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([gm])(?:i?b)?)?\s*", str(text), re.I)
     size = math.nan
     if match:
@@ -210,7 +215,7 @@ def parse_gpu_memory(text: str | float) -> float:
     return size * GIB
 
 
-def _moment_values(moment: Moment) -> dict[str, Any]:
+def _moment_as_dict(moment: Moment) -> dict[str, Any]:
     """A moment for JSON, without parts of no size."""
     sizes = {part: moment.parts.get(part, 0.0) for part in PARTS}
     parts = {part: round(size) for part, size in sizes.items() if size}

@@ -1,4 +1,4 @@
-"""Shapes of published models, by name: a plan needs no files where the model is a well-known one.
+"""A table of the shapes of well-known published models, by name, so that a plan needs no files.
 
 Users name a model of the hub that is not on the machine where they plan. Its matrices follow from a dozen numbers of
 its config.json, which stand here for the families that are tuned most. The trade-off: a table grows old, so a name
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
-class Shape(NamedTuple):
+class ModelDimensions(NamedTuple):
     """The numbers of a config.json from which the matrices follow."""
 
     model_type: str
@@ -38,8 +38,9 @@ def _llama_shape(
     vocabulary: int,
     *,
     tied: bool = False,
-) -> Shape:
-    return Shape("llama", hidden, mlp, layers, heads, kv_heads, vocabulary, tied)
+) -> ModelDimensions:
+    """The dimensions of a model of the Llama family."""
+    return ModelDimensions("llama", hidden, mlp, layers, heads, kv_heads, vocabulary, tied)
 
 
 def _qwen2_shape(
@@ -51,8 +52,9 @@ def _qwen2_shape(
     vocabulary: int,
     *,
     tied: bool = False,
-) -> Shape:
-    return Shape("qwen2", hidden, mlp, layers, heads, kv_heads, vocabulary, tied)
+) -> ModelDimensions:
+    """The dimensions of a model of the Qwen2 family."""
+    return ModelDimensions("qwen2", hidden, mlp, layers, heads, kv_heads, vocabulary, tied)
 
 
 def _qwen3_shape(
@@ -64,21 +66,24 @@ def _qwen3_shape(
     vocabulary: int,
     *,
     tied: bool = False,
-) -> Shape:
-    return Shape("qwen3", hidden, mlp, layers, heads, kv_heads, vocabulary, tied, head_dim=128)
+) -> ModelDimensions:
+    """The dimensions of a model of the Qwen3 family."""
+    return ModelDimensions(
+        "qwen3", hidden, mlp, layers, heads, kv_heads, vocabulary, tied, head_dim=128
+    )
 
 
 # Shapes that several names share.
 LLAMA3_8B = _llama_shape(4096, 14336, 32, 32, 8, 128256)
 LLAMA3_70B = _llama_shape(8192, 28672, 80, 64, 8, 128256)
-PHI3_MINI = Shape("phi3", 3072, 8192, 32, 32, 32, 32064)
+PHI3_MINI = ModelDimensions("phi3", 3072, 8192, 32, 32, 32, 32064)
 QWEN2_7B = _qwen2_shape(3584, 18944, 28, 28, 4, 152064)
 QWEN2_1_5B = _qwen2_shape(1536, 8960, 28, 12, 2, 151936, tied=True)
 QWEN2_0_5B = _qwen2_shape(896, 4864, 24, 14, 2, 151936, tied=True)
 QWEN2_14B = _qwen2_shape(5120, 13824, 48, 40, 8, 152064)
 QWEN2_32B = _qwen2_shape(5120, 27648, 64, 40, 8, 152064)
 QWEN2_72B = _qwen2_shape(8192, 29568, 80, 64, 8, 152064)
-SHAPES: Mapping[str, Shape] = {
+SHAPES: Mapping[str, ModelDimensions] = {
     "llama-2-7b": _llama_shape(4096, 11008, 32, 32, 32, 32000),
     "llama-2-13b": _llama_shape(5120, 13824, 40, 40, 40, 32000),
     "llama-2-70b": _llama_shape(8192, 28672, 80, 64, 8, 32000),
@@ -99,11 +104,13 @@ SHAPES: Mapping[str, Shape] = {
     "deepseek-r1-distill-qwen-7b": QWEN2_7B,
     "deepseek-r1-distill-qwen-14b": QWEN2_14B,
     "deepseek-r1-distill-qwen-32b": QWEN2_32B,
-    "mistral-7b": Shape("mistral", 4096, 14336, 32, 32, 8, 32768),
-    "zephyr-7b": Shape("mistral", 4096, 14336, 32, 32, 8, 32000),
-    "mistral-nemo": Shape("mistral", 5120, 14336, 40, 32, 8, 131072, head_dim=128),
-    "mistral-small-24b": Shape("mistral", 5120, 32768, 40, 32, 8, 131072, head_dim=128),
-    "mixtral-8x7b": Shape("mixtral", 4096, 14336, 32, 32, 8, 32000, experts=(8, 2, 14336)),
+    "mistral-7b": ModelDimensions("mistral", 4096, 14336, 32, 32, 8, 32768),
+    "zephyr-7b": ModelDimensions("mistral", 4096, 14336, 32, 32, 8, 32000),
+    "mistral-nemo": ModelDimensions("mistral", 5120, 14336, 40, 32, 8, 131072, head_dim=128),
+    "mistral-small-24b": ModelDimensions("mistral", 5120, 32768, 40, 32, 8, 131072, head_dim=128),
+    "mixtral-8x7b": ModelDimensions(
+        "mixtral", 4096, 14336, 32, 32, 8, 32000, experts=(8, 2, 14336)
+    ),
     "qwen2-0.5b": QWEN2_0_5B,
     "qwen2-1.5b": QWEN2_1_5B,
     "qwen2-7b": QWEN2_7B,
@@ -121,18 +128,18 @@ SHAPES: Mapping[str, Shape] = {
     "qwen3-8b": _qwen3_shape(4096, 12288, 36, 32, 8, 151936),
     "qwen3-14b": _qwen3_shape(5120, 17408, 40, 40, 8, 151936),
     "qwen3-32b": _qwen3_shape(5120, 25600, 64, 64, 8, 151936),
-    "gemma-2-2b": Shape("gemma2", 2304, 9216, 26, 8, 4, 256000, True, 256),
-    "gemma-2-9b": Shape("gemma2", 3584, 14336, 42, 16, 8, 256000, True, 256),
-    "gemma-2-27b": Shape("gemma2", 4608, 36864, 46, 32, 16, 256000, True, 128),
-    "gemma-3-1b": Shape("gemma3_text", 1152, 6912, 26, 4, 1, 262144, True, 256),
-    "gemma-3-4b": Shape("gemma3_text", 2560, 10240, 34, 8, 4, 262208, True, 256),
-    "gemma-3-12b": Shape("gemma3_text", 3840, 15360, 48, 16, 8, 262208, True, 256),
-    "gemma-3-27b": Shape("gemma3_text", 5376, 21504, 62, 32, 16, 262208, True, 128),
+    "gemma-2-2b": ModelDimensions("gemma2", 2304, 9216, 26, 8, 4, 256000, True, 256),
+    "gemma-2-9b": ModelDimensions("gemma2", 3584, 14336, 42, 16, 8, 256000, True, 256),
+    "gemma-2-27b": ModelDimensions("gemma2", 4608, 36864, 46, 32, 16, 256000, True, 128),
+    "gemma-3-1b": ModelDimensions("gemma3_text", 1152, 6912, 26, 4, 1, 262144, True, 256),
+    "gemma-3-4b": ModelDimensions("gemma3_text", 2560, 10240, 34, 8, 4, 262208, True, 256),
+    "gemma-3-12b": ModelDimensions("gemma3_text", 3840, 15360, 48, 16, 8, 262208, True, 256),
+    "gemma-3-27b": ModelDimensions("gemma3_text", 5376, 21504, 62, 32, 16, 262208, True, 128),
     "phi-3-mini": PHI3_MINI,
     "phi-3.5-mini": PHI3_MINI,
-    "phi-4-mini": Shape("phi3", 3072, 8192, 32, 24, 8, 200064, tied=True),
-    "phi-4": Shape("phi3", 5120, 17920, 40, 40, 10, 100352),
-    "gpt-oss-20b": Shape(
+    "phi-4-mini": ModelDimensions("phi3", 3072, 8192, 32, 24, 8, 200064, tied=True),
+    "phi-4": ModelDimensions("phi3", 5120, 17920, 40, 40, 10, 100352),
+    "gpt-oss-20b": ModelDimensions(
         "gpt_oss", 2880, 2880, 24, 64, 8, 201088, head_dim=64, experts=(32, 4, 2880)
     ),
 }
@@ -158,10 +165,10 @@ def published_config(name: str) -> dict[str, Any] | None:
     if not keys:
         return None
     # The longest: `qwen2.5-7b` and not `qwen2`.
-    return _config_of(SHAPES[max(keys, key=len)])
+    return _config_of_dimensions(SHAPES[max(keys, key=len)])
 
 
-def _config_of(shape: Shape) -> dict[str, Any]:
+def _config_of_dimensions(shape: ModelDimensions) -> dict[str, Any]:
     """The fields of config.json that a shape stands for."""
     config: dict[str, Any] = {
         "model_type": shape.model_type,

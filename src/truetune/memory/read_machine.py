@@ -1,4 +1,4 @@
-"""The machine where a run starts: its GPUs, memory and environment, read without torch.
+"""Reads the machine where a run starts (its GPUs, memory and environment), without torch.
 
 nvidia-smi tells the GPUs, /proc the memory, and variables how a launcher has started this process; `Launch` is a run's
 settings on such a machine. The trade-off: GPUs of other makers are not seen, and a rule that needs them is not judged.
@@ -41,7 +41,7 @@ NVIDIA_SMI_TIMEOUT_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU."""
+    """One GPU, as nvidia-smi lists it."""
 
     name: str
     memory: float
@@ -50,7 +50,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a run finds."""
+    """What a run finds on its machine: GPUs, memory and environment variables."""
 
     gpus: tuple[Gpu, ...] = ()
     """All that the driver has, whether a process may see them or not; empty where there is none, or no driver."""
@@ -61,13 +61,13 @@ class Machine:
     """Variables of VARIABLES that are set"""
 
     def number(self, name: str) -> int | None:
-        """A variable that is a whole number; None where it is not set, or something else."""
+        """An environment variable as a whole number; None where it is not set, or something else."""
         text = self.environment.get(name, "").strip()
         return int(text) if re.fullmatch(r"\d{1,9}", text) else None
 
     @property
     def launched(self) -> bool:
-        """A launcher (torchrun, accelerate) has started this process."""
+        """Has a launcher (torchrun, accelerate) started this process?"""
         return "LOCAL_RANK" in self.environment and "WORLD_SIZE" in self.environment
 
     @property
@@ -96,22 +96,22 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A run's settings on a machine."""
+    """A run's settings on the machine that starts it."""
 
     config: Config
     machine: Machine
 
     @property
     def world(self) -> int:
-        """Processes: what the launcher says, else what the settings say."""
+        """How many processes run: what the launcher says, else what the settings say."""
         return self.machine.number("WORLD_SIZE") or self.config.spec.training.devices
 
 
 def read_machine(environment: Mapping[str, str] | None = None) -> Machine:
-    """This machine: nvidia-smi where there is one, /proc, and the environment."""
+    """Read this machine: nvidia-smi where there is one, /proc, and the environment."""
     known = os.environ if environment is None else environment
     variables = {name: known[name] for name in LAUNCH_VARIABLES if name in known}
-    return Machine(_query_gpus(), _read_ram_size(Path("/proc/meminfo")), os.cpu_count(), variables)
+    return Machine(_query_gpus(), _read_ram_bytes(Path("/proc/meminfo")), os.cpu_count(), variables)
 
 
 def _query_gpus() -> tuple[Gpu, ...]:
@@ -129,17 +129,17 @@ def _query_gpus() -> tuple[Gpu, ...]:
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    return tuple(parse_gpus(done.stdout))
+    return tuple(parse_nvidia_smi(done.stdout))
 
 
-def parse_gpus(text: str) -> list[Gpu]:
+def parse_nvidia_smi(text: str) -> list[Gpu]:
     """The GPUs in the output of `nvidia-smi` for NVIDIA_SMI_QUERY; its memory is in MiB."""
     # The name may hold commas; the memory of some parts is "[N/A]", which is no GPU to train on.
     lines = re.findall(r"^(.+?), *(\d+)\s*$", text, re.M)
     return [Gpu(name, float(size) * 2**20) for name, size in lines]
 
 
-def _read_ram_size(file: Path) -> float | None:
+def _read_ram_bytes(file: Path) -> float | None:
     """Bytes of RAM by /proc/meminfo; None on other systems."""
     try:
         match = re.search(r"^MemTotal:\s+(\d+) kB", file.read_text(encoding="ascii"), re.M)

@@ -1,4 +1,4 @@
-"""How each stack's file spells what a remedy changes.
+"""Spells what a remedy changes as lines for the configuration file of each stack.
 
 A remedy names a field of `MemorySettings`; here stand the lines to paste, for each stack. The trade-off: a table by
 hand, which a stack's next release may outdate; a test reads Axolotl's lines as its file is read.
@@ -14,7 +14,7 @@ from truetune.settings.config import Stack
 Lines = Mapping[Stack, tuple[str, ...]]
 
 
-def _lines(*lines: str, **other: tuple[str, ...]) -> Lines:
+def _lines_by_stack(*lines: str, **other: tuple[str, ...]) -> Lines:
     """Lines of transformers and TRL, and of the others where theirs differ; ms-swift takes options."""
     return {
         "transformers": lines,
@@ -28,25 +28,25 @@ def _lines(*lines: str, **other: tuple[str, ...]) -> Lines:
 
 
 SPELLINGS: Mapping[str, Lines] = {
-    "batch": _lines(
+    "batch": _lines_by_stack(
         "per_device_train_batch_size: {0}", axolotl=("micro_batch_size: {0}",), torchtune=("batch_size: {0}",),
     ),
-    "eval_batch": _lines("per_device_eval_batch_size: {0}", axolotl=("eval_batch_size: {0}",)),
-    "accumulation": _lines("gradient_accumulation_steps: {0}"),
-    "checkpointing": _lines(
+    "eval_batch": _lines_by_stack("per_device_eval_batch_size: {0}", axolotl=("eval_batch_size: {0}",)),
+    "accumulation": _lines_by_stack("gradient_accumulation_steps: {0}"),
+    "checkpointing": _lines_by_stack(
         "gradient_checkpointing: true", llama_factory=("disable_gradient_checkpointing: false",),
         torchtune=("enable_activation_checkpointing: True",),
     ),
-    "autocast": _lines("bf16: true", torchtune=("dtype: bf16",)),
-    "base": _lines(
+    "autocast": _lines_by_stack("bf16: true", torchtune=("dtype: bf16",)),
+    "base": _lines_by_stack(
         "dtype: bfloat16", axolotl=("bf16: true",), llama_factory=("bf16: true",), torchtune=("dtype: bf16",),
         swift=("--torch_dtype bfloat16",),
     ),
-    "attention": _lines(
+    "attention": _lines_by_stack(
         "attn_implementation: sdpa", axolotl=("sdp_attention: true",), llama_factory=("flash_attn: sdpa",),
         swift=("--attn_impl flash_attn",),
     ),
-    "head": _lines(
+    "head": _lines_by_stack(
         "use_liger_kernel: true",
         axolotl=(
             "plugins: [axolotl.integrations.liger.LigerPlugin]",
@@ -54,11 +54,11 @@ SPELLINGS: Mapping[str, Lines] = {
         ),
         llama_factory=("enable_liger_kernel: true",),
     ),
-    "optimizer": _lines(
+    "optimizer": _lines_by_stack(
         "optim: {0}", axolotl=("optimizer: {0}",),
         torchtune=("optimizer: {{_component_: bitsandbytes.optim.PagedAdamW8bit}}",),
     ),
-    "length": _lines(
+    "length": _lines_by_stack(
         "max_length: {0}", axolotl=("sequence_len: {0}",), llama_factory=("cutoff_len: {0}",),
         truetune=("max_length: {0}",), torchtune=("tokenizer.max_seq_len: {0}",),
     ),
@@ -130,11 +130,11 @@ def spell_changes(
         line.format(value)
         for name, value in changes.items()
         if name in SPELLINGS
-        for line in _spellings(name, stack, is_program)
+        for line in _lines_of_change(name, stack, is_program)
     )
 
 
-def _spellings(name: str, stack: Stack, is_program: bool) -> tuple[str, ...]:
+def _lines_of_change(name: str, stack: Stack, is_program: bool) -> tuple[str, ...]:
     """The lines of one change."""
     in_program = IN_PROGRAMS.get(name, {}).get(stack) if is_program else None
     lines = SPELLINGS[name]

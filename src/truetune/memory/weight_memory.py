@@ -1,4 +1,4 @@
-"""Weights, gradients and optimizer states on one GPU, in bytes.
+"""Counts the bytes of weights, gradients and optimizer states on one GPU.
 
 Sharding divides as in Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3 and figure 1). Quantized weights are
 those of Dettmers et al. 2023 (QLoRA, arXiv:2305.14314, section 3): a constant for each 64 weights, quantized again to 8
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from truetune.memory.architecture import Architecture
 from truetune.memory.memory_settings import MemorySettings
-from truetune.memory.optimizer_states import state_of
+from truetune.memory.optimizer_states import state_of_optimizer
 
 # Half a byte for a weight of 4 bits, and a float32 constant for each 64; with double quantization a byte for each
 # constant, and a float32 for each 256 of them.
@@ -23,25 +23,29 @@ EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
 
 
 def adapter_parameters(architecture: Architecture, settings: MemorySettings) -> int:
-    """Parameters of the adapter: r (inputs + outputs) for each matrix, and a magnitude for each output with DoRA."""
+    """The number of parameters of the adapter: r (inputs + outputs) for each matrix, and a
+    magnitude for each output with DoRA.
+    """
     lora = settings.lora
     if lora is None:
         return 0
-    adapted = [m for m in architecture.matrices() if settings.adapts(m, architecture)]
+    adapted = [m for m in architecture.matrices() if settings.has_adapter_on(m, architecture)]
     # Rows of the embedding that are trained by themselves.
     rows = len(lora.trainable_token_indices) * architecture.hidden
     return rows + sum(lora.r * (m.inputs + m.outputs) + m.outputs * lora.use_dora for m in adapted)
 
 
 def saved_module_parameters(architecture: Architecture, settings: MemorySettings) -> int:
-    """Parameters of whole modules that are trained beside an adapter (`modules_to_save`)."""
+    """The number of parameters of whole modules that are trained beside an adapter
+    (`modules_to_save`).
+    """
     names = settings.lora.modules_to_save if settings.lora else ()
     table = architecture.vocabulary * architecture.hidden
     return table * sum(name.rsplit(".", 1)[-1] in (*HEADS, *EMBEDDINGS) for name in names)
 
 
-def trained_parameters(architecture: Architecture, settings: MemorySettings) -> int:
-    """Parameters that are trained; a vision tower is not."""
+def count_trained_parameters(architecture: Architecture, settings: MemorySettings) -> int:
+    """The number of parameters that are trained; a vision tower is not."""
     if settings.lora is None:
         return architecture.parameters - architecture.other
     return adapter_parameters(architecture, settings) + saved_module_parameters(
@@ -50,18 +54,20 @@ def trained_parameters(architecture: Architecture, settings: MemorySettings) -> 
 
 
 def weight_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """The model and its adapter, on one GPU."""
+    """Bytes of the weights of the model and its adapter on one GPU."""
     split = _weight_shards(settings)
     # Only sharded weights can be offloaded: DDP needs them all.
     if "weights" in settings.offload and split > 1:
         return 0.0
     adapter = adapter_parameters(architecture, settings) * settings.adapter
-    saved_modules = saved_module_parameters(architecture, settings) * bytes_of_saved(settings)
-    return (model_bytes(architecture, settings) + adapter + saved_modules) / split
+    saved_modules = saved_module_parameters(architecture, settings) * bytes_per_saved_weight(
+        settings
+    )
+    return (unsharded_model_bytes(architecture, settings) + adapter + saved_modules) / split
 
 
-def model_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """The model alone, whole."""
+def unsharded_model_bytes(architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes of the weights of the model alone, not shared out."""
     # bitsandbytes quantizes nn.Linear; embeddings, norms and fused experts stay as they are.
     linear = sum(m.weight for m in architecture.matrices() if m.linear) if settings.load_in else 0
     four_bits = NF4_NESTED_BYTES if settings.nested else NF4_BYTES
@@ -69,28 +75,30 @@ def model_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     return linear * rate + (architecture.parameters - linear) * _bytes_per_weight(settings)
 
 
-def reference_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """The frozen copy of the model that DPO and KTO compare with."""
+def reference_model_bytes(architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes of the frozen copy of the model that DPO and KTO compare with."""
     if not settings.reference:
         return 0.0
-    return model_bytes(architecture, settings) / _weight_shards(settings)
+    return unsharded_model_bytes(architecture, settings) / _weight_shards(settings)
 
 
 def gradient_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """Of all trained parameters, in the dtype of their weights."""
+    """Bytes of the gradients of all trained parameters, in the dtype of their weights."""
     # LOMO applies each gradient as it comes, and drops it.
-    if not state_of(settings.optimizer).gradients:
+    if not state_of_optimizer(settings.optimizer).gradients:
         return 0.0
     split = settings.world if settings.sharding in ("zero2", "zero3", "fsdp") else 1
     return _trained_weight_bytes(architecture, settings) / split
 
 
 def optimizer_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """States, and DeepSpeed's float32 copy of weights that are trained in 16 bits."""
+    """Bytes of the optimizer's states, and of DeepSpeed's float32 copy of weights that are trained
+    in 16 bits.
+    """
     if "optimizer" in settings.offload:
         return 0.0
-    state, split = state_of(settings.optimizer), _state_shards(settings)
-    count = trained_parameters(architecture, settings)
+    state, split = state_of_optimizer(settings.optimizer), _state_shards(settings)
+    count = count_trained_parameters(architecture, settings)
     if _has_master_weights(settings):
         # States follow the copy, not the weights: all in float32.
         return count * (4 + 4 * state.items + state.bytes) / split
@@ -99,21 +107,28 @@ def optimizer_bytes(architecture: Architecture, settings: MemorySettings) -> flo
 
 
 def saved_module_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """What whole modules beside an adapter take with their gradients and optimizer states (`modules_to_save`)."""
-    count, state = saved_module_parameters(architecture, settings), state_of(settings.optimizer)
-    weights = count * bytes_of_saved(settings)
+    """Bytes of whole modules beside an adapter (`modules_to_save`), with their gradients and
+    optimizer states.
+    """
+    count, state = (
+        saved_module_parameters(architecture, settings),
+        state_of_optimizer(settings.optimizer),
+    )
+    weights = count * bytes_per_saved_weight(settings)
     # Two: weights and gradients.
     return (weights * (2 + state.items) + count * state.bytes) / _weight_shards(settings)
 
 
-def step_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """What lives only while the optimizer steps."""
-    working = state_of(settings.optimizer).working
+def optimizer_step_bytes(architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes that live only while the optimizer steps."""
+    working = state_of_optimizer(settings.optimizer).working
     return _trained_weight_bytes(architecture, settings) * working / _state_shards(settings)
 
 
-def cast_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """Copies of weights that autocast makes for one forward pass and keeps for the backward pass."""
+def autocast_copy_bytes(architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes of the copies of weights that autocast makes for one forward pass and keeps for the
+    backward pass.
+    """
     # DeepSpeed and FSDP cast the weights themselves, and hold no second copy.
     if not settings.autocast or settings.deepspeed or settings.sharding == "fsdp":
         return 0.0
@@ -123,24 +138,24 @@ def cast_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     names = settings.lora.modules_to_save if settings.lora is not None else ()
     # Embeddings look rows up, and autocast casts no table for that.
     has_head = any(name.rsplit(".", 1)[-1] in HEADS for name in names)
-    if has_head and bytes_of_saved(settings) > settings.compute:
+    if has_head and bytes_per_saved_weight(settings) > settings.compute:
         of_adapter += settings.compute * architecture.vocabulary * architecture.hidden
     if settings.base == settings.compute:
         return of_adapter
-    # Quantized weights are unpacked one by one (see `unpacked_bytes`).
+    # Quantized weights are unpacked one by one (see `largest_dequantized_bytes`).
     whole = sum(m.weight for m in architecture.matrices() if not (m.linear and settings.load_in))
     head = architecture.vocabulary * architecture.hidden
     return of_adapter + settings.compute * (whole + head)
 
 
-def unpacked_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """The largest weight as it is computed with, where it is held quantized."""
+def largest_dequantized_bytes(architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes of the largest weight as it is computed with, where it is held quantized."""
     largest = max((m.weight for m in architecture.matrices() if m.linear), default=0)
     return float(settings.compute * largest) if settings.load_in else 0.0
 
 
 def communication_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """Buffers for what GPUs send to each other.
+    """Bytes of the buffers for what GPUs send to each other.
 
     DDP fills buckets with a copy of all gradients (gradient_as_bucket_view is off); DeepSpeed has one bucket to reduce
     and one to gather; ZeRO-3 and FSDP gather two blocks at a time, or the embedding.
@@ -150,7 +165,7 @@ def communication_bytes(architecture: Architecture, settings: MemorySettings) ->
     if settings.sharding == "none":
         return _trained_weight_bytes(architecture, settings)
     if settings.sharding in ("zero1", "zero2"):
-        items = min(BUCKET_ITEMS, trained_parameters(architecture, settings))
+        items = min(BUCKET_ITEMS, count_trained_parameters(architecture, settings))
         return 2.0 * settings.compute * items
     largest_block = max((block.parameters for block in architecture.blocks), default=0)
     embedding = architecture.vocabulary * architecture.hidden
@@ -158,12 +173,12 @@ def communication_bytes(architecture: Architecture, settings: MemorySettings) ->
 
 
 def _weight_shards(settings: MemorySettings) -> int:
-    """GPUs that share the weights: only the third stage of ZeRO and FSDP do."""
+    """How many GPUs share the weights: only the third stage of ZeRO and FSDP do."""
     return settings.world if settings.sharding in ("zero3", "fsdp") else 1
 
 
 def _state_shards(settings: MemorySettings) -> int:
-    """GPUs that share the optimizer states: each kind of sharding does."""
+    """How many GPUs share the optimizer states: each kind of sharding does."""
     return settings.world if settings.sharding != "none" else 1
 
 
@@ -172,8 +187,8 @@ def _bytes_per_weight(settings: MemorySettings) -> int:
     return settings.compute if settings.deepspeed else settings.base
 
 
-def bytes_of_saved(settings: MemorySettings) -> int:
-    """Bytes of a weight of modules that are trained whole beside an adapter."""
+def bytes_per_saved_weight(settings: MemorySettings) -> int:
+    """Bytes of one weight of modules that are trained whole beside an adapter."""
     return settings.compute if settings.deepspeed else settings.saved or settings.base
 
 
@@ -183,11 +198,11 @@ def _has_master_weights(settings: MemorySettings) -> bool:
 
 
 def _trained_weight_bytes(architecture: Architecture, settings: MemorySettings) -> float:
-    """Bytes of trained weights."""
+    """Bytes of the weights that are trained."""
     per_weight = _bytes_per_weight(settings)
     if settings.lora is None:
-        return float(trained_parameters(architecture, settings) * per_weight)
+        return float(count_trained_parameters(architecture, settings) * per_weight)
     per_adapter_weight = settings.compute if settings.deepspeed else settings.adapter
     adapter = adapter_parameters(architecture, settings) * per_adapter_weight
-    saved = saved_module_parameters(architecture, settings) * bytes_of_saved(settings)
+    saved = saved_module_parameters(architecture, settings) * bytes_per_saved_weight(settings)
     return float(adapter + saved)

@@ -1,4 +1,4 @@
-"""Asks a server which ids its serving stack makes of the messages of the recited rows.
+"""Asks a server which ids its serving stack makes of the messages of the memorised rows.
 
 What the miniature was asked is the prompt of the training's own template; whether a server builds the same one, only
 the server can say. Some tell ids, others their number alone, which proves less.
@@ -17,7 +17,9 @@ from truetune.probe.run_record import Record
 
 
 def find_prompt_server(url: str, model: str | None = None) -> Server:
-    """Raises UsageError where nothing answers at this URL."""
+    """Find a server at a URL that can be asked for prompts. Raises UsageError where nothing answers
+    there.
+    """
     try:
         return http_client.find_server(url, model)
     except UsageError as error:
@@ -60,6 +62,7 @@ def ask_recited_prompts(record: Record, server: Server) -> None:
 def _note_server_prompts(
     server: Server, prompts: list[dict[str, Any]], refused: list[str]
 ) -> Iterator[str]:
+    """Notes on what the server tells of its prompts, and which it refused."""
     if refused:
         yield (
             f"{server.root} refused {len(refused)} of {len(refused) + len(prompts)} chats:"

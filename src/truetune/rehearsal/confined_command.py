@@ -23,7 +23,7 @@ MAX_SHOWN_REFUSALS = 5
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something that the program was kept from."""
+    """One thing that the program was kept from."""
 
     act: str
     """opens for writing, removes, connects to, ..."""
@@ -42,7 +42,7 @@ class Refusals:
     """Why the hook ended a process; empty where none did"""
 
     def lines(self) -> Iterator[str]:
-        """One line for each of the first ones."""
+        """One line for each of the first refusals."""
         for refusal in self.refusals[:MAX_SHOWN_REFUSALS]:
             yield f"kept from the program: {refusal.line} {refusal.act} {refusal.subject}"
         if len(self.refusals) > MAX_SHOWN_REFUSALS:
@@ -50,18 +50,21 @@ class Refusals:
 
 
 def confine_command(command: Sequence[str], work: Path, *, python_only: bool) -> list[str]:
-    """The command behind the launcher that confines it to `work`.
+    """The command line that runs a command confined to `work`. Raises UsageError where there is no
+    such program.
 
     Raises UsageError where there is no such program.
     """
     # Said here, in our words: behind the launcher it would look as if the confinement had failed.
     if shutil.which(command[0]) is None:
         raise UsageError(f"{command[0]}: can't be started: no such program")
-    return confined_launcher.command_line(command, [work], python_only=python_only)
+    return confined_launcher.confined_command_line(command, [work], python_only=python_only)
 
 
 def read_refusals(work: Path) -> Refusals:
-    """What the processes have left in `work`, in the order of their ids; the same refusal once."""
+    """Read the refusals that the processes noted in `work`, in the order of their ids; the same
+    refusal once.
+    """
     folder = work / "refused"
     # A dictionary keeps the order and each refusal once.
     notes = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))

@@ -29,7 +29,7 @@ MIN_METRIC_CHANGE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One fault in the run's own batch, and who noticed."""
+    """One fault in the run's own batch, and what noticed it."""
 
     name: str
     what: str
@@ -48,7 +48,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class MutationTest:
-    """All faults that were tried, against the run without one."""
+    """The results of all faults that were tried, against the run without one."""
 
     loss: float
     """Of the last step without a fault"""
@@ -68,14 +68,14 @@ class MutationTest:
 
 
 def score_mutations(records: Sequence[Record]) -> MutationTest | None:
-    """What the first process recorded; None where no faults were tried."""
+    """The mutation test that the first process recorded; None where no faults were tried."""
     recorded: Mapping[str, Any] | None = records[0].facts.get("mutation")
     if not recorded:
         return None
     # Rules that the run breaks anyway found none of the faults.
     clean, clean_rules = (
         recorded["clean"],
-        set(_list_fired_rules(records[0], records[0].facts["recitation"])),
+        set(_rules_broken_by_recitation(records[0], records[0].facts["recitation"])),
     )
     return MutationTest(
         clean["loss"][-1],
@@ -90,9 +90,9 @@ def score_mutations(records: Sequence[Record]) -> MutationTest | None:
 def _score_mutant(
     record: Record, fault: Mapping[str, Any], clean: Mapping[str, Any], clean_rules: set[str]
 ) -> Mutant:
-    """One fault with who noticed it; rules that fire without a fault, too, noticed nothing."""
+    """One fault with what noticed it; rules that fire without a fault, too, noticed nothing."""
     rows, pairs = fault["rows"], fault.get("pairs", ())
-    fired = _list_fired_rules(record, {**record.facts["recitation"], **fault})
+    fired = _rules_broken_by_recitation(record, {**record.facts["recitation"], **fault})
     recited = sum(row["recited"] for row in rows)
     # Preference training recites nothing: a pair is learned where its margin grew.
     if pairs:
@@ -132,7 +132,7 @@ def find_visible_sign(fault: Mapping[str, Any], clean: Mapping[str, Any]) -> str
     )
 
 
-def _list_fired_rules(record: Record, recitation: Mapping[str, Any]) -> Iterator[str]:
+def _rules_broken_by_recitation(record: Record, recitation: Mapping[str, Any]) -> Iterator[str]:
     """Names of the rules on recitations that this one breaks."""
     subject = Audit(
         (Record({**record.facts, "recitation": dict(recitation)}),), (), None, frozenset()

@@ -22,7 +22,7 @@ NO_PAIRS = "no two answers to one prompt were found"
 
 @dataclass(frozen=True, slots=True)
 class RecitedRow:
-    """One row after memorising."""
+    """One memorised row, with the answer that the miniature gave."""
 
     row: int | None
     """Number of the given row, 0-based; None where it was not recognised"""
@@ -38,7 +38,9 @@ class RecitedRow:
 
 @dataclass(frozen=True, slots=True)
 class PreferencePair:
-    """One pair after preference training; margins are log p(chosen) - log p(rejected), in nats."""
+    """One pair with its margins before and after preference training; margins are log p(chosen) -
+    log p(rejected), in nats.
+    """
 
     prompt: str
     chosen: str
@@ -125,7 +127,7 @@ def _note_unlearned_rows(recitation: dict[str, Any]) -> Iterator[str]:
 
 
 def _describe_miniature(recitation: dict[str, Any]) -> str:
-    """Class, layers, width and vocabulary of the miniature; `none` where there was none."""
+    """The miniature in words: class, layers, width and vocabulary; `none` where there was none."""
     shape, words = recitation.get("shape", {}), recitation.get("vocabulary", {})
     if not shape:
         return "none"

@@ -1,4 +1,5 @@
-"""truetune's own settings as a small run: encoded rows, transformers' Trainer, and the model's config.json.
+"""Trains by truetune's own settings on a small model: the run that is rehearsed where the user has
+no script.
 
 `python -m truetune.rehearsal.train_miniature_run FOLDER` is that run, as `prepared` left it in the folder.
 """
@@ -27,8 +28,9 @@ NEEDED_PACKAGES = ("torch", "transformers", "datasets", "accelerate")
 RUN_FILE = "run.json"
 
 
-def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
-    """Encode the first rows into `work`; the command that trains on them.
+def encode_and_make_command(spec: RunSpec, path: str, work: Path) -> list[str]:
+    """Encode the first rows into `work`; gives the command that trains on them. Raises UsageError
+    where settings or packages are missing, TokenizerError, TemplateError or DataError.
 
     Raises UsageError where settings or packages are missing, TokenizerError, TemplateError or DataError.
     """
@@ -79,7 +81,9 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
 
 
 def train_miniature(folder: Path) -> None:
-    """The run, to be rehearsed."""
+    """Train as `encode_and_make_command` prepared it in the folder; this is the run that is
+    rehearsed.
+    """
     # Here and not above: the parent that prepares the run needs neither torch nor transformers in memory.
     from datasets import Dataset
     from transformers import (

@@ -40,20 +40,20 @@ def find_training_command(target: Sequence[str], work: Path) -> list[str]:
         raise UsageError(f"{path}: no such file{did_you_mean_path(path)}")
     kind = recognise_kinds(path)[0]
     if kind == "truetune":
-        from truetune.rehearsal.train_miniature_run import prepare_run
+        from truetune.rehearsal.train_miniature_run import encode_and_make_command
 
-        return prepare_run(read_config(path).spec, path, work)
+        return encode_and_make_command(read_config(path).spec, path, work)
     if kind not in TOOL_PROGRAMS:
         raise UsageError(
             f"{path}: this is {title_of_kind(kind)}; expected a command after --, or the settings of"
             " truetune, Axolotl, LLaMA-Factory or TRL"
         )
-    arguments = _tool_arguments(kind, read_config(path), work)
-    return [_find_tool(TOOL_PROGRAMS[kind], arguments, path), *arguments]
+    arguments = _arguments_with_outputs_in_work(kind, read_config(path), work)
+    return [_find_program(TOOL_PROGRAMS[kind], arguments, path), *arguments]
 
 
-def _tool_arguments(kind: str, config: Config, work: Path) -> list[str]:
-    """With what the program writes before it trains put into `work`."""
+def _arguments_with_outputs_in_work(kind: str, config: Config, work: Path) -> list[str]:
+    """The arguments of a program, with what it writes before it trains put into `work`."""
     if kind == "axolotl":
         return [
             "train",
@@ -74,8 +74,10 @@ def _tool_arguments(kind: str, config: Config, work: Path) -> list[str]:
     return [method, "--config", config.path]
 
 
-def _find_tool(name: str, arguments: list[str], path: str) -> str:
-    """Where a program is: beside this Python, else on PATH. Raises UsageError where it is neither."""
+def _find_program(name: str, arguments: list[str], path: str) -> str:
+    """The path of a program: beside this Python, else on PATH. Raises UsageError where it is
+    neither.
+    """
     # Beside this Python first: an environment that is not activated is not on PATH.
     beside = Path(sys.executable).parent / name
     program = str(beside) if beside.is_file() else shutil.which(name)

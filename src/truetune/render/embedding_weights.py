@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from truetune.checkpoint.compare_tensor_samples import map_tensor
 from truetune.checkpoint.embedding_matrices import find_embedding as among
 from truetune.checkpoint.float_formats import to_float32
-from truetune.checkpoint.safetensors_header import BrokenFile, read_header
+from truetune.checkpoint.safetensors_header import BrokenFile, read_safetensors_header
 from truetune.errors import TokenizerError
 
 
@@ -70,7 +70,7 @@ def find_embedding(folder: Path) -> Embedding | None:
     """
     for path in sorted(folder.glob("*.safetensors")):
         try:
-            header = read_header(path)
+            header = read_safetensors_header(path)
         except (BrokenFile, OSError) as error:
             raise TokenizerError(f"{path}: not a whole safetensors file: {error}") from None
         if any(not tensor.whole for tensor in header.tensors):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from truetune.errors import TokenizerError, shortened
+from truetune.errors import TokenizerError, shorten_name
 from truetune.render.embedding_weights import embedding_rows
 from truetune.render.tokenizer_folder import (
     find_tokenizer_folder,
@@ -110,7 +110,7 @@ def load_tokenizer(name: str, *, model: str | None = None) -> Tokenizer:
         if not is_panic(error):
             raise
         raise TokenizerError(
-            f"{folder / 'tokenizer.json'}: the library `tokenizers` failed: {shortened(error)}; is"
+            f"{folder / 'tokenizer.json'}: the library `tokenizers` failed: {shorten_name(error)}; is"
             " each pattern in it sound? Take the file as it was published"
         ) from None
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.checkpoint.weight_diff import MovementManifest, TensorMovement, sum_kept_changes
-from truetune.checkpoint.weight_diff_json import MAX_NAMED_ROWS, list_new_tokens
+from truetune.checkpoint.weight_diff_json import MAX_NAMED_ROWS, new_tokens_with_rows
 from truetune.checks.weight_diff_report import MovementReport
 from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
@@ -105,7 +105,7 @@ def _embedding_lines(manifest: MovementManifest, tensor: TensorMovement) -> Iter
         return
     same = int(tensor.rows.same.sum())
     yield f"{tensor.name}: {same:,} of {count_noun(len(tensor.rows.same), 'row')} identical"
-    for text, id in list_new_tokens(manifest, tensor)[:MAX_NAMED_ROWS]:
+    for text, id in new_tokens_with_rows(manifest, tensor)[:MAX_NAMED_ROWS]:
         state = (
             "as before"
             if tensor.rows.same[id]

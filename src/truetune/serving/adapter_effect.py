@@ -32,7 +32,7 @@ SequenceLogprobs = Sequence[NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class AdapterEffect:
-    """How much of the adapter's effect is there."""
+    """How much of the adapter's effect on log-probabilities is there in another form of the model."""
 
     kept: float
     """1 where it is all there, 0 where it is the base; nan where there is none to compare"""
@@ -45,7 +45,7 @@ class AdapterEffect:
 
     @property
     def lost(self) -> bool:
-        """Is it something else than the adapter's effect?"""
+        """Is the effect lost: is it less than all, or something else than the adapter's?"""
         # Written with `not`, so that nan (nothing to compare) counts as lost.
         is_full = abs(self.kept - 1) <= MAX_FACTOR_ERROR
         return self.size < MIN_EFFECT_NATS or not is_full or not self.cosine >= MIN_COSINE
@@ -54,7 +54,7 @@ class AdapterEffect:
 def measure_effect(
     base: SequenceLogprobs, tuned: SequenceLogprobs, measured: SequenceLogprobs
 ) -> AdapterEffect:
-    """How much of tuned - base is there in another form of the model.
+    """Measure how much of the effect, tuned - base, is there in another form of the model.
 
     Args:
         base: log-probabilities (nats) by the base, one (tokens,) array a sequence.

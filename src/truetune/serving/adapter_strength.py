@@ -1,4 +1,4 @@
-"""Measures how much of what training changed is served.
+"""Measures how much of what training changed a server serves.
 
 The log-probabilities of the same tokens are told by the base (b), the tuned model (t) and the server (s). The factor is
 the least squares solution of s - b = factor * (t - b), the cosine that between both sides: 1 and 1 where the server
@@ -27,7 +27,7 @@ from truetune.render.tokenizer import Tokenizer
 from truetune.serving.adapter_effect import measure_effect
 from truetune.serving.server_client import GREEDY, ServerAnswer, ServerClient
 from truetune.serving.training_record import TrainedPrompt
-from truetune.serving.wrong_adapter_scalings import list_wrong_scalings, rescaled_adapter
+from truetune.serving.wrong_adapter_scalings import list_wrong_scalings, make_rescaled_adapter
 
 # Chosen, not measured: a few hundred tokens over all prompts, over which the rounding of one does not count.
 ANSWER_TOKENS = 32
@@ -50,14 +50,16 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class OwnAnswers:
-    """What the model itself says to the prompts."""
+    """The model's own answers to the prompts, made on this machine."""
 
     prompts: tuple[Prompt, ...]
     answers: tuple[Answer | None, ...]
 
 
-def select_prompts(prompts: Sequence[TrainedPrompt], count: int) -> list[Prompt]:
-    """Up to `count` different ones, rows of the data first, those without tools before the others."""
+def select_strength_prompts(prompts: Sequence[TrainedPrompt], count: int) -> list[Prompt]:
+    """Up to `count` different prompts, rows of the data first, those without tools before the
+    others.
+    """
     order = sorted(prompts, key=lambda trained: (not trained.of_data, bool(trained.tools)))
     # Of prompts with the same ids the first in this order stays: a dictionary keeps the last, so it is filled from the
     # end.
@@ -65,7 +67,7 @@ def select_prompts(prompts: Sequence[TrainedPrompt], count: int) -> list[Prompt]
     return [
         Prompt(
             ids,
-            last_question(trained),
+            last_message_text(trained),
             "",
             (),
             trained.name,
@@ -81,13 +83,13 @@ def select_prompts(prompts: Sequence[TrainedPrompt], count: int) -> list[Prompt]
     ]
 
 
-def last_question(trained: TrainedPrompt) -> str:
+def last_message_text(trained: TrainedPrompt) -> str:
     """The last thing that is said."""
     content = trained.messages[-1].get("content") if trained.messages else trained.text
     return content if isinstance(content, str) else ""
 
 
-def measure_strength(
+def measure_served_strength(
     source: ModelSource,
     server: Backend,
     client: ServerClient,
@@ -97,7 +99,8 @@ def measure_strength(
     stops: frozenset[int],
     say: Say = str,
 ) -> tuple[OwnAnswers, AdapterStrength | None, list[str]]:
-    """Ask the model on this machine, its base, and the server for the same tokens.
+    """Measure how much of the training is served: the model on this machine, its base, and the
+    server are asked for the same tokens.
 
     Args:
         source: the tuned model or adapter.
@@ -116,17 +119,17 @@ def measure_strength(
     with open_backend(source, tokenizer, options) as tuned:
         answers = tuned.answers(prompts, Decoding(stops, ANSWER_TOKENS))
         own_answers = OwnAnswers(tuple(prompts), tuple(answers))
-        sequences = _join_ids(prompts, answers)
+        sequences = _join_prompt_and_answer_ids(prompts, answers)
         say("asking the server for its log-probabilities")
         served_scores = server.score(sequences) if sequences else None
         tuned_scores = tuned.score(sequences) if served_scores else None
-    base = _find_base(source)
+    base = _find_loadable_base(source)
     # Both or none: what one side can't score, the other can't be held against.
     logprobs = None
     if served_scores and tuned_scores:
         logprobs = (
-            _answer_logprobs(prompts, answers, served_scores),
-            _answer_logprobs(prompts, answers, tuned_scores),
+            _logprobs_of_answers(prompts, answers, served_scores),
+            _logprobs_of_answers(prompts, answers, tuned_scores),
         )
     if base is None:
         return own_answers, *_strength_without_base(source, logprobs)
@@ -140,7 +143,7 @@ def measure_strength(
             )
             return own_answers, strength, notes
     served, tuned_logprobs = logprobs
-    base_logprobs = _answer_logprobs(prompts, answers, base_scores)
+    base_logprobs = _logprobs_of_answers(prompts, answers, base_scores)
     is_adapter = source.kind == "adapter"
     strength = strength_from_logprobs(served, tuned_logprobs, base_logprobs, adapter=is_adapter)
     if strength is None:
@@ -148,7 +151,7 @@ def measure_strength(
             "base and tuned model tell the same log-probabilities: there is no effect to look for"
         )
         return own_answers, None, [note]
-    if is_adapter and _is_odd(strength):
+    if is_adapter and _is_not_full_strength(strength):
         say("looking for the scaling that is served")
         strength = _explain_by_scaling(
             source, strength, served, sequences, (prompts, answers), tokenizer, options
@@ -156,13 +159,15 @@ def measure_strength(
     return own_answers, strength, []
 
 
-def _join_ids(prompts: Sequence[Prompt], answers: Sequence[Answer | None]) -> list[list[int]]:
+def _join_prompt_and_answer_ids(
+    prompts: Sequence[Prompt], answers: Sequence[Answer | None]
+) -> list[list[int]]:
     """Prompt and answer in one, for each prompt that has an answer."""
     pairs = zip(prompts, answers, strict=True)
     return [[*prompt.ids, *answer.ids] for prompt, answer in pairs if answer]
 
 
-def _find_base(source: ModelSource) -> ModelSource | None:
+def _find_loadable_base(source: ModelSource) -> ModelSource | None:
     """The base that can be loaded; with the tuned model's tokenizer, so that both score the same ids."""
     if source.base is None or source.base == source.folder:
         return None
@@ -173,7 +178,7 @@ def _find_base(source: ModelSource) -> ModelSource | None:
     return base if base.kind == "model" else None
 
 
-def _answer_logprobs(
+def _logprobs_of_answers(
     prompts: Sequence[Prompt], answers: Sequence[Answer | None], scores: Sequence[ScoredIds]
 ) -> TokenLogprobs:
     """The log-probabilities of the answers' tokens, one after another."""
@@ -186,7 +191,9 @@ def _answer_logprobs(
 def strength_from_logprobs(
     served: TokenLogprobs, tuned: TokenLogprobs, base: TokenLogprobs, *, adapter: bool
 ) -> AdapterStrength | None:
-    """(n,) log-probabilities each, nan where one is not told; None where tuned and base are the same."""
+    """How much of the training is served, by the log-probabilities of the same tokens, (n,) each,
+    nan where one is not told; None where tuned and base are the same.
+    """
     effect = measure_effect([base], [tuned], [served])
     if effect.size < MIN_EFFECT_NATS:
         return None
@@ -204,9 +211,9 @@ def strength_from_logprobs(
 def _strength_without_base(
     source: ModelSource, logprobs: tuple[TokenLogprobs, TokenLogprobs] | None
 ) -> tuple[AdapterStrength | None, list[str]]:
-    """The distance from the tuned model where server and tuned model were scored, else a note."""
+    """The distance of the server from the tuned model, where both were scored, else a note."""
     if logprobs is not None:
-        return _distance_without_base(source, *logprobs), []
+        return _distance_from_tuned(source, *logprobs), []
     note = (
         f"{source.name}: its base is not known (--base): how much of the training is served"
         " was not measured"
@@ -214,7 +221,7 @@ def _strength_without_base(
     return None, [note]
 
 
-def _distance_without_base(
+def _distance_from_tuned(
     source: ModelSource, served: TokenLogprobs, tuned: TokenLogprobs
 ) -> AdapterStrength:
     """How far the server is from the tuned model: all that can be said where there is no base to measure against."""
@@ -225,12 +232,12 @@ def _distance_without_base(
 
 
 def _root_mean_square(values: TokenLogprobs) -> float:
-    """Root mean square of those that are told."""
+    """Root mean square of the values that are told."""
     is_finite = values[np.isfinite(values)]
     return float(np.sqrt(np.mean(is_finite**2))) if len(is_finite) else 0.0
 
 
-def _is_odd(strength: AdapterStrength) -> bool:
+def _is_not_full_strength(strength: AdapterStrength) -> bool:
     """Is it not all of it? Strong effects do not grow evenly with the scaling, and may turn."""
     assert strength.factor is not None
     assert strength.distance is not None
@@ -250,20 +257,22 @@ def _explain_by_scaling(
     tokenizer: Tokenizer,
     options: Options,
 ) -> AdapterStrength:
-    """The same, with the wrong scaling whose log-probabilities are those that are served, where one of them fits.
+    """The strength, with the wrong scaling whose log-probabilities are those that are served, where
+    one of them fits. `served` are (tokens,) log-probabilities of the answers in
+    `prompts_and_answers`, `sequences` their ids.
 
     `served` are (tokens,) log-probabilities of the answers in `prompts_and_answers`, `sequences` their ids.
     """
     best_name, least_distance = "", strength.distance or 0.0
     for name, scale in list_wrong_scalings(source, near=strength.factor or 0.0).items():
         with (
-            rescaled_adapter(source, scale) as rescaled,
+            make_rescaled_adapter(source, scale) as rescaled,
             open_backend(rescaled, tokenizer, options) as model,
         ):
             scores = model.score(sequences)
         if not scores:
             continue
-        distance = _root_mean_square(served - _answer_logprobs(*prompts_and_answers, scores))
+        distance = _root_mean_square(served - _logprobs_of_answers(*prompts_and_answers, scores))
         if distance < least_distance:
             best_name, least_distance = name, distance
     if best_name and least_distance <= MAX_UNEXPLAINED_SHARE * (strength.distance or 0.0):
@@ -278,7 +287,7 @@ def _strength_from_answers(
     client: ServerClient,
     tokenizer: Tokenizer,
 ) -> tuple[AdapterStrength | None, list[str]]:
-    """Which answers are served at the prompts where base and tuned model part.
+    """The strength by which answers are served at the prompts where base and tuned model differ.
 
     Args:
         source: the tuned model or adapter.
@@ -291,7 +300,10 @@ def _strength_from_answers(
     for prompt, tuned, untuned in zip(own_answers.prompts, own_answers.answers, base, strict=True):
         if tuned is None or untuned is None or tuned.ids == untuned.ids:
             continue
-        tuned_text, base_text = _answer_text(tokenizer, tuned), _answer_text(tokenizer, untuned)
+        tuned_text, base_text = (
+            _answer_text_as_served(tokenizer, tuned),
+            _answer_text_as_served(tokenizer, untuned),
+        )
         served = _ask_greedily(client, prompt)
         # Different ids may spell the same text, which tells nothing.
         if served.refusal or tuned_text == base_text:
@@ -300,9 +312,9 @@ def _strength_from_answers(
         served_text = served.text.strip()
         # Like one of both is an answer that stays with it behind the place where they part: rounding may turn a
         # greedy answer later on, so the rest need not be equal.
-        common = count_common_start(tuned_text, base_text)
+        common = count_common_prefix(tuned_text, base_text)
         as_tuned, as_base = (
-            count_common_start(served_text, text) > common or served_text == text
+            count_common_prefix(served_text, text) > common or served_text == text
             for text in (tuned_text, base_text)
         )
         tuned_like += as_tuned and not as_base
@@ -321,7 +333,9 @@ def _strength_from_answers(
 
 
 def _ask_greedily(client: ServerClient, prompt: Prompt) -> ServerAnswer:
-    """The answer to the prompt's ids, else to its messages, of which the server may make another prompt."""
+    """The server's greedy answer to the prompt's ids, else to its messages, of which the server may
+    make another prompt.
+    """
     answer = client.complete(prompt.ids, prompt.text, ANSWER_TOKENS, **GREEDY)
     if not answer.refusal or prompt.chat is None:
         return answer
@@ -333,21 +347,21 @@ def _ask_greedily(client: ServerClient, prompt: Prompt) -> ServerAnswer:
     return client.chat(chat, ANSWER_TOKENS, **GREEDY)
 
 
-def count_common_start(first: str, second: str) -> int:
-    """Characters with which both begin."""
+def count_common_prefix(first: str, second: str) -> int:
+    """How many characters two texts share at their beginning."""
     for i, (one, other) in enumerate(zip(first, second, strict=False)):
         if one != other:
             return i
     return min(len(first), len(second))
 
 
-def _answer_text(tokenizer: Tokenizer, answer: Answer) -> str:
+def _answer_text_as_served(tokenizer: Tokenizer, answer: Answer) -> str:
     """An answer as servers give it: without control tokens and outer white space."""
     return str(tokenizer.backend.decode(list(answer.ids), skip_special_tokens=True)).strip()
 
 
-def answers_with_stop(own_answers: OwnAnswers) -> Iterator[tuple[Prompt, Answer]]:
-    """Prompts with answers that end by themselves."""
+def pairs_with_stopping_answer(own_answers: OwnAnswers) -> Iterator[tuple[Prompt, Answer]]:
+    """(prompt, answer) of the answers that end by themselves."""
     for prompt, answer in zip(own_answers.prompts, own_answers.answers, strict=True):
         if answer is not None and answer.stop is not None and prompt.chat is not None:
             yield prompt, answer

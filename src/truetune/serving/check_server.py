@@ -1,4 +1,5 @@
-"""Checks what a server really builds and does, against the training record of its model: `truetune serve-check`.
+"""Checks what a server builds and does against the training record of its model: `truetune
+serve-check`. `truetune serve-check`.
 
 The parts (prompts, repeatability, answers, context, strength, stops, sampling, ignored fields) are asked one after the
 other and become `ServerObservations`, which the rules on serving judge. The trade-off: a part that fails is noted as
@@ -28,13 +29,16 @@ from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.template import Template
 from truetune.serving.adapter_strength import (
     OwnAnswers,
-    answers_with_stop,
-    measure_strength,
-    select_prompts,
+    measure_served_strength,
+    pairs_with_stopping_answer,
+    select_strength_prompts,
 )
 from truetune.serving.compare_prompts import ComparedPrompt, compare_server_prompts
 from truetune.serving.context_length import try_long_prompts
-from truetune.serving.infer_prompt_from_answers import compare_by_answers, is_refused
+from truetune.serving.infer_prompt_from_answers import (
+    compare_prompts_by_answers,
+    was_refused_by_server,
+)
 from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
 from truetune.serving.server_client import ServerClient
 from truetune.serving.server_stops import observe_stops
@@ -74,7 +78,7 @@ def serve_check(
     say: Say = str,
     **settings: Any,
 ) -> ServiceReport:
-    """Ask the server at `endpoint` for the model `name`, and compare.
+    """Ask the server at `endpoint` for the model `name`, and compare with what it was trained for.
 
     Args:
         name: folder or file of the model, as it was trained.
@@ -132,7 +136,7 @@ def serve_check(
 
 
 def judge_server(service: ServerObservations, spec: RunSpec) -> Judgement:
-    """What the rules that `spec` selects say of a service, and the parts of it that could not be seen."""
+    """The findings of the selected rules on a server, and the parts of it that could not be seen."""
     lost = (
         NotJudged(part, "the check was broken off before", unlock="check again")
         for part in service.lost
@@ -145,7 +149,7 @@ def judge_server(service: ServerObservations, spec: RunSpec) -> Judgement:
 def _describe_server(
     source: ModelSource, client: ServerClient, record: TrainingRecord
 ) -> dict[str, str]:
-    """The lines that head a report."""
+    """The facts on a server that head its report."""
     return {
         "model": client.server.model or source.name,
         "against": source.name,
@@ -164,16 +168,18 @@ def _observe_server(
     longest: int,
     say: Say,
 ) -> ServerObservations:
-    """Ask for each part; the order matters, for answers and sampling are told only by a server that repeats itself."""
-    chats = _list_chats(source, record)
+    """Observe each part of the server; the order matters, for answers and sampling are told only by
+    a server that repeats itself.
+    """
+    chats = _list_trained_chats(source, record)
     notes, lost = [*record.notes], list[str]()
-    base_probes = _base_template(source, probes)
+    base_probes = _probes_with_base_template(source, probes)
     # `source.base` may have the template that the server uses by mistake, so it is one of the suspects.
     say(f"asking for {len(chats)} prompts")
     prompts = compare_server_prompts(
         client.server, chats, probes, base_probes, client.concurrency, seconds=client.seconds
     )
-    answered = [prompt.trained for prompt in prompts if not is_refused(prompt)]
+    answered = [prompt.trained for prompt in prompts if not was_refused_by_server(prompt)]
     if not answered:
         raise UsageError(
             f"{client.server.root} refuses all {len(chats)} chats ({prompts[0].comparison.refused}):"
@@ -189,7 +195,10 @@ def _observe_server(
     if repeatable:
         say("comparing answers")
         prompts, answer_notes = _try_part(
-            notes, lost, "answers", lambda: compare_by_answers(client, prompts, probes, base_probes)
+            notes,
+            lost,
+            "answers",
+            lambda: compare_prompts_by_answers(client, prompts, probes, base_probes),
         ) or (prompts, [])
         notes += answer_notes
     context, context_notes = _try_context_length(client, source, probes, prompts, longest)
@@ -200,7 +209,7 @@ def _observe_server(
             source, client, probes, record, options, say
         )
     # Answers of the model on this machine: without it (--no-strength) there are none, and stops are seen less surely.
-    expected = list(answers_with_stop(own_answers))
+    expected = list(pairs_with_stopping_answer(own_answers))
     say("looking at stops, sampling and context")
     config = probes.tokenizer.generation_config
     return ServerObservations(
@@ -226,7 +235,7 @@ def _observe_server(
     )
 
 
-def _list_chats(source: ModelSource, record: TrainingRecord) -> list[TrainedPrompt]:
+def _list_trained_chats(source: ModelSource, record: TrainingRecord) -> list[TrainedPrompt]:
     """The prompts that a server of chats can be asked. Raises UsageError where there are none."""
     chats = [trained for trained in record.prompts if trained.messages]
     if not chats:
@@ -237,7 +246,9 @@ def _list_chats(source: ModelSource, record: TrainingRecord) -> list[TrainedProm
 
 
 def _try_part(notes: list[str], lost: list[str], what: str, ask: Callable[[], T]) -> T | None:
-    """None, and a note, where the server stopped answering: what was seen before is kept."""
+    """What an observation gives; None, and a note, where the server stopped answering: what was
+    seen before is kept.
+    """
     try:
         return ask()
     except NoReply as error:
@@ -254,7 +265,9 @@ def _measure_adapter_strength(
     options: Options,
     say: Say,
 ) -> tuple[OwnAnswers, Any, list[str]]:
-    """Raises nothing for a model that can't be loaded: that is a note."""
+    """The model's own answers, the strength of the adapter on the server, and notes; a model that
+    can't be loaded is a note.
+    """
     endpoint = find_model_source(client.server.root, tokenizer=str(source.tokenizer))
     # One request at a time: batches round otherwise, and the effect is compared token by token.
     served = replace(
@@ -265,10 +278,10 @@ def _measure_adapter_strength(
         concurrency=1,
     )
     stops = frozenset(id for _, id in record.stops)
-    prompts = select_prompts(record.prompts, STRENGTH_PROMPTS)
+    prompts = select_strength_prompts(record.prompts, STRENGTH_PROMPTS)
     try:
         with open_backend(endpoint, probes.tokenizer, served) as server:
-            return measure_strength(
+            return measure_served_strength(
                 source, server, client, prompts, probes.tokenizer, options, stops, say
             )
     except TruetuneError as error:
@@ -286,7 +299,9 @@ def _try_context_length(
     prompts: Sequence[ComparedPrompt],
     longest: int,
 ) -> tuple[ContextLength | None, list[str]]:
-    """None, and a note, where no answer to the long prompt comes in time."""
+    """The context length that the server shows; None, and a note, where no answer to the long
+    prompt comes in time.
+    """
     # The shortest: what it holds already is no part of the text that is made as long as wanted.
     shortest = min(
         (prompt.trained for prompt in prompts),
@@ -309,7 +324,7 @@ def _try_context_length(
 
 
 def _find_ignored_fields(client: ServerClient, trained: TrainedPrompt) -> tuple[str, ...]:
-    """Fields of the protocol that have no effect."""
+    """Fields of the protocol that the server ignores."""
     ask = body_sender(f"{client.server.root}/v1/chat/completions", client.seconds)
     reports = survey_heeded_fields(
         ask, chat_request(client.server, trained.chat), settings=trained.settings or None
@@ -321,7 +336,7 @@ def _find_ignored_fields(client: ServerClient, trained: TrainedPrompt) -> tuple[
     )
 
 
-def _base_template(source: ModelSource, probes: Probes) -> Probes | None:
+def _probes_with_base_template(source: ModelSource, probes: Probes) -> Probes | None:
     """The probes with the template of the base model, where it has another one."""
     if source.base is None:
         return None

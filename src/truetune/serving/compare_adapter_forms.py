@@ -1,4 +1,5 @@
-"""Scores the same answers with each form that an adapter takes from memory to server: the ladder.
+"""Compares the forms that an adapter takes from memory to server (the ladder), by how they score
+the same answers.
 
 Each rung is compared with the adapter on its base by what it does to the log-probabilities. The first rung on which the
 effect is not there, in size and direction, names what lost it.
@@ -24,7 +25,7 @@ from truetune.generation.backends.model_source import ModelSource, find_model_so
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.transformers_backend import TransformersBackend
 from truetune.generation.proof_prompts import prepare_prompts
-from truetune.lazy_report_drawers import drawer
+from truetune.lazy_report_drawers import load_drawer
 from truetune.render.serving_contract import make_serving_contract, verify
 from truetune.render.tokenizer import Tokenizer
 from truetune.serving.adapter_effect import AdapterEffect, SequenceLogprobs, measure_effect
@@ -53,7 +54,7 @@ REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One form of the model."""
+    """One form of the model, with how much of the adapter's effect it has."""
 
     name: str
     effect: AdapterEffect | None = None
@@ -65,7 +66,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Ladder:
-    """All rungs, from the base up."""
+    """All forms of the model, from the base up, with where the effect is lost."""
 
     adapter: str
     base: str
@@ -81,7 +82,7 @@ class Ladder:
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        text: str = drawer("ladder as text")(self)
+        text: str = load_drawer("ladder as text")(self)
         return text
 
     @property
@@ -93,12 +94,12 @@ class Ladder:
 
     @property
     def unmeasured(self) -> tuple[Rung, ...]:
-        """Rungs that were asked for and tell nothing"""
+        """The rungs that were asked for and could not be measured."""
         return tuple(rung for rung in self.rungs if rung.effect is None and not rung.fault)
 
     @property
     def remedy(self) -> str:
-        """What lost it; empty where nothing did"""
+        """What to do about the rung that lost the effect; empty where none did."""
         rung = self.culprit
         if rung is None:
             return ""
@@ -113,7 +114,7 @@ class Ladder:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """The ladder as plain values."""
         culprit = self.culprit
         return asdict(self) | {"culprit": culprit.name if culprit else None, "remedy": self.remedy}
 
@@ -131,8 +132,8 @@ def compare_adapter_forms(
     options: Options | None = None,
     say: Say = str,
 ) -> Ladder:
-    """Climb from the adapter on its base: saved and reloaded, merged in memory, the merged folder, exported files (a
-    folder or .gguf each), a server.
+    """Compare the forms of an adapter: on its base, saved and reloaded, merged in memory, the
+    merged folder, exported files (a folder or .gguf each), a server.
 
     `data` gives the prompts, else built-in questions do; the adapter's own answers to them are scored everywhere.
     Raises UsageError where there is no adapter, or a part that is named is not there.
@@ -151,7 +152,7 @@ def compare_adapter_forms(
         stops = serving_stops(tokenizer_facts) or questions.stops
         answers = tuned.answers(questions.prompts, Decoding(stops, MAX_NEW_TOKENS))
         pairs = [
-            (prompt.ids, _answer_ids(answer))
+            (prompt.ids, _answer_ids_with_stop(answer))
             for prompt, answer in zip(questions.prompts, answers, strict=True)
         ]
         # An empty answer has no token to score.
@@ -164,7 +165,7 @@ def compare_adapter_forms(
     )
 
 
-def _answer_ids(answer: Answer | None) -> tuple[int, ...]:
+def _answer_ids_with_stop(answer: Answer | None) -> tuple[int, ...]:
     """The ids of an answer with its stop token, whose probability is what training most often changes."""
     if answer is None:
         return ()
@@ -174,7 +175,7 @@ def _answer_ids(answer: Answer | None) -> tuple[int, ...]:
 def _find_later_forms(
     source: ModelSource, merged: str | None, exported: Sequence[str], endpoint: str | None
 ) -> dict[str, ModelSource]:
-    """The rungs that lie on a disk or behind a URL, all found before anything is loaded."""
+    """The forms that are on a disk or at a URL, all found before anything is loaded."""
     named = {f"merged, {merged}": merged} if merged else {}
     named |= {f"exported, {name}": name for name in exported}
     named |= {f"served, {endpoint}": endpoint} if endpoint else {}
@@ -192,7 +193,7 @@ def _find_later_forms(
 
 @dataclass(frozen=True)
 class _FormScorer:
-    """Loads and scores one form after the other."""
+    """Loads each form in turn, and scores the adapter's answers by it."""
 
     source: ModelSource
     later_forms: Mapping[str, ModelSource]
@@ -203,7 +204,7 @@ class _FormScorer:
     say: Say
 
     def score_rungs(self, tuned: Backend) -> Iterator[Rung]:
-        """One after the other; a model is freed before the next is loaded where that can be."""
+        """Score each form in turn; a model is freed before the next is loaded where that can be."""
         assert isinstance(tuned, TransformersBackend)
         base = replace(self.source, kind="model", folder=self.source.base)
         tuned_logprobs = self._score_answers(tuned)
@@ -237,7 +238,7 @@ class _FormScorer:
             yield replace(rung, fault=rung.fault or self._describe_tokenizer_difference(source))
 
     def _describe_tokenizer_difference(self, source: ModelSource) -> str:
-        """How the tokenizer and template beside the weights are not the adapter's."""
+        """How the tokenizer and template beside a form's weights differ from the adapter's."""
         if (
             source.kind != "model"
             or source.folder is None
@@ -255,9 +256,9 @@ class _FormScorer:
             else ""
         )
 
-    def _score_source(self, what: str, source: ModelSource) -> SequenceLogprobs | None:
+    def _score_source(self, form_name: str, source: ModelSource) -> SequenceLogprobs | None:
         """Log-probabilities by a form that has to be loaded, or asked."""
-        self.say(f"asking {what}")
+        self.say(f"asking {form_name}")
         # Transformers reads GGUF files too: slower, but a file can be scored where llama.cpp is not installed.
         gguf = source.kind == "gguf" and importlib.util.find_spec("llama_cpp") is None
         with open_backend(
@@ -282,7 +283,9 @@ def _make_rung(
     tuned_logprobs: SequenceLogprobs,
     measured: SequenceLogprobs | None,
 ) -> Rung:
-    """How much of the effect is on a rung; `measured` is None where it tells no log-probabilities."""
+    """The rung of a form, with how much of the effect it has; `measured` is None where the form
+    gives no log-probabilities.
+    """
     if measured is None:
         return Rung(name, note="it tells no log-probabilities of given tokens: not measured")
     return Rung(name, measure_effect(base_logprobs, tuned_logprobs, measured))

@@ -1,4 +1,4 @@
-"""Compares what a server makes of messages with the training record.
+"""Compares the prompts that a server makes of messages with those of the training record.
 
 Where a server tells the ids of its prompt (or their number), these are held against the trained ones. Where ids
 differ, the prompts that known mistakes make are tried in turn: the one that gives just these ids names the cause. The
@@ -15,7 +15,10 @@ from truetune.generation.backends.http_client import ANSWER_TIMEOUT_S, Server, m
 from truetune.generation.backends.server_prompt_ids import ServerPrompt, ask_server_prompt
 from truetune.generation.server_observations import PromptComparison
 from truetune.render.probes import Probes
-from truetune.serving.prompts_of_known_mistakes import guess_cause, list_prompt_variants
+from truetune.serving.prompts_of_known_mistakes import (
+    guess_cause_at_difference,
+    list_prompt_variants,
+)
 from truetune.serving.training_record import TrainedPrompt
 
 # Chosen for a line of a terminal: the difference, with what stands before it.
@@ -28,7 +31,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ComparedPrompt:
-    """A prompt, and what came of asking the server for it."""
+    """A prompt of the training, with what the server made of it."""
 
     trained: TrainedPrompt
     served: ServerPrompt | None
@@ -45,7 +48,8 @@ def compare_server_prompts(
     progress: Progress | None = None,
     seconds: float = ANSWER_TIMEOUT_S,
 ) -> list[ComparedPrompt]:
-    """By the ids or the number of them that the server tells; `same` is None where neither is told.
+    """Compare the server's prompts with the trained ones, by the ids or the number of them that it
+    tells; `same` is None where neither is told. Raises Unanswered.
 
     Raises Unanswered.
     """
@@ -64,6 +68,7 @@ def compare_server_prompts(
 def _compare_prompt(
     trained: TrainedPrompt, served: ServerPrompt | str, probes: Probes, base: Probes | None
 ) -> ComparedPrompt:
+    """Compare one prompt of the training with what the server made of it."""
     known = PromptComparison(
         trained.name, len(trained.ids), None, of_data=trained.of_data, tools=bool(trained.tools)
     )
@@ -82,13 +87,13 @@ def _compare_prompt(
     if not known.same:
         known = replace(
             known,
-            difference=describe_difference(trained.ids, served.ids, probes),
-            cause=find_cause(trained, served.ids, probes, base),
+            difference=describe_id_difference(trained.ids, served.ids, probes),
+            cause=find_mistake_of_prompt(trained, served.ids, probes, base),
         )
     return ComparedPrompt(trained, served, known)
 
 
-def find_cause(
+def find_mistake_of_prompt(
     trained: TrainedPrompt, served: list[int], probes: Probes, base: Probes | None
 ) -> str:
     """The mistake that makes these ids; else what the place of the difference looks like; empty where unknown."""
@@ -99,15 +104,15 @@ def find_cause(
     whole = _decode_ids(probes, served)
     if whole == trained.text:
         return "the text is the same, and encoded otherwise"
-    first, same = _count_equal_ends(trained.text, whole)
+    first, same = _count_equal_start_and_end(trained.text, whole)
     in_training, on_server = (
         trained.text[first : len(trained.text) - same],
         whole[first : len(whole) - same],
     )
-    return guess_cause(trained, in_training, on_server, whole)
+    return guess_cause_at_difference(trained, in_training, on_server, whole)
 
 
-def find_mistakes(
+def find_mistakes_by_length(
     prompts: Sequence[ComparedPrompt], probes: Probes, base: Probes | None
 ) -> dict[str, dict[str, list[int]]]:
     """Mistake -> name of a prompt -> the ids that it makes of it, where their number is the one that is served; those
@@ -121,7 +126,7 @@ def find_mistakes(
     return dict(sorted(ids_by_mistake.items(), key=lambda pair: -len(pair[1])))
 
 
-def explain_offset(prompts: Sequence[ComparedPrompt]) -> str:
+def explain_constant_offset(prompts: Sequence[ComparedPrompt]) -> str:
     """What the same number of tokens more, or fewer, in all prompts looks like; empty where it is not the same."""
     more = {
         prompt.served.count - len(prompt.trained.ids)
@@ -139,14 +144,18 @@ def explain_offset(prompts: Sequence[ComparedPrompt]) -> str:
     )
 
 
-def describe_guess(trained: Sequence[int], other: Sequence[int], probes: Probes) -> str:
-    """The difference to a prompt that would explain what the server does, whose own text it does not tell."""
-    return f"guessed, as the server does not tell its text: {describe_difference(trained, other, probes)}"
+def describe_inferred_difference(
+    trained: Sequence[int], other: Sequence[int], probes: Probes
+) -> str:
+    """The difference from a prompt that would explain what the server does, which does not tell its
+    own.
+    """
+    return f"guessed, as the server does not tell its text: {describe_id_difference(trained, other, probes)}"
 
 
-def describe_difference(trained: Sequence[int], served: Sequence[int], probes: Probes) -> str:
-    """From the first differing token on: what was trained, and what is served."""
-    first, same = _count_equal_ends(trained, served)
+def describe_id_difference(trained: Sequence[int], served: Sequence[int], probes: Probes) -> str:
+    """What was trained and what is served, from the first differing token on."""
+    first, same = _count_equal_start_and_end(trained, served)
     in_training, on_server = (
         trained[first : len(trained) - same],
         served[first : len(served) - same],
@@ -163,7 +172,7 @@ def describe_difference(trained: Sequence[int], served: Sequence[int], probes: P
 
 
 def quote_ids(probes: Probes, ids: Sequence[int]) -> str:
-    """Ids as text in quotes, the ids themselves where they are few."""
+    """Ids as text in quotes; the ids themselves where they are few."""
     text = _decode_ids(probes, ids)
     quoted = repr(
         text
@@ -174,6 +183,7 @@ def quote_ids(probes: Probes, ids: Sequence[int]) -> str:
 
 
 def _decode_ids(probes: Probes, ids: Sequence[int]) -> str:
+    """The text of some ids, control tokens included."""
     try:
         return str(probes.tokenizer.backend.decode(list(ids), skip_special_tokens=False))
     # A server may name ids that are negative or beyond 32 bits; the decoder takes neither.
@@ -181,7 +191,9 @@ def _decode_ids(probes: Probes, ids: Sequence[int]) -> str:
         return str(list(ids))
 
 
-def _count_equal_ends(prompt: Sequence[object], other: Sequence[object]) -> tuple[int, int]:
+def _count_equal_start_and_end(
+    prompt: Sequence[object], other: Sequence[object]
+) -> tuple[int, int]:
     """How many are equal from the beginning on, and from the end back."""
     shorter = min(len(prompt), len(other))
     # The end only as far as the beginning leaves it: in `aa` against `aaa` nothing may be counted twice.

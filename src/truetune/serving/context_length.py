@@ -1,4 +1,4 @@
-"""Tries how long a prompt a server takes, and what it does with a longer one.
+"""Tests how long a prompt a server takes, and what it does with a longer one.
 
 A prompt that is a little longer than the context must be refused. A server that takes it cut something, silently: two
 prompts that differ in their first words tell whether the beginning was read. The trade-off: one long prompt is slow on
@@ -43,7 +43,8 @@ def try_long_prompts(
     longest: int,
     encode: Any,
 ) -> ContextLength:
-    """Send prompts that are longer than the context should be.
+    """Send prompts that are longer than the context should be, and see whether they are refused or
+    cut.
 
     Args:
         client: the server.
@@ -53,7 +54,7 @@ def try_long_prompts(
         longest: the most tokens that are sent; 0 for none.
         encode: text -> ids, with the tokenizer of the training.
     """
-    reported = read_context_length(client)
+    reported = read_reported_context_length(client)
     base_facts = ContextLength(reported, positions, longest_trained)
     usual = longest_trained or DEFAULT_LONG_PROMPT_TOKENS
     # A server that tells its context gets more than it takes; of one that does not, what a user would send.
@@ -63,24 +64,24 @@ def try_long_prompts(
     if prompt_tokens > longest:
         return base_facts
     first_chat, second_chat = (
-        _long_chat(trained, beginning, prompt_tokens, encode) for beginning in BEGINNINGS
+        _make_long_chat(trained, beginning, prompt_tokens, encode) for beginning in BEGINNINGS
     )
     sent = len(encode(first_chat["messages"][-1]["content"]))
     answer = client.chat(first_chat, 1, **GREEDY, logprobs=True)
     if answer.refusal:
         return ContextLength(reported, positions, longest_trained, sent, None, answer.refusal)
     other_answer = client.chat(second_chat, 1, **GREEDY, logprobs=True)
-    depends = _depends_on_beginning(client, trained, answer, other_answer, encode)
+    depends = _answer_depends_on_beginning(client, trained, answer, other_answer, encode)
     return ContextLength(
         reported, positions, longest_trained, sent, answer.prompt_tokens, "", depends
     )
 
 
-def read_context_length(client: ServerClient) -> int | None:
+def read_reported_context_length(client: ServerClient) -> int | None:
     """The context length that the server tells, in tokens."""
     for path, keys in CONTEXT_LENGTH_FIELDS:
         value = client.get(path)
-        value = _model_entry(value, client.server.model) if path == MODELS_PATH else value
+        value = _model_entry_in_list(value, client.server.model) if path == MODELS_PATH else value
         for name in keys:
             value = value.get(name) if isinstance(value, dict) else None
         if type(value) is int and value > 0:
@@ -88,7 +89,7 @@ def read_context_length(client: ServerClient) -> int | None:
     return None
 
 
-def _model_entry(listed: Any, model: str | None) -> Any:
+def _model_entry_in_list(listed: Any, model: str | None) -> Any:
     """The entry of the model that is asked; of an adapter (vLLM) that of its base, which tells more."""
     entries = listed.get("data") if isinstance(listed, dict) else None
     entries = entries if isinstance(entries, list) else []
@@ -105,7 +106,9 @@ def _model_entry(listed: Any, model: str | None) -> Any:
     return {**parent, **{name: value for name, value in own.items() if value is not None}}
 
 
-def _long_chat(trained: TrainedPrompt, beginning: str, tokens: int, encode: Any) -> dict[str, Any]:
+def _make_long_chat(
+    trained: TrainedPrompt, beginning: str, tokens: int, encode: Any
+) -> dict[str, Any]:
     """A chat whose last message alone has so many tokens, or some more."""
     # From below, as the word is one to four tokens: a prompt that is far too long would cost the server minutes.
     words = tokens // 4 + 1
@@ -119,7 +122,7 @@ def _long_chat(trained: TrainedPrompt, beginning: str, tokens: int, encode: Any)
     }
 
 
-def _depends_on_beginning(
+def _answer_depends_on_beginning(
     client: ServerClient,
     trained: TrainedPrompt,
     first_answer: ServerAnswer,
@@ -131,7 +134,7 @@ def _depends_on_beginning(
         return None
     # The control: a model that answers the same whatever the first words are would look as if they were cut.
     short = [
-        client.chat(_long_chat(trained, beginning, 16, encode), 1, **GREEDY, logprobs=True)
+        client.chat(_make_long_chat(trained, beginning, 16, encode), 1, **GREEDY, logprobs=True)
         for beginning in BEGINNINGS
     ]
     if (

@@ -1,4 +1,5 @@
-"""Tells which prompt a server made of messages by what it answers, where it does not tell the prompt itself.
+"""Infers which prompt a server made of messages from its answers, where it does not tell the prompt
+itself.
 
 The greedy answer to messages (/v1/chat/completions) is held against the greedy answer to the trained prompt itself
 (/v1/completions). Equal prompts give equal answers; and to see that other prompts would give others, the prompt that a
@@ -18,9 +19,9 @@ from truetune.generation.backends.http_client import map_concurrently
 from truetune.render.probes import Probes
 from truetune.serving.compare_prompts import (
     ComparedPrompt,
-    describe_guess,
-    explain_offset,
-    find_mistakes,
+    describe_inferred_difference,
+    explain_constant_offset,
+    find_mistakes_by_length,
 )
 from truetune.serving.prompts_of_known_mistakes import list_prompt_variants
 from truetune.serving.server_client import GREEDY, ServerAnswer, ServerClient
@@ -48,7 +49,7 @@ LOGPROB_FIELDS = {"logprobs": True, "top_logprobs": 2}
 Progress = Callable[[int, int], None]
 
 
-def compare_by_answers(
+def compare_prompts_by_answers(
     client: ServerClient,
     prompts: Sequence[ComparedPrompt],
     probes: Probes,
@@ -83,21 +84,27 @@ def compare_by_answers(
         compared.append(prompt if answers is None else answers.compare())
     chat_answers = {name: answers.chat for name, answers in by_name.items()}
     explained = _explain_differences(client, compared, chat_answers, probes, base)
-    return explained, list(_note_undecided(client, compared))
+    return explained, list(_notes_on_undecided_prompts(client, compared))
 
 
 def _list_control_ids(
     prompt: ComparedPrompt, probes: Probes, base: Probes | None
 ) -> list[list[int]]:
-    """The ids of the likeliest mistakes, which must be answered otherwise than the prompt."""
+    """The ids of the likeliest mistakes, as controls: the server must answer them otherwise than
+    the prompt.
+    """
     variants = list_prompt_variants(prompt.trained, probes, base)
     return [ids for _, ids in islice(variants, MAX_CONTROL_PROMPTS)]
 
 
 def select_prompts_to_compare(prompts: Sequence[ComparedPrompt]) -> list[ComparedPrompt]:
-    """Those of which nothing is known, and some of those whose number of tokens is: it says most already."""
+    """The prompts to compare by answers: those of which nothing is known, and some of those whose
+    number of tokens is, which says most already.
+    """
     undecided = [
-        prompt for prompt in prompts if prompt.comparison.by != "ids" and not is_refused(prompt)
+        prompt
+        for prompt in prompts
+        if prompt.comparison.by != "ids" and not was_refused_by_server(prompt)
     ]
     selected = {prompt.trained.name for prompt in undecided if prompt.comparison.same is None}
     for same in (True, False):
@@ -108,16 +115,19 @@ def select_prompts_to_compare(prompts: Sequence[ComparedPrompt]) -> list[Compare
     return [prompt for prompt in undecided if prompt.trained.name in selected]
 
 
-def is_refused(prompt: ComparedPrompt) -> bool:
+def was_refused_by_server(prompt: ComparedPrompt) -> bool:
     """Did the server give no answer to it?"""
     return bool(prompt.comparison.refused)
 
 
-def _note_undecided(client: ServerClient, prompts: Iterable[ComparedPrompt]) -> Iterable[str]:
+def _notes_on_undecided_prompts(
+    client: ServerClient, prompts: Iterable[ComparedPrompt]
+) -> Iterable[str]:
+    """Notes on prompts of which it can't be told whether they are built as trained."""
     comparisons = [
         prompt.comparison
         for prompt in prompts
-        if prompt.comparison.by != "ids" and not is_refused(prompt)
+        if prompt.comparison.by != "ids" and not was_refused_by_server(prompt)
     ]
     unsure = [comparison.name for comparison in comparisons if comparison.same is None]
     counted = [
@@ -139,7 +149,7 @@ def _note_undecided(client: ServerClient, prompts: Iterable[ComparedPrompt]) -> 
 
 @dataclass
 class _PromptAnswers:
-    """What the server answers to a chat, to the trained prompt, and to prompts with a mistake in them."""
+    """The server's answers to a chat, to the trained prompt, and to prompts with a mistake in them."""
 
     prompt: ComparedPrompt
     mistakes: list[list[int]]
@@ -150,7 +160,9 @@ class _PromptAnswers:
     """An answer to one with a mistake is another."""
 
     def ask(self, client: ServerClient, probes: Probes) -> None:
-        """Ask for the answers; prompts with a mistake only where the answers are equal, for they prove that."""
+        """Ask the server for the answers; prompts with a mistake only where the answers are equal,
+        for they prove that.
+        """
         trained = self.prompt.trained
         self.chat = client.chat(trained.chat, ANSWER_TOKENS, **GREEDY, **LOGPROB_FIELDS)
         if self.chat.refusal:
@@ -160,12 +172,13 @@ class _PromptAnswers:
             self.chat, self.exact
         ):
             self.mistakes_differ = any(
-                come_from_same_prompt(self.exact, _answer_ids(client, ids, probes)) is False
+                come_from_same_prompt(self.exact, _greedy_answer_to_ids(client, ids, probes))
+                is False
                 for ids in self.mistakes
             )
 
     def compare(self) -> ComparedPrompt:
-        """By answers, where they say more than the number of tokens does."""
+        """The compared prompt by the answers, where they say more than the number of tokens does."""
         known = self.prompt.comparison
         if self.chat.refusal:
             return replace(self.prompt, comparison=replace(known, refused=self.chat.refusal))
@@ -191,7 +204,7 @@ def come_from_same_prompt(one: ServerAnswer, other: ServerAnswer) -> bool | None
     return None if one.parsed or other.parsed else one.text.strip() == other.text.strip()
 
 
-def _answer_ids(client: ServerClient, ids: Sequence[int], probes: Probes) -> ServerAnswer:
+def _greedy_answer_to_ids(client: ServerClient, ids: Sequence[int], probes: Probes) -> ServerAnswer:
     """The greedy answer to exactly these ids."""
     text = str(probes.tokenizer.backend.decode(list(ids), skip_special_tokens=False))
     return client.complete(ids, text, ANSWER_TOKENS, **GREEDY, logprobs=2)
@@ -204,12 +217,16 @@ def _explain_differences(
     probes: Probes,
     base: Probes | None,
 ) -> list[ComparedPrompt]:
-    """With the cause of those that differ: the mistake that explains most of them, and gives the same answers."""
+    """The prompts, with the cause of those that differ: the mistake that explains most of them, and
+    gives the same answers.
+    """
     differing = _explain_by_offset(prompts)
     explained = {prompt.trained.name: prompt.comparison for prompt in differing}
-    for mistake, ids_by_name in find_mistakes(differing, probes, base).items():
+    for mistake, ids_by_name in find_mistakes_by_length(differing, probes, base).items():
         explains_enough = len(ids_by_name) >= min(MIN_EXPLAINED_PROMPTS, len(differing))
-        if not explains_enough or not _confirm_mistake(client, ids_by_name, chat_answers, probes):
+        if not explains_enough or not _mistake_gives_same_answers(
+            client, ids_by_name, chat_answers, probes
+        ):
             continue
         for prompt in differing:
             ids = ids_by_name.get(prompt.trained.name)
@@ -219,7 +236,7 @@ def _explain_differences(
                 explained[prompt.trained.name] = replace(
                     comparison,
                     cause=f"probably {mistake} ({as_long}the server answers as it does to that one)",
-                    difference=describe_guess(prompt.trained.ids, ids, probes),
+                    difference=describe_inferred_difference(prompt.trained.ids, ids, probes),
                 )
         break
     return [
@@ -229,7 +246,7 @@ def _explain_differences(
 
 
 def _explain_by_offset(prompts: Sequence[ComparedPrompt]) -> list[ComparedPrompt]:
-    """Those that differ, with what the same number of tokens more or fewer in all of them looks like."""
+    """The prompts; those that differ with the explanation of a constant offset of their lengths."""
     differing = [
         prompt
         for prompt in prompts
@@ -237,14 +254,14 @@ def _explain_by_offset(prompts: Sequence[ComparedPrompt]) -> list[ComparedPrompt
     ]
     # The server that counts one known prompt rightly counts all of them so.
     sure = any(prompt.comparison.sure for prompt in differing)
-    offset = explain_offset(differing)
+    offset = explain_constant_offset(differing)
     return [
         replace(prompt, comparison=replace(prompt.comparison, sure=sure, cause=offset))
         for prompt in differing
     ]
 
 
-def _confirm_mistake(
+def _mistake_gives_same_answers(
     client: ServerClient,
     ids_by_name: dict[str, list[int]],
     chat_answers: dict[str, ServerAnswer],
@@ -254,5 +271,6 @@ def _confirm_mistake(
     pairs = [(chat_answers[name], ids) for name, ids in ids_by_name.items() if name in chat_answers]
     tried = pairs[:CONFIRMING_PROMPTS]
     return bool(tried) and all(
-        come_from_same_prompt(chat, _answer_ids(client, ids, probes)) for chat, ids in tried
+        come_from_same_prompt(chat, _greedy_answer_to_ids(client, ids, probes))
+        for chat, ids in tried
     )

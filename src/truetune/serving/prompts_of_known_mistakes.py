@@ -1,8 +1,10 @@
-"""Lists the prompts that known mistakes make of the same messages, to be compared with what is served.
+"""Makes the prompts that known mistakes make of the same messages, to be compared with what is
+served.
 
-A doubled BOS, a missing generation prompt, a dropped system message, another template: each is made, as text or ids, so
-that the served ids can be looked up among them instead of being guessed at. The trade-off: the list is finite and each
-prompt is rendered and encoded a few dozen times; what is none of these is described by `guess_cause`, from its looks.
+A doubled BOS, a missing generation prompt, a dropped system message, another template: each is
+made, as text or ids, so that the served ids can be looked up among them instead of being guessed
+at. The trade-off: the list is finite and each prompt is rendered and encoded a few dozen times;
+what is none of these is described by `guess_cause_at_difference`, from its looks.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class ChatFormat:
     tail: str
 
     def text(self, messages: Sequence[Mapping[str, Any]]) -> str | None:
-        """None where a message is of another role, or is no text."""
+        """The messages in this format; None where a message is of another role, or is no text."""
         chat_messages = [(message.get("role"), message.get("content")) for message in messages]
         if not all(role in ROLES and isinstance(content, str) for role, content in chat_messages):
             return None
@@ -47,11 +49,11 @@ class ChatFormat:
 
     @property
     def mark(self) -> str:
-        """What begins a user's message."""
+        """The text that begins a user's message."""
         return self.messages[1].partition("{}")[0].strip()
 
 
-def _same_for_roles(pattern: str, *roles: str) -> tuple[str, str, str]:
+def _pattern_for_roles(pattern: str, *roles: str) -> tuple[str, str, str]:
     """One pattern with the name of each role in the place of ROLE."""
     first, second, third = (pattern.replace("ROLE", role) for role in roles or ROLES)
     return first, second, third
@@ -60,21 +62,21 @@ def _same_for_roles(pattern: str, *roles: str) -> tuple[str, str, str]:
 # As their authors document them; of models of several versions the commonest.
 CHAT_FORMATS = {
     "ChatML": ChatFormat(
-        "", _same_for_roles("<|im_start|>ROLE\n{}<|im_end|>\n"), "<|im_start|>assistant\n"
+        "", _pattern_for_roles("<|im_start|>ROLE\n{}<|im_end|>\n"), "<|im_start|>assistant\n"
     ),
     "Llama 3": ChatFormat(
         "<|begin_of_text|>",
-        _same_for_roles("<|start_header_id|>ROLE<|end_header_id|>\n\n{}<|eot_id|>"),
+        _pattern_for_roles("<|start_header_id|>ROLE<|end_header_id|>\n\n{}<|eot_id|>"),
         "<|start_header_id|>assistant<|end_header_id|>\n\n",
     ),
     "Gemma": ChatFormat(
         "<bos>",
-        _same_for_roles("<start_of_turn>ROLE\n{}<end_of_turn>\n", "user", "user", "model"),
+        _pattern_for_roles("<start_of_turn>ROLE\n{}<end_of_turn>\n", "user", "user", "model"),
         "<start_of_turn>model\n",
     ),
     "Mistral": ChatFormat("<s>", ("{}\n\n", "[INST] {} [/INST]", "{}</s>"), ""),
-    "Phi-3": ChatFormat("", _same_for_roles("<|ROLE|>\n{}<|end|>\n"), "<|assistant|>\n"),
-    "Zephyr": ChatFormat("", _same_for_roles("<|ROLE|>\n{}</s>\n"), "<|assistant|>\n"),
+    "Phi-3": ChatFormat("", _pattern_for_roles("<|ROLE|>\n{}<|end|>\n"), "<|assistant|>\n"),
+    "Zephyr": ChatFormat("", _pattern_for_roles("<|ROLE|>\n{}</s>\n"), "<|assistant|>\n"),
     "Alpaca": ChatFormat(
         "", ("{}\n\n", "### Instruction:\n{}\n\n", "### Response:\n{}\n\n"), "### Response:\n"
     ),
@@ -86,7 +88,9 @@ CHAT_FORMATS = {
 def list_prompt_variants(
     trained: TrainedPrompt, probes: Probes, base: Probes | None = None
 ) -> Iterator[tuple[str, list[int]]]:
-    """(mistake, the ids that it makes), each other than the trained ones."""
+    """(mistake, the ids that it makes) of a prompt, for each mistake whose ids differ from the
+    trained ones.
+    """
     # A variant that is equal to the trained prompt is no mistake for this prompt.
     ids_so_far = {tuple(trained.ids)}
     for mistake, ids in _list_all_variants(trained, probes, base):
@@ -98,7 +102,9 @@ def list_prompt_variants(
 def _list_all_variants(
     trained: TrainedPrompt, probes: Probes, base: Probes | None
 ) -> Iterator[tuple[str, list[int]]]:
-    """As `list_prompt_variants`, with equal ones: the likeliest first, for controls are taken from the beginning."""
+    """(mistake, ids) as in `list_prompt_variants`, with those that equal the trained ones: the
+    likeliest first, for controls are taken from the beginning.
+    """
     ids, bos = trained.ids, probes.tokenizer.special.get("bos")
 
     def encoded(text: str) -> list[int]:
@@ -124,7 +130,7 @@ def _list_all_variants(
 def _list_variant_texts(
     trained: TrainedPrompt, probes: Probes, base: Probes | None
 ) -> Iterator[tuple[str, str | None]]:
-    """(mistake, the text that it makes), None where a template can't make it."""
+    """(mistake, the text that it makes); None where a template can't make it."""
     messages, tools = trained.messages, trained.tools
     without = [message for message in messages if message.get("role") != "system"]
     yield (
@@ -153,17 +159,19 @@ def _list_variant_texts(
         "it is made with the template in MODEL's folder, which is not the one of the training",
         _render_variant(probes, trained),
     )
-    yield from _list_other_templates(trained, probes, base)
+    yield from _list_other_template_texts(trained, probes, base)
     # Both, for several formats have no place for a system message, and servers drop it then.
     for name, format in CHAT_FORMATS.items():
         for chat_messages in (messages, without):
             yield f"it is written in the format of {name}", format.text(chat_messages)
 
 
-def _list_other_templates(
+def _list_other_template_texts(
     trained: TrainedPrompt, probes: Probes, base: Probes | None
 ) -> Iterator[tuple[str, str | None]]:
-    """(mistake, text) of templates that lie near: the base model's, and others of the tokenizer."""
+    """(mistake, text) of templates that are likely mistaken for it: the base model's, and others of
+    the tokenizer.
+    """
     if base is not None:
         yield "it is made with the template of the base model", _render_variant(base, trained)
     if probes.template is None:
@@ -179,7 +187,7 @@ def _list_other_templates(
 def _render_variant(
     probes: Probes, trained: TrainedPrompt, *, add_generation_prompt: bool = True, **other: Any
 ) -> str | None:
-    """What a template makes of the prompt, or of it with something changed; None where it refuses."""
+    """The text that a template makes of the prompt, with something changed; None where it refuses."""
     chat = {**trained.chat, **other}
     template = probes.template_for(has_tools=bool(chat["tools"]))
     if template is None:
@@ -196,8 +204,11 @@ def _render_variant(
     return "".join(parts(text))
 
 
-def guess_cause(trained: TrainedPrompt, in_training: str, on_server: str, whole: str) -> str:
-    """A cause by what stands at the place of the first difference; empty where nothing is recognised.
+def guess_cause_at_difference(
+    trained: TrainedPrompt, in_training: str, on_server: str, whole: str
+) -> str:
+    """A cause by the texts at the first difference of two prompts; empty where nothing is
+    recognised.
 
     Args:
         trained: the prompt of the training.
@@ -234,7 +245,9 @@ def _recognise_format(text: str, trained: str) -> str:
 def _guess_system_cause(
     trained: TrainedPrompt, in_training: str, on_server: str, whole: str
 ) -> str:
-    """Of a chat without a system message: was one put in before the first message, or left out?"""
+    """For a chat without a system message: whether the server put one in before the first message,
+    or left one out.
+    """
     contents = (message.get("content") for message in trained.messages)
     first = next((content for content in contents if isinstance(content, str)), "")
     if "system" in on_server and not in_training and whole.find(on_server) < whole.find(first):

@@ -1,4 +1,5 @@
-"""Observes what a server does where a request leaves it free, and whether greedy answers are always the same.
+"""Observes how a server samples where a request leaves it free, and whether greedy answers are
+always the same.
 
 The same greedy request is sent one after another and together with others; then without a temperature, and with
 penalties taken away. The trade-off: a handful of requests of a few tokens. Rare differences are missed, and a server
@@ -56,7 +57,7 @@ NO_PENALTY_FIELDS: tuple[dict[str, Any], ...] = (
 
 
 def list_sampling_settings(generation: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """What generation_config.json sets that changes answers."""
+    """The settings in generation_config.json that change answers."""
     settings = []
     for name, neutral in NEUTRAL_SETTINGS.items():
         value = (generation or {}).get(name)
@@ -69,7 +70,9 @@ def list_sampling_settings(generation: Mapping[str, Any] | None) -> tuple[str, .
 def repeat_greedy_requests(
     client: ServerClient, prompts: Sequence[TrainedPrompt]
 ) -> RepeatedRequests | None:
-    """The first of the prompts, again and again, among others; None where it is refused."""
+    """Send the first of the prompts again and again, among others, and compare the greedy answers;
+    None where it is refused.
+    """
     repeated, *others = prompts
     alone = [
         client.chat(repeated.chat, ANSWER_TOKENS, **GREEDY, **LOGPROB_FIELDS)
@@ -95,13 +98,13 @@ def repeat_greedy_requests(
         sum(answer in different for answer in alone),
         len(together),
         sum(answer in different for answer in together),
-        _margin_where_parted(first, different[0]) if different else None,
+        _margin_at_first_difference(first, different[0]) if different else None,
         tuple(dict.fromkeys(answer.text for answer in (first, *different))) if different else (),
     )
 
 
-def _margin_where_parted(first: ServerAnswer, second: ServerAnswer) -> float | None:
-    """Between the best two tokens at the place where two answers part."""
+def _margin_at_first_difference(first: ServerAnswer, second: ServerAnswer) -> float | None:
+    """The margin between the best two tokens where two answers first differ."""
     for first_step, second_step in zip_longest(first.steps, second.steps):
         if first_step is None or second_step is None or first_step.token != second_step.token:
             margins = [
@@ -137,7 +140,7 @@ def observe_sampling_defaults(
         greedy = client.chat(trained.chat, ANSWER_TOKENS, **GREEDY)
         if greedy.refusal or not repeatable:
             continue
-        others = _sample_other_answers(client, trained, greedy)
+        others = _sample_non_greedy_answers(client, trained, greedy)
         if others and not answers:
             answers = (greedy.text, *others)
         samples = bool(answers)
@@ -149,7 +152,7 @@ def observe_sampling_defaults(
     return ServerSampling(list_sampling_settings(generation), samples, answers, penalised, plain)
 
 
-def _sample_other_answers(
+def _sample_non_greedy_answers(
     client: ServerClient, trained: TrainedPrompt, greedy: ServerAnswer
 ) -> tuple[str, ...]:
     """The different answers to requests without a temperature that are not the greedy one."""
@@ -159,7 +162,7 @@ def _sample_other_answers(
 
 
 def _answer_without_penalties(client: ServerClient, trained: TrainedPrompt) -> ServerAnswer | None:
-    """Greedy, without penalties; None where the server knows no field for them."""
+    """The greedy answer without penalties; None where the server knows no field for them."""
     for fields in NO_PENALTY_FIELDS:
         answer = client.chat(trained.chat, ANSWER_TOKENS, **GREEDY, **fields)
         if not answer.refusal.startswith(tuple(map(str, REJECTED_STATUSES))):

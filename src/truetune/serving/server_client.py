@@ -1,4 +1,4 @@
-"""Sends requests to a server whose own behaviour is in question, and reads its answers.
+"""Sends requests to a server whose own behaviour is checked, and reads its answers.
 
 Nothing is fixed on the way: what `truetune sample` would work around (an ignored field, a doubled BOS) is what a check
 must see. The one exception is a busy server, which is asked again, for that says nothing of what it serves.
@@ -29,7 +29,7 @@ REJECTED_STATUSES = (400, 422)
 
 
 class AnswerToken(NamedTuple):
-    """One token of an answer."""
+    """One token of an answer, with its log-probability and its margin."""
 
     token: str
     logprob: float
@@ -39,7 +39,7 @@ class AnswerToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """An answer, or why there is none."""
+    """An answer of a server, or why there is none."""
 
     text: str = ""
     finish: str = ""
@@ -55,7 +55,7 @@ class ServerAnswer:
 
 
 class ServerClient:
-    """Asks one server, `concurrency` requests at a time where there are many."""
+    """Sends requests to one server, `concurrency` at a time where there are many."""
 
     def __init__(
         self, server: Server, *, seconds: float, concurrency: int, bos: str | None
@@ -65,12 +65,12 @@ class ServerClient:
         """How a prompt is given to /v1/completions: ids, text, or text without BOS; None: not known yet"""
 
     def get(self, path: str) -> Any:
-        """What stands at a path; None where there is nothing."""
+        """The JSON at a path of the server; None where there is none."""
         reply = send_request(f"{self.server.root}{path}", None, self.seconds)
         return reply.body if reply.status == 200 else None
 
     def chat(self, chat: Mapping[str, Any], tokens: int, **fields: Any) -> ServerAnswer:
-        """`chat` has `messages`, and may have `tools` and `settings`."""
+        """The answer to a chat. `chat` has `messages`, and may have `tools` and `settings`."""
         body = chat_request(self.server, chat) | {"max_tokens": tokens, **fields}
         return _read_answer(
             send_request(
@@ -111,7 +111,9 @@ class ServerClient:
 
 
 def _read_answer(reply: Reply) -> ServerAnswer:
-    """What a reply says, or refuses; servers leave out what they like, so each part may be missing."""
+    """Read an answer, or why there is none, from a reply; servers leave out what they like, so each
+    part may be missing.
+    """
     choice = next(iter(list_field(reply.body, "choices")), None)
     if reply.status != 200 or not isinstance(choice, dict):
         return ServerAnswer(refusal=reply.refusal)
@@ -135,7 +137,9 @@ def _read_answer(reply: Reply) -> ServerAnswer:
 
 
 def _read_tokens(logprobs: Any) -> tuple[AnswerToken, ...]:
-    """Of a chat (`content`), or of a completion (`tokens`, `token_logprobs`, `top_logprobs`)."""
+    """The tokens of an answer to a chat (`content`), or of a completion (`tokens`,
+    `token_logprobs`, `top_logprobs`).
+    """
     if not isinstance(logprobs, dict):
         return ()
     try:
@@ -161,12 +165,14 @@ def _read_tokens(logprobs: Any) -> tuple[AnswerToken, ...]:
 
 
 def _read_token(token: Any, logprob: Any, best: list[Any]) -> AnswerToken:
-    """One token; its margin is that of the best two, which are not always the one that was taken."""
+    """Read one token; its margin is that of the best two, which are not always the one that was
+    taken.
+    """
     ordered = sorted(map(float, best), reverse=True)
     margin = ordered[0] - ordered[1] if len(ordered) > 1 else None
     return AnswerToken(str(token), float(logprob), margin)
 
 
 def _int_or_none(value: Any) -> int | None:
-    """The number, where it is one: `type` and not isinstance, for a bool is an int too."""
+    """The value where it is an integer, and no bool, which is an int too; else None."""
     return value if type(value) is int else None

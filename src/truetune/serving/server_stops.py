@@ -1,4 +1,4 @@
-"""Observes where a server ends an answer.
+"""Observes where a server ends an answer, and which stop tokens it has.
 
 Prompts whose own answers stop (the tuned model gave them on this machine) are asked with a little room more: a server
 without the right stop tokens continues, or shows the token that should have ended the answer. Without a model at hand
@@ -14,7 +14,7 @@ from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.model_source import serving_stops
 from truetune.generation.server_observations import AnswerEnd, ServerStops
 from truetune.render.probes import Probes
-from truetune.serving.adapter_strength import last_question
+from truetune.serving.adapter_strength import last_message_text
 from truetune.serving.prompts_of_known_mistakes import CHAT_FORMATS, MIN_MARK_CHARS
 from truetune.serving.server_client import GREEDY, REJECTED_STATUSES, ServerAnswer, ServerClient
 from truetune.serving.training_record import TrainedPrompt, TrainingRecord
@@ -36,7 +36,7 @@ def observe_stops(
     expected: Sequence[tuple[Prompt, Answer]],
     asked: Sequence[TrainedPrompt],
 ) -> ServerStops:
-    """Where the server ends answers, and which stop tokens it says that it has.
+    """Observe where the server ends answers, and which stop tokens it says that it has.
 
     Args:
         client: the server.
@@ -60,11 +60,15 @@ def observe_stops(
         if not answer.refusal:
             backend = probes.tokenizer.backend
             own_text = str(backend.decode(list(own_answer.ids), skip_special_tokens=True)).strip()
-            endings.append(_judge_ending(answer, prompt.question, markers, own_tokens, own_text))
+            endings.append(
+                _describe_answer_end(answer, prompt.question, markers, own_tokens, own_text)
+            )
     for trained in asked if not expected else ():
         answer = _ask_showing_specials(client, trained.chat, ANSWER_TOKENS)
         if not answer.refusal:
-            endings.append(_judge_ending(answer, last_question(trained), markers, None, None))
+            endings.append(
+                _describe_answer_end(answer, last_message_text(trained), markers, None, None)
+            )
     # What the model's own files name: a server that reads them ends there.
     kept = serving_stops(probes.tokenizer)
     turn = probes.terminator.token if probes.terminator else None
@@ -87,7 +91,7 @@ def _ask_showing_specials(client: ServerClient, chat: dict[str, Any], tokens: in
     )
 
 
-def _judge_ending(
+def _describe_answer_end(
     answer: ServerAnswer,
     question: str,
     markers: Sequence[str],
@@ -108,7 +112,9 @@ def _judge_ending(
 
 
 def _list_end_markers(probes: Probes) -> list[str]:
-    """The tokens that end a turn first, then other stops, then what begins a user's turn in known formats."""
+    """Texts that show the end of a turn: the tokens that end one first, then other stops, then what
+    begins a user's turn in known formats.
+    """
     turn = (
         [probes.terminator.text.strip()]
         if probes.terminator and probes.terminator.text.strip()
@@ -122,7 +128,7 @@ def _list_end_markers(probes: Probes) -> list[str]:
 
 
 def _read_reported_stops(client: ServerClient) -> list[str]:
-    """What llama.cpp says of it."""
+    """The stops that the server reports, which llama.cpp alone does."""
     props = client.get("/props")
     # Other servers tell nothing of their stops.
     eos = props.get("eos_token") if isinstance(props, dict) else None

@@ -16,5 +16,5 @@ class ServiceReport(Report):
     service: ServerObservations
 
     def more(self) -> dict[str, Any]:
-        """The part of the JSON report that other reports do not have."""
+        """The observations of the server, for the JSON."""
         return {"service": asdict(self.service)}

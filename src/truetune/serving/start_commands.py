@@ -1,4 +1,5 @@
-"""Writes the start command, or Modelfile, that serves a model as it was trained to be asked.
+"""Writes the start command, or Modelfile, by which an engine serves a model as it was trained to be
+asked.
 
 Each engine names options of its own for the same facts: weights, adapter, tokenizer, template, context, stops and
 sampling. What an engine can't be told becomes a note to the client. The trade-off: an engine that would serve something
@@ -15,12 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.errors import UsageError
 from truetune.generation.backends.model_source import GENERATION_CONFIG, ModelSource, serving_stops
 from truetune.generation.backends.vllm_backend import LORA_RANKS, unsupported_adapter_settings
 from truetune.render.probes import Probes
-from truetune.serving.template_segments import TemplateSegments, split_template
+from truetune.serving.template_segments import TemplateSegments, split_template_into_segments
 
 MODELFILE_SAMPLING = {
     "temperature": "temperature",
@@ -33,7 +34,7 @@ MODELFILE_SAMPLING = {
 
 @dataclass(frozen=True, slots=True)
 class StartCommand:
-    """What starts a server."""
+    """The command that starts a server, with notes on what the engine can't be told."""
 
     text: str
     """A shell command, or a Modelfile"""
@@ -43,7 +44,7 @@ class StartCommand:
 
 @dataclass(frozen=True)
 class _ServedModel:
-    """What every engine is told."""
+    """What every engine is told of the model that it serves."""
 
     source: ModelSource
     probes: Probes
@@ -61,7 +62,7 @@ class _ServedModel:
 
     @property
     def adapter(self) -> Path | None:
-        """Its folder, where the model is one."""
+        """The folder of the adapter, where the model is one."""
         return (
             self.source.folder.resolve()
             if self.source.kind == "adapter" and self.source.folder
@@ -76,24 +77,26 @@ class _ServedModel:
 
     @property
     def tokenizer(self) -> Path | None:
-        """Its folder, where it is not the weights' own."""
+        """The folder of the tokenizer, where it is not the weights' own."""
         folder = self.source.tokenizer.resolve()
         return None if folder == self.weights else folder
 
     @property
     def context(self) -> int | None:
-        """Tokens that the model has places for."""
+        """How many tokens the model has positions for."""
         positions = self.probes.tokenizer.model_config.get("max_position_embeddings")
         return positions if isinstance(positions, int) else None
 
     @cached_property
     def lora(self) -> Mapping[str, Any]:
-        """adapter_config.json; empty where there is no adapter"""
-        return read_object(self.adapter / "adapter_config.json", []) or {} if self.adapter else {}
+        """The settings in adapter_config.json; empty where there is no adapter."""
+        return (
+            read_json_object(self.adapter / "adapter_config.json", []) or {} if self.adapter else {}
+        )
 
     @property
     def rank(self) -> int:
-        """The highest rank in an adapter."""
+        """The highest rank of a layer in an adapter."""
         ranks = [self.lora.get("r"), *(self.lora.get("rank_pattern") or {}).values()]
         # 8 is what peft takes where a config names no rank.
         return max((rank for rank in ranks if isinstance(rank, int)), default=8)
@@ -114,7 +117,7 @@ class _ServedModel:
         )
 
     def list_unserved_stops(self) -> list[tuple[str, int]]:
-        """The stops that were trained and at which serving will not end."""
+        """(text, id) of trained stops at which the engine will not end."""
         token = self.probes.terminator.token if self.probes.terminator else None
         return (
             []
@@ -123,7 +126,7 @@ class _ServedModel:
         )
 
     def list_request_notes(self) -> tuple[str, ...]:
-        """What a client must send, as no option of a server does it."""
+        """Notes on what a client must send, since no option of a server does it."""
         notes = [
             f"send stop_token_ids [{id}] with each request: the model was trained to end with"
             f" {token}, which {GENERATION_CONFIG} does not name; better add it there"
@@ -149,7 +152,9 @@ def make_start_command(source: ModelSource, probes: Probes, engine: str) -> Star
 
 
 def _require_plain_lora(model: _ServedModel, engine: str) -> None:
-    """Raises UsageError for an adapter of which an engine that reads r and lora_alpha alone serves something else."""
+    """Raise UsageError for an adapter that an engine would serve wrongly because it reads r and
+    lora_alpha alone.
+    """
     beyond = (
         "use_rslora",
         "alpha_pattern",
@@ -164,7 +169,9 @@ def _require_plain_lora(model: _ServedModel, engine: str) -> None:
 
 
 def _merge_first_error(model: _ServedModel, engine: str, parts: Iterable[str]) -> UsageError:
-    """The refusal for an adapter with settings that an engine does not apply."""
+    """The error that says to merge first, for an adapter with settings that an engine does not
+    apply.
+    """
     return UsageError(
         f"{engine} does not apply {', '.join(parts)} of this adapter; merge it first: truetune"
         f" merge {model.source.name} -o merged, then name that folder"
@@ -172,7 +179,9 @@ def _merge_first_error(model: _ServedModel, engine: str, parts: Iterable[str]) -
 
 
 def _vllm_command(model: _ServedModel) -> StartCommand:
-    """vLLM serves base and adapter under two names; the plain one goes to what was trained."""
+    """The command for vLLM, which serves base and adapter under two names; the plain one goes to
+    what was trained.
+    """
     options: dict[str, Any] = {
         "--served-model-name": model.name if model.adapter is None else f"{model.name}-base"
     }
@@ -201,13 +210,15 @@ def _vllm_command(model: _ServedModel) -> StartCommand:
         else ()
     )
     return StartCommand(
-        _shell_command(["vllm", "serve", str(model.weights)], options),
+        _format_shell_command(["vllm", "serve", str(model.weights)], options),
         (*ask, *model.list_request_notes()),
     )
 
 
 def _sglang_command(model: _ServedModel) -> StartCommand:
-    """SGLang reads r and lora_alpha alone, and asks for an adapter as `base:adapter`."""
+    """The command for SGLang, which reads r and lora_alpha alone, and asks for an adapter as
+    `base:adapter`.
+    """
     options: dict[str, Any] = {"--model-path": model.weights, "--served-model-name": model.name}
     options |= {
         "--tokenizer-path": model.tokenizer,
@@ -225,17 +236,19 @@ def _sglang_command(model: _ServedModel) -> StartCommand:
         options["--served-model-name"] = "base"
         ask = (f'ask for the model "base:{model.name}": "base" is the base alone',)
     return StartCommand(
-        _shell_command(["python", "-m", "sglang.launch_server"], options),
+        _format_shell_command(["python", "-m", "sglang.launch_server"], options),
         (*ask, *model.list_request_notes()),
     )
 
 
 def _llama_cpp_command(model: _ServedModel) -> StartCommand:
-    """llama.cpp serves a GGUF file alone."""
+    """The command for llama.cpp, which serves a GGUF file alone."""
     # Without --jinja it takes the built-in format that looks most like the template, which may differ from it.
     options: dict[str, Any] = {"--model": _gguf_file(model), "--alias": model.name, "--jinja": True}
     options |= {"--chat-template-file": model.jinja, "--ctx-size": model.context}
-    return StartCommand(_shell_command(["llama-server"], options), model.list_request_notes())
+    return StartCommand(
+        _format_shell_command(["llama-server"], options), model.list_request_notes()
+    )
 
 
 def _gguf_file(model: _ServedModel) -> Path:
@@ -251,13 +264,15 @@ def _gguf_file(model: _ServedModel) -> Path:
 
 
 def _ollama_modelfile(model: _ServedModel) -> StartCommand:
-    """A Modelfile: template, stops, context and sampling, for Ollama reads none of them from a model's folder."""
+    """The Modelfile for Ollama (template, stops, context and sampling), which reads none of them
+    from a model's folder.
+    """
     _require_plain_lora(model, "Ollama")
-    segments = split_template(model.probes)
+    segments = split_template_into_segments(model.probes)
     tokenizer = model.probes.tokenizer
     lines = [f"FROM {model.weights}"]
     lines += [f"ADAPTER {model.adapter}"] if model.adapter else []
-    template, notes = _go_template(
+    template, notes = _write_go_template(
         segments, tokenizer.special["bos"].token if tokenizer.adds_bos else ""
     )
     lines.append(f'TEMPLATE """{template}"""')
@@ -283,8 +298,10 @@ def _ollama_modelfile(model: _ServedModel) -> StartCommand:
     return StartCommand("\n".join(lines), (*notes, *segments.notes, "tools are left out of it"))
 
 
-def _go_template(segments: TemplateSegments, bos: str) -> tuple[str, tuple[str, ...]]:
-    """As a template of Go, which has loop and branches of its own; Ollama writes BOS where the tokenizer does."""
+def _write_go_template(segments: TemplateSegments, bos: str) -> tuple[str, tuple[str, ...]]:
+    """The prompt's segments as a template of Go, and the stops that it needs; Ollama writes BOS
+    where the tokenizer does.
+    """
     # Left out here: with Ollama's own there would be two.
     opening = segments.opening.removeprefix(bos)
     notes: tuple[str, ...] = ()
@@ -309,11 +326,11 @@ def _go_template(segments: TemplateSegments, bos: str) -> tuple[str, tuple[str, 
 
 
 def _escape_go_text(text: str) -> str:
-    """Text that Go takes as text."""
+    """A text escaped for a template of Go."""
     return text.replace("{{", '{{ "{{" }}')
 
 
-def _shell_command(words: list[str], options: Mapping[str, Any]) -> str:
+def _format_shell_command(words: list[str], options: Mapping[str, Any]) -> str:
     """A command over several lines; options without a value are left out."""
     lines = [shlex.join(words)]
     for name, value in options.items():

@@ -1,4 +1,5 @@
-"""Splits a chat template into the texts that stand around contents, where it is no more than that.
+"""Splits a chat template into the texts before and after each content, where it is no more than
+that.
 
 Ollama has templates of its own, so Jinja must become texts before and behind each content. Conversations of single
 rare words are rendered, and what stands between the words is what the template writes. The trade-off: only templates
@@ -25,7 +26,7 @@ MAX_TURNS = 4
 
 @dataclass(frozen=True, slots=True)
 class TemplateSegments:
-    """What is written before and behind each content."""
+    """The texts that a template writes before and after each content."""
 
     opening: str
     """Before everything"""
@@ -40,7 +41,7 @@ class TemplateSegments:
     notes: tuple[str, ...] = ()
 
     def render(self, messages: Sequence[Message]) -> str:
-        """The prompt that these texts make."""
+        """The prompt of some messages, made of these texts."""
         around = {"system": self.system or ("", ""), "user": self.user, "assistant": self.assistant}
         roles = [message["role"] for message in messages]
         # Templates with a default system prompt drop it where the chat has one.
@@ -51,8 +52,9 @@ class TemplateSegments:
         return text + self.generation
 
 
-def split_template(probes: Probes) -> TemplateSegments:
-    """Found by rendering conversations of single words, and proved on all of one to four turns.
+def split_template_into_segments(probes: Probes) -> TemplateSegments:
+    """Find the segments of a template by rendering conversations of single words, and prove them on
+    all of one to four turns.
 
     Raises UsageError where the template does more than to write texts around contents.
     """
@@ -60,17 +62,17 @@ def split_template(probes: Probes) -> TemplateSegments:
         "this template does more than to write texts around contents; serve it with an engine that "
         "takes Jinja: vllm, sglang or llama.cpp"
     )
-    whole = probes.text(_make_talk(3), add_generation_prompt=True)
+    whole = probes.text(_make_conversation(3), add_generation_prompt=True)
     if whole is None:
         raise UsageError(
             "there is no chat template that renders a conversation; nothing can be printed for it"
         )
-    parts = _split_at_words(whole, CONTENT_WORDS[:5])
+    parts = _texts_around_words(whole, CONTENT_WORDS[:5])
     if parts is None:
         raise refusal
     first, behind_first_question, behind_first_answer, *_, last = parts
     end = probes.terminator.text if probes.terminator else ""
-    behind_answer = _cut_behind(behind_first_answer, end)
+    behind_answer = _cut_after_end(behind_first_answer, end)
     before_user = behind_first_answer[len(behind_answer) :]
     # With nothing to end a turn (Mistral), what both places of a question share is taken to begin the question.
     if not first.endswith(before_user):
@@ -79,7 +81,7 @@ def split_template(probes: Probes) -> TemplateSegments:
     # The end of a question and the beginning of an answer lie together; the generation prompt, behind the last
     # question, shows where one ends and the other begins.
     shared = _common_prefix(behind_first_question, last)
-    behind_user = _cut_behind(shared, end) if end and end in shared else shared
+    behind_user = _cut_after_end(shared, end) if end and end in shared else shared
     head = first[: len(first) - len(before_user)]
     system = _find_system_segment(probes, before_user)
     opening = _common_prefix(head, system[0]) if system else head
@@ -90,27 +92,28 @@ def split_template(probes: Probes) -> TemplateSegments:
         user=(before_user, behind_user),
         assistant=(behind_first_question[len(behind_user) :], behind_answer),
         generation=last[len(behind_user) :],
-        notes=tuple(_list_limits(probes, has_system=system is not None)),
+        notes=tuple(_list_what_segments_cannot_do(probes, has_system=system is not None)),
     )
     # The proof: the guesses above may be wrong, and a served prompt that is nearly right is the fault itself.
-    for talk in _make_talks(system=system is not None):
+    for talk in _make_proof_conversations(system=system is not None):
         if segments.render(talk) != probes.text(talk, add_generation_prompt=True):
             raise refusal
     return segments
 
 
 def _find_system_segment(probes: Probes, before_user: str) -> tuple[str, str] | None:
-    """Before and behind a system message; None where there is no place for one."""
+    """The texts before and after a system message; None where the template has no place for one."""
     text = probes.text(
-        [{"role": "system", "content": SYSTEM_WORD}, *_make_talk(1)], add_generation_prompt=True
+        [{"role": "system", "content": SYSTEM_WORD}, *_make_conversation(1)],
+        add_generation_prompt=True,
     )
-    parts = _split_at_words(text, (SYSTEM_WORD, CONTENT_WORDS[0])) if text is not None else None
+    parts = _texts_around_words(text, (SYSTEM_WORD, CONTENT_WORDS[0])) if text is not None else None
     if parts is None or not parts[1].endswith(before_user):
         return None
     return parts[0], parts[1][: len(parts[1]) - len(before_user)]
 
 
-def _list_limits(probes: Probes, *, has_system: bool) -> Iterator[str]:
+def _list_what_segments_cannot_do(probes: Probes, *, has_system: bool) -> Iterator[str]:
     """What such texts can't do, and the template does."""
     # Spaces around a word show whether contents are trimmed, which texts around them can't do.
     padded = probes.text(
@@ -124,7 +127,7 @@ def _list_limits(probes: Probes, *, has_system: bool) -> Iterator[str]:
         yield "the template has no place for a system message"
 
 
-def _make_talk(turns: int) -> list[Message]:
+def _make_conversation(turns: int) -> list[Message]:
     """A conversation that ends in the question of its last turn."""
     return [
         {"role": ("user", "assistant")[i % 2], "content": word}
@@ -132,15 +135,15 @@ def _make_talk(turns: int) -> list[Message]:
     ]
 
 
-def _make_talks(*, system: bool) -> Iterator[list[Message]]:
+def _make_proof_conversations(*, system: bool) -> Iterator[list[Message]]:
     """The conversations on which a split is proved."""
     for turns in range(1, MAX_TURNS + 1):
-        yield _make_talk(turns)
+        yield _make_conversation(turns)
         if system:
-            yield [{"role": "system", "content": SYSTEM_WORD}, *_make_talk(turns)]
+            yield [{"role": "system", "content": SYSTEM_WORD}, *_make_conversation(turns)]
 
 
-def _split_at_words(text: str, words: Sequence[str]) -> list[str] | None:
+def _texts_around_words(text: str, words: Sequence[str]) -> list[str] | None:
     """What stands before, between and behind words that each come once, in order."""
     parts = []
     for word in words:
@@ -152,13 +155,13 @@ def _split_at_words(text: str, words: Sequence[str]) -> list[str] | None:
 
 
 def _common_prefix(a: str, b: str) -> str:
-    """How both begin."""
+    """The text with which both begin."""
     equal = takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))
     return "".join(character for character, _ in equal)
 
 
-def _cut_behind(text: str, end: str) -> str:
-    """Up to and with the first `end`, and the white space behind it."""
+def _cut_after_end(text: str, end: str) -> str:
+    """A text up to and with the first `end`, and the white space after it."""
     at = text.find(end) if end else -1
     if at < 0:
         return ""

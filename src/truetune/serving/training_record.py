@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.data.conversation import Conversation
 from truetune.generation.backends.model_source import ModelSource
 from truetune.render.probes import Probes
@@ -27,7 +27,7 @@ MAX_SHOWN_BREACHES = 3
 
 @dataclass(frozen=True, slots=True)
 class TrainedPrompt:
-    """One prompt of the record."""
+    """One prompt of the training record."""
 
     name: str
     messages: list[dict[str, Any]]
@@ -40,17 +40,18 @@ class TrainedPrompt:
 
     @property
     def of_data(self) -> bool:
+        """Is the prompt from a row of the data?"""
         return self.name.startswith("row ")
 
     @property
     def chat(self) -> dict[str, Any]:
-        """As it is asked."""
+        """The prompt as the body of a chat request."""
         return {"messages": self.messages, "tools": self.tools, "settings": self.settings}
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRecord:
-    """The prompts, and where they are from."""
+    """The prompts that a model was trained to be asked, and where they are from."""
 
     prompts: tuple[TrainedPrompt, ...]
     stops: tuple[tuple[str, int], ...]
@@ -62,13 +63,14 @@ class TrainingRecord:
 def load_training_record(
     source: ModelSource, probes: Probes, rows: Iterable[Conversation] = (), *, count: int = 4
 ) -> TrainingRecord:
-    """contract.json of the run, with `count` of the rows in the place of its own where some are given; else a contract
-    that is made now. A template that writes the date is rendered now, too.
+    """Load the training record, or make it now. contract.json of the run, with `count` of the rows
+    in the place of its own where some are given; else a contract that is made now. A template that
+    writes the date is rendered now, too.
 
     Raises SpecError for a contract.json that is none.
     """
     first_rows = list(islice(rows, MAX_ROWS_READ))
-    stored = read_object(source.contract, []) if source.contract else None
+    stored = read_json_object(source.contract, []) if source.contract else None
     notes: list[str] = []
     if stored is None:
         contract = make_serving_contract(probes, first_rows, count=count)
@@ -79,7 +81,7 @@ def load_training_record(
             f"{source.tokenizer} does not keep {source.contract}: {text}"
             for text in broken[:MAX_SHOWN_BREACHES]
         ]
-        contract = _replace_rows(stored, probes, first_rows, count)
+        contract = _with_other_rows(stored, probes, first_rows, count)
         origin = str(source.contract)
     # A date in the stored prompts is that of the training: a server of today would differ from it without a fault.
     if stored is not None and stored["clock"]:
@@ -96,10 +98,10 @@ def load_training_record(
     return TrainingRecord(tuple(_read_prompts(contract)), stops, origin, tuple(notes))
 
 
-def _replace_rows(
+def _with_other_rows(
     stored: dict[str, Any], probes: Probes, rows: list[Conversation], count: int
 ) -> dict[str, Any]:
-    """A contract with other rows."""
+    """A contract whose rows are replaced by others."""
     if not rows:
         return stored
     # The fixed conversations stay: they try turns, system messages and tools, which rows may lack.

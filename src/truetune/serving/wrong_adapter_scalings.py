@@ -1,4 +1,5 @@
-"""Makes an adapter as it comes out where its scaling factor is read wrongly.
+"""Rescales an adapter as it is where a server reads its scaling factor wrongly, to recognise such
+mistakes.
 
 Servers compute alpha/r or alpha/sqrt(r) by themselves, and some read neither. Each known mistake multiplies the adapter
 by a known factor; the adapter is rescaled by it and scored, and the one that gives the served log-probabilities is the
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.generation.backends.model_source import ModelSource
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -28,7 +29,8 @@ MIN_FACTOR = 0.05
 
 
 def list_wrong_scalings(source: ModelSource, *, near: float) -> dict[str, float]:
-    """Known mistakes, with what they multiply the adapter by, as far as they are near a measured factor.
+    """Known mistakes of the scaling, with the factor of each, where it is near the factor that was
+    measured.
 
     The scalings are those of Hu et al. 2021 (alpha/r) and Kalajdzievski 2023 (rsLoRA: alpha/sqrt(r)).
 
@@ -36,7 +38,7 @@ def list_wrong_scalings(source: ModelSource, *, near: float) -> dict[str, float]
         source: an adapter; without a readable rank and alpha there is none.
         near: the measured factor (see `adapter_effect`).
     """
-    config = (read_object(source.folder / ADAPTER_CONFIG, []) if source.folder else None) or {}
+    config = (read_json_object(source.folder / ADAPTER_CONFIG, []) if source.folder else None) or {}
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if not isinstance(rank, int) or not isinstance(alpha, (int, float)):
         return {}
@@ -64,10 +66,10 @@ def list_wrong_scalings(source: ModelSource, *, near: float) -> dict[str, float]
 
 
 @contextmanager
-def rescaled_adapter(source: ModelSource, scale: float) -> Iterator[ModelSource]:
+def make_rescaled_adapter(source: ModelSource, scale: float) -> Iterator[ModelSource]:
     """The adapter with another lora_alpha, in a folder of its own: the weights are linked, not copied."""
     assert source.folder is not None
-    config = read_object(source.folder / ADAPTER_CONFIG, []) or {}
+    config = read_json_object(source.folder / ADAPTER_CONFIG, []) or {}
     config["lora_alpha"] = config["lora_alpha"] * scale
     # Modules with an alpha of their own do not read lora_alpha.
     config["alpha_pattern"] = {

@@ -15,8 +15,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from truetune.errors import SpecError, UsageError, name_list
+from truetune.errors import SpecError
+from truetune.errors import UsageError
 from truetune.parsing.decompress_within_limits import COMPRESSED_SUFFIXES
+from truetune.errors import format_name_list
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.parsing.read_ollama_modelfile import is_modelfile_name
@@ -463,14 +465,14 @@ def _parse_json_or_none(text: str) -> Any:
 
 def _describe_folder(folder: Path) -> str:
     names = sorted(_entry_names(folder))
-    return f"a folder with {name_list(names)}" if names else "an empty folder"
+    return f"a folder with {format_name_list(names)}" if names else "an empty folder"
 
 
 def _describe_file(path: Path, head: str, value: Any = None) -> str:
     if (name := name_foreign_file(value)) is not None:
         return name
     if isinstance(value, dict) and value:
-        return f"the keys {name_list(value)}"
+        return f"the keys {format_name_list(value)}"
     if isinstance(value, list):
         return "a list"
     if "\ufffd" in head or "\0" in head:

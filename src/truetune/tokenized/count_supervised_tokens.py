@@ -1,4 +1,5 @@
-"""What losses tokenized rows allow: how often each supervised token and each whole answer occurs.
+"""Counts how often each supervised token and each whole answer occurs in tokenized rows, which
+tells what losses they allow.
 
 A model that knows nothing but these counts reaches the entropy of the tokens; one that has memorised the rows reaches
 that of the answers. Memory grows with the number of different answers, of which each is held once.
@@ -19,7 +20,7 @@ from truetune.tokenized.token_cache import TokenCache
 
 
 @dataclass(frozen=True)
-class Frequencies:
+class SupervisedCounts:
     """Counts over all rows."""
 
     rows: int
@@ -29,8 +30,8 @@ class Frequencies:
     """Of the supervised tokens of each row together"""
 
 
-def count_supervised(cache: TokenCache, probes: Probes) -> Frequencies:
-    """Count what a cache supervises. Raises DataError."""
+def count_supervised(cache: TokenCache, probes: Probes) -> SupervisedCounts:
+    """Count how often each token and each answer that a cache supervises occurs. Raises DataError."""
     placer = TokenPlacer(probes)
     tokens = np.zeros(len(placer.vocabulary.lengths), np.int64)
     answers: Counter[bytes] = Counter()
@@ -48,4 +49,4 @@ def count_supervised(cache: TokenCache, probes: Probes) -> Frequencies:
         for start, end in zip(chunk.offsets[:-1].tolist(), chunk.offsets[1:].tolist(), strict=True):
             # Bytes hash quicker than tuples of ints, and equal ids give equal bytes.
             answers[chunk.ids[start:end][learned[start:end]].tobytes()] += 1
-    return Frequencies(rows, tokens, answers)
+    return SupervisedCounts(rows, tokens, answers)

@@ -1,4 +1,5 @@
-"""Layout: how a template marks the turns of a conversation, as bytes that can be found again among token ids.
+"""Finds how a chat template marks the turns of a conversation, as bytes that can be found again
+among token ids.
 
 Small conversations are rendered. What the template writes between the end of one turn and the content of the next is
 the header of that role. A header is searched as bytes and not as ids, since the content's first token may take the
@@ -46,7 +47,7 @@ ROLE_NAMES: Mapping[Source, str] = {
 
 @dataclass(frozen=True)
 class TurnHeader:
-    """What the template writes before the content of a role."""
+    """The bytes that the template writes before the content of a role."""
 
     role: Source
     text: bytes
@@ -56,7 +57,7 @@ class TurnHeader:
 
 @dataclass(frozen=True)
 class TurnLayout:
-    """How the turns of this template are found among ids."""
+    """The headers and end tokens by which the turns of a template are found among ids."""
 
     headers: tuple[TurnHeader, ...]
     """Longest first: of two that begin alike, the longer one is meant"""
@@ -104,13 +105,13 @@ def find_turn_layout(probes: Probes) -> TurnLayout:
     closers = _closing_tokens(betweens, added)
     ends = _tokens_that_end_turns(closers, stops)
     bos = probes.tokenizer.special.get("bos")
-    opens = bos is not None and _is_in_answer_header(bos.token, betweens, ends)
+    opens = bos is not None and _is_written_before_answers(bos.token, betweens, ends)
     # A BOS that begins the text is no part of a header: rows may lack it, and that is a finding of its own.
     leading = "" if bos is None or opens else bos.token
     texts = _header_texts(betweens, ends, added, leading)
     return TurnLayout(
         headers=tuple(
-            _without_ambiguous(_headers_of_roles(texts, added, probes.tokenizer.backend))
+            _without_same_headers(_headers_of_roles(texts, added, probes.tokenizer.backend))
         ),
         closers={
             role: frozenset([*stops.values(), *(added[token] for token in closers[role])])
@@ -118,14 +119,14 @@ def find_turn_layout(probes: Probes) -> TurnLayout:
         },
         bos_opens_turns=opens,
         bos_in_every_turn=bos is not None and _repeats_token(probes, bos.token),
-        header_is_learned=_learns_a_header(probes, added),
+        header_is_learned=_supervised_span_begins_with_header(probes, added),
     )
 
 
-def _is_in_answer_header(token: str, betweens: Sequence[TextBetween], ends: set[str]) -> bool:
+def _is_written_before_answers(token: str, betweens: Sequence[TextBetween], ends: set[str]) -> bool:
     """Does the template write a token between the end of a turn and the answer's content?"""
     return any(
-        between.role is Source.ASSISTANT and token in _header_text(between, ends)
+        between.role is Source.ASSISTANT and token in _text_without_turn_end(between, ends)
         for between in betweens
     )
 
@@ -144,11 +145,11 @@ def _header_texts(
     """By role, the text before each of its contents; `leading` is BOS where it is no part of the headers."""
     texts: defaultdict[Source, list[str]] = defaultdict(list)
     for between in betweens:
-        header = _header_text(between, ends)
+        header = _text_without_turn_end(between, ends)
         if leading:
             header = header.removeprefix(leading).lstrip()
         if between.role is not Source.TEMPLATE and header.strip():
-            texts[between.role].append(_without_text_of_its_own(header, added))
+            texts[between.role].append(_cut_header_text(header, added))
     return texts
 
 
@@ -158,7 +159,7 @@ def _repeats_token(probes: Probes, token: str) -> bool:
     return text.count(token) > 1
 
 
-def _learns_a_header(probes: Probes, added: Mapping[str, int]) -> bool:
+def _supervised_span_begins_with_header(probes: Probes, added: Mapping[str, int]) -> bool:
     """Does a supervised span begin with an added token before the content?"""
     try:
         renderings = probes.renderings(_probe_conversations()[2], history="single")
@@ -173,7 +174,9 @@ def _learns_a_header(probes: Probes, added: Mapping[str, int]) -> bool:
 
 
 def _probe_conversations() -> list[list[dict[str, Any]]]:
-    """Turns alone, with a system text, one turn, and one with a tool call and its result."""
+    """Conversations to render as probes: turns alone, with a system text, one turn, and one with a
+    tool call and its result.
+    """
     turns: list[dict[str, Any]] = []
     for question, answer in zip(PROBE_QUESTIONS, PROBE_ANSWERS, strict=True):
         # Three turns of each role: some templates write the first or the last one otherwise.
@@ -209,7 +212,7 @@ def _split_rendering(rendering: Rendering) -> Iterator[TextBetween]:
 def _closing_tokens(
     betweens: Sequence[TextBetween], added: Mapping[str, int]
 ) -> dict[Source, set[str]]:
-    """By role, the added tokens that stand right behind its content."""
+    """By role, the added tokens that come right after its content."""
     closers: dict[Source, set[str]] = {role: set() for role in ROLE_NAMES}
     for between in betweens:
         # Template text may begin with a line break before the token.
@@ -220,7 +223,9 @@ def _closing_tokens(
 
 
 def _ends_several_roles(token: str, closers: Mapping[Source, set[str]]) -> bool:
-    """A token behind user content alone may be the header of the answer: `[/INST]`."""
+    """Does a token close the turns of several roles? One after user content alone may be the header
+    of the answer: `[/INST]`.
+    """
     return sum(token in tokens for tokens in closers.values()) > 1
 
 
@@ -229,7 +234,7 @@ def _added_token_at_start(text: str, added: Mapping[str, int]) -> str:
     return max((token for token in added if text.startswith(token)), key=len, default="")
 
 
-def _header_text(between: TextBetween, ends: set[str]) -> str:
+def _text_without_turn_end(between: TextBetween, ends: set[str]) -> str:
     """The text without what ends the turn before."""
     end = max(
         (between.text.rfind(token) + len(token) for token in ends if token in between.text),
@@ -240,7 +245,7 @@ def _header_text(between: TextBetween, ends: set[str]) -> str:
     return header.rstrip(" ")
 
 
-def _without_text_of_its_own(header: str, added: Mapping[str, int]) -> str:
+def _cut_header_text(header: str, added: Mapping[str, int]) -> str:
     """A header up to the first empty line behind its last added token: what follows is text, such as today's date."""
     last = max((header.rfind(token) + len(token) for token in added if token in header), default=0)
     empty_line = header.find("\n\n", last)
@@ -250,13 +255,14 @@ def _without_text_of_its_own(header: str, added: Mapping[str, int]) -> str:
 def _headers_of_roles(
     texts: Mapping[Source, Sequence[str]], added: Mapping[str, int], backend: tokenizers.Tokenizer
 ) -> Iterator[TurnHeader]:
-    """The header that all turns of a role share; where they share none, each of them.
+    """The header that all turns of a role share, as bytes of its ids; where they share none, each
+    of them.
 
     Its bytes are those of its ids: some added tokens swallow the white space beside them (Phi-3's do).
     """
     vocabulary = TokenBytes(backend)
     for role, role_texts in texts.items():
-        shared = _shared_beginning(role_texts, added)
+        shared = _common_prefix_in_whole_tokens(role_texts, added)
         for text in (
             [shared] if len(shared.strip()) >= MIN_HEADER_BYTES else dict.fromkeys(role_texts)
         ):
@@ -270,7 +276,7 @@ def _headers_of_roles(
                 yield TurnHeader(role, spelled, added[first] if first else None)
 
 
-def _shared_beginning(texts: Sequence[str], added: Mapping[str, int]) -> str:
+def _common_prefix_in_whole_tokens(texts: Sequence[str], added: Mapping[str, int]) -> str:
     """What all texts begin with, in whole added tokens."""
     # What the smallest and the largest text share, all texts between them share.
     low, high = min(texts), max(texts)
@@ -284,8 +290,10 @@ def _shared_beginning(texts: Sequence[str], added: Mapping[str, int]) -> str:
     return low[:count]
 
 
-def _without_ambiguous(headers: Iterator[TurnHeader]) -> list[TurnHeader]:
-    """Longest first; of two roles with the same header (a system text in the user's turn) the user's."""
+def _without_same_headers(headers: Iterator[TurnHeader]) -> list[TurnHeader]:
+    """The headers, longest first; of two roles with the same header (a system text in the user's
+    turn) the user's.
+    """
     by_text: dict[bytes, TurnHeader] = {}
     for header in headers:
         known = by_text.get(header.text)

@@ -1,4 +1,5 @@
-"""Placing: which source each token of tokenized rows is from, found by the template's headers and stop tokens.
+"""Finds which source each token of tokenized rows is from, by the template's headers and stop
+tokens.
 
 All rows of a chunk are placed at once: the ids become bytes, the headers are searched in them, and turns are ranges
 between a header and the first token that closes it. Nothing runs in Python for each token.
@@ -37,7 +38,7 @@ class Turns:
     row: Ints
 
     def select(self, kept: Mask) -> Turns:
-        """Some of them."""
+        """The turns that a mask keeps."""
         return Turns(
             self.role[kept],
             self.header[kept],
@@ -50,7 +51,7 @@ class Turns:
 
 @dataclass(frozen=True)
 class PlacedChunk:
-    """A chunk with its tokens placed: (tokens,) each."""
+    """A chunk with the source of each of its tokens, and its turns."""
 
     chunk: Chunk
     valid: Mask
@@ -64,7 +65,7 @@ class PlacedChunk:
 
 
 class TokenPlacer:
-    """Places chunks by one tokenizer and template."""
+    """Finds the sources of a chunk's tokens by one tokenizer and template."""
 
     def __init__(self, probes: Probes) -> None:
         special = probes.tokenizer.special
@@ -80,7 +81,7 @@ class TokenPlacer:
         )
 
     def place(self, chunk: Chunk) -> PlacedChunk:
-        """The sources and turns of a chunk's tokens."""
+        """The chunk with the sources and turns of its tokens."""
         # Ids beyond the vocabulary would index out of the table of bytes; they are counted, and
         # read as id 0.
         valid = (chunk.ids >= 0) & (chunk.ids < len(self.vocabulary.lengths))
@@ -92,13 +93,15 @@ class TokenPlacer:
         return PlacedChunk(chunk, valid, padding, source, turns, spelled)
 
     def _find_padding(self, chunk: Chunk) -> Mask:
-        """What the attention mask hides at the ends of rows, else runs of the pad token there."""
+        """(tokens,) which are padding: what the attention mask hides at the ends of rows, else runs
+        of the pad token there.
+        """
         # A mask that is 1 throughout says nothing: it was made before the padding.
         if chunk.attended is not None and not chunk.attended.all():
-            return _outside_of_text(chunk, chunk.attended)
+            return _positions_outside_text(chunk, chunk.attended)
         if self.pad is None:
             return np.zeros(len(chunk.ids), np.bool_)
-        outside = _outside_of_text(chunk, chunk.ids != self.pad)
+        outside = _positions_outside_text(chunk, chunk.ids != self.pad)
         if self.pad in self.stops:
             # The pad is a stop token: the first of a run of them may end the text.
             first = outside.copy()
@@ -110,7 +113,7 @@ class TokenPlacer:
         return outside
 
     def _find_turns(self, chunk: Chunk, valid: Mask, padding: Mask) -> tuple[Turns, int]:
-        """The turns of a chunk, and how many headers are only spelled like one."""
+        """(the turns of a chunk, how many texts are only spelled like a header)."""
         pattern = self.layout_of.pattern
         if pattern is None or not len(chunk.ids):
             return _no_turns(), 0
@@ -146,9 +149,11 @@ class TokenPlacer:
     def _close_turns(
         self, chunk: Chunk, padding: Mask, role: NDArray[np.uint8], header: Ints, content: Ints
     ) -> Turns:
-        """Turns end with the first token that closes their role, else before the next header or at the row's end."""
+        """The turns with their ends: the first token that closes their role, else the next header
+        or the row's end.
+        """
         row = chunk.row_of(header)
-        text_end = _text_ends(chunk, padding)[row]
+        text_end = _ends_of_text(chunk, padding)[row]
         # A turn that nothing closes ends where the next one begins.
         following = np.append(header[1:], len(chunk.ids))
         limit = np.minimum(following, text_end)
@@ -194,7 +199,9 @@ class TokenPlacer:
     def _assign_text_before_headers(
         self, chunk: Chunk, turns: Turns, source: NDArray[np.uint8]
     ) -> None:
-        """Text before the first header of a row: a system text, where the template writes it without a header."""
+        """Assign the text before the first header of a row to a system text, where the template
+        writes it without a header.
+        """
         rows, first = np.unique(turns.row, return_index=True)
         # Where system texts have a header, text before the first header is nothing that the
         # template writes.
@@ -220,7 +227,7 @@ def _assign_ranges(
     source[places] = np.repeat(values, lengths)
 
 
-def _outside_of_text(chunk: Chunk, text: Mask) -> Mask:
+def _positions_outside_text(chunk: Chunk, text: Mask) -> Mask:
     """(tokens,) the places of each row before its first or behind its last place of text."""
     count = len(text)
     if not count:
@@ -235,7 +242,7 @@ def _outside_of_text(chunk: Chunk, text: Mask) -> Mask:
     )
 
 
-def _text_ends(chunk: Chunk, padding: Mask) -> Ints:
+def _ends_of_text(chunk: Chunk, padding: Mask) -> Ints:
     """(rows,) one past the last token of text."""
     if not len(padding):
         return chunk.offsets[1:]

@@ -1,4 +1,4 @@
-"""Columns of tokenized rows: what trainers call them, and how a file is told to hold such rows.
+"""Names of the columns of tokenized rows, and the test whether a file holds such rows.
 
 A file is tokenized where its rows have `input_ids`: that is the column that trainers go by. Every other column only
 says what of these ids is learned, seen, or part of which document.
@@ -44,7 +44,7 @@ MAX_SAMPLED_ROWS = 20
 """Rows at the beginning of a file in which a row with ids is looked for: the first ones may be empty or broken"""
 
 
-def holds_ids(row: object) -> bool:
+def is_tokenized_row(row: object) -> bool:
     """Is this row tokenized already? A column of ids is what trainers go by, whatever else stands beside it."""
     if not isinstance(row, Mapping):
         return False
@@ -70,11 +70,11 @@ def are_tokenized(sources: Iterable[Source]) -> bool:
     rows = [row for row in rows if isinstance(row, dict)]
     # A column called input_ids that holds text somewhere is no tokenized data.
     return any(row.get(IDS) for row in rows) and all(
-        holds_ids(row) for row in rows if row.get(IDS) is not None
+        is_tokenized_row(row) for row in rows if row.get(IDS) is not None
     )
 
 
-def refuse_pairs(columns: Iterable[str], where: str) -> None:
+def refuse_pairs_of_ids(columns: Iterable[str], where: str) -> None:
     """Raise DataError for rows that are both sides of a pair as ids."""
     pairs = sorted(set(columns) & set(PAIR_COLUMNS))
     if pairs:
@@ -84,7 +84,7 @@ def refuse_pairs(columns: Iterable[str], where: str) -> None:
         )
 
 
-def first_row(source: Source) -> Mapping[str, Any]:
+def read_first_row(source: Source) -> Mapping[str, Any]:
     """The first row of a file; an empty mapping where there is none. Raises DataError."""
     with open_raw(source.path) as raw:
         for record in read_records(source, raw):

@@ -1,4 +1,5 @@
-"""Round trip: are these the ids that this tokenizer gives for the text that they spell, under this template?
+"""Tests on sampled rows whether their ids are those that this tokenizer gives for their text, under
+this template.
 
 The ids of another tokenizer spell bytes that are no characters, words of mixed scripts, or words without grammar. And
 a conversation that is read back from the ids renders to the same ids, unless another template, or other settings of
@@ -43,7 +44,7 @@ MIN_TEXT_BYTES = 40
 
 @dataclass
 class RoundTrip:
-    """What the sampled rows showed."""
+    """The results of the round trips of the sampled rows."""
 
     read: int = 0
     """Rows whose text was read"""
@@ -56,7 +57,7 @@ class RoundTrip:
 
 
 class RoundTripSampler:
-    """Takes rows while chunks are read."""
+    """Samples rows while chunks are read, and tries a round trip on each."""
 
     def __init__(self, probes: Probes) -> None:
         self._probes = probes
@@ -71,7 +72,7 @@ class RoundTripSampler:
         self.found = RoundTrip()
 
     def add(self, placed: PlacedChunk) -> None:
-        """Try a few rows of a chunk."""
+        """Try the round trip on a few rows of a chunk."""
         rows = len(placed.chunk.rows)
         if self._tried >= MAX_SAMPLED_ROWS or not rows:
             return
@@ -79,11 +80,11 @@ class RoundTripSampler:
         # Spread over the chunk: files are often sorted by length or source.
         for row in np.unique(np.linspace(0, rows - 1, min(wanted, rows)).astype(int)).tolist():
             self._tried += 1
-            self._try_tokens(placed, row)
+            self._try_spelling(placed, row)
             self._try_template(placed, row)
 
-    def _try_tokens(self, placed: PlacedChunk, row: int) -> None:
-        """Read the text of a row, and note it where the ids spell none."""
+    def _try_spelling(self, placed: PlacedChunk, row: int) -> None:
+        """Spell the text of a row, and note the row where its ids spell none."""
         chunk = placed.chunk
         part = slice(
             int(chunk.offsets[row]),
@@ -99,7 +100,7 @@ class RoundTripSampler:
             return
         self.found.read += 1
         if (
-            any(map(_is_no_text, pieces))
+            any(map(_is_binary, pieces))
             or find_garbage(text.decode("utf-8", "replace"), None) is not None
         ):
             self.found.strange.append(
@@ -107,18 +108,18 @@ class RoundTripSampler:
             )
 
     def _split_at_added_tokens(self, ids: Ints) -> Iterator[Ints]:
-        """The text between added tokens."""
+        """The ids between added tokens, piece by piece."""
         borders = np.flatnonzero(np.isin(ids, self._added))
         starts = [0, *(borders + 1).tolist()]
         for start, end in zip(starts, [*borders.tolist(), len(ids)], strict=True):
             yield ids[start:end]
 
     def _spell_bytes(self, ids: Ints) -> bytes:
-        """The bytes of some ids."""
+        """The bytes that some ids spell."""
         return b"".join(self._vocabulary.spell(int(id)) for id in ids)
 
     def _spell_text(self, ids: Ints) -> str:
-        """The text of some ids."""
+        """The text that some ids spell."""
         return self._spell_bytes(ids).decode("utf-8", "replace")
 
     def _try_template(self, placed: PlacedChunk, row: int) -> None:
@@ -136,7 +137,7 @@ class RoundTripSampler:
         self.found.rendered += 1
         # Any of the variants will do: what a template writes into the system turn by itself can't
         # be told from the row's text.
-        if not any(_begins_alike(ids, rendered_ids) for rendered_ids in wanted):
+        if not any(_is_prefix_of_other(ids, rendered_ids) for rendered_ids in wanted):
             at = max(
                 (_common_prefix_length(ids, rendered_ids) for rendered_ids in wanted), default=0
             )
@@ -157,7 +158,7 @@ class RoundTripSampler:
             # Packs, tool calls and cut conversations are not rendered: their difference would be
             # one of this reading, not of the template.
             end - start > MAX_ROW_TOKENS
-            or not _is_plain(roles)
+            or not _are_plain_turns(roles)
             or chunk.borders[start + 1 : end].any()
         ):
             return chunk.ids[:0], []
@@ -180,7 +181,7 @@ class RoundTripSampler:
         return chunk.ids[start:end][text], messages
 
     def _mask_without_bos(self, source: NDArray[np.uint8]) -> Mask:
-        """A missing or second BOS is a finding of its own."""
+        """Which tokens are not BOS: a missing or second BOS is a finding of its own."""
         return (
             np.full(len(source), True)
             if self._layout_of_argument.bos_opens_turns
@@ -201,7 +202,7 @@ class RoundTripSampler:
         return np.asarray(encoded.ids[self._mask_without_bos(encoded.source)], np.int64)
 
 
-def _is_no_text(piece: bytes) -> bool:
+def _is_binary(piece: bytes) -> bool:
     """Are there bytes inside that are no UTF-8, or control characters? The ids of a text never spell them; a cut one
     may begin or end within a character."""
     # The character that stands for broken bytes may be in the text itself, as three bytes: those
@@ -211,8 +212,10 @@ def _is_no_text(piece: bytes) -> bool:
     return "\ufffd" in inside or any(c < " " and c not in "\n\t\r\f\v\x1b" for c in inside)
 
 
-def _is_plain(roles: list[Source]) -> bool:
-    """A question first, or a system text and a question, then turn by turn."""
+def _are_plain_turns(roles: list[Source]) -> bool:
+    """Do the roles alternate as in a plain conversation: a question first, or a system text and a
+    question, then turn by turn?
+    """
     turns = roles[1:] if roles[:1] == [Source.SYSTEM] else roles
     expected = [Source.USER, Source.ASSISTANT] * len(turns)
     return len(turns) > 1 and turns == expected[: len(turns)]
@@ -235,7 +238,7 @@ def _common_prefix_length(one: Ints, other: Ints) -> int:
     return int(differ[0]) if len(differ) else size
 
 
-def _begins_alike(stored: Ints, rendered: NDArray[np.int64]) -> bool:
+def _is_prefix_of_other(stored: Ints, rendered: NDArray[np.int64]) -> bool:
     """Is the shorter the beginning of the longer? A row may be cut, or lack a line break behind its last stop."""
     size = min(len(stored), len(rendered))
     # Two tokens: a line break behind the stop, or a stop and a line break.

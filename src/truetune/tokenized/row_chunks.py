@@ -1,4 +1,4 @@
-"""Chunks: tokenized rows read in bulk, a few hundred at a time, as flat arrays.
+"""Reads tokenized rows in bulk, a few hundred at a time, as chunks of flat arrays.
 
 Arrow tables become numpy arrays without an object for each token, so that a cache of 100,000 rows is read in seconds.
 JSON rows take the same way through an Arrow array. A row whose columns do not fit together is left out and counted.
@@ -32,7 +32,7 @@ from truetune.tokenized.recognise_token_columns import (
     POSITIONS,
     READ_COLUMNS,
     SOURCES,
-    refuse_pairs,
+    refuse_pairs_of_ids,
 )
 
 # Chosen, not measured: fewer rows pay for numpy's calls more often, more of long packs take more
@@ -83,13 +83,13 @@ class Chunk:
 
     @property
     def lengths(self) -> Ints:
-        """(rows,) in tokens."""
+        """(rows,) how many tokens each row has."""
         return np.asarray(np.diff(self.offsets))
 
 
 @dataclass(frozen=True)
 class _Column:
-    """Lists of numbers, flat."""
+    """A column of lists of numbers, laid end to end."""
 
     values: Any
     """A numpy array, of all rows"""
@@ -104,16 +104,18 @@ class _Column:
 
 
 def read_chunks(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[Chunk]:
-    """The rows of some files in order; memory does not grow with their number. Raises DataError."""
+    """Read the rows of some files in order, chunk by chunk; memory does not grow with their number.
+    Raises DataError.
+    """
     sizes = [source.path.stat().st_size for source in sources]
     # Rows are numbered over all files, those that can't be read included: a number is where a
     # person looks.
     row = done = 0
     for source, size in zip(sources, sizes, strict=True):
         with open_raw(source.path) as raw:
-            for part in _read_parts(source, raw):
+            for part in _read_file_parts(source, raw):
                 # At each part: a folder may hold files of both kinds.
-                refuse_pairs(part.batch.schema.names, str(source.path))
+                refuse_pairs_of_ids(part.batch.schema.names, str(source.path))
                 chunk = _build_chunk(str(source.path), row + part.numbers, part.lines, part.batch)
                 yield replace(chunk, broken=(*chunk.broken, *part.unread)) if part.unread else chunk
                 row += part.size
@@ -124,7 +126,7 @@ def read_chunks(sources: Sequence[Source], progress: Progress | None = None) -> 
         progress(row, done, sum(sizes))
 
 
-def chunk_of(source: Source, records: Sequence[Record], first: int) -> Chunk:
+def chunk_of_records(source: Source, records: Sequence[Record], first: int) -> Chunk:
     """Some records of a file as a chunk.
 
     Args:
@@ -140,7 +142,7 @@ def chunk_of(source: Source, records: Sequence[Record], first: int) -> Chunk:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _FilePart:
     """Some rows of a file as a record batch."""
 
     size: int
@@ -152,7 +154,7 @@ class _Part:
     unread: tuple[tuple[Origin, str], ...] = ()
 
 
-def _read_parts(source: Source, raw: Any) -> Iterator[_Part]:
+def _read_file_parts(source: Source, raw: Any) -> Iterator[_FilePart]:
     """The rows of a file, some hundred at a time. Raises DataError."""
     if source.kind in ("parquet", "arrow"):
         line = 1
@@ -160,7 +162,7 @@ def _read_parts(source: Source, raw: Any) -> Iterator[_Part]:
             for start in range(0, batch.num_rows, CHUNK_ROWS):
                 part = batch.slice(start, CHUNK_ROWS)
                 size = part.num_rows
-                yield _Part(size, np.arange(size), np.arange(line, line + size), part)
+                yield _FilePart(size, np.arange(size), np.arange(line, line + size), part)
                 line += size
         return
     records = read_records(source, raw)
@@ -168,7 +170,7 @@ def _read_parts(source: Source, raw: Any) -> Iterator[_Part]:
         yield _part_of_records(source, part)
 
 
-def _part_of_records(source: Source, part: list[Record]) -> _Part:
+def _part_of_records(source: Source, part: list[Record]) -> _FilePart:
     """JSON rows as a record batch. Raises DataError for a column that holds no lists of numbers."""
     numbers = [number for number, record in enumerate(part) if _holds_row(record)]
     records = [part[number] for number in numbers]
@@ -180,7 +182,7 @@ def _part_of_records(source: Source, part: list[Record]) -> _Part:
     )
     lines = np.array([record.line for record in records], np.int64)
     batch = _batch_of_records(source, records)
-    return _Part(len(part), np.array(numbers, np.int64), lines, batch, unread)
+    return _FilePart(len(part), np.array(numbers, np.int64), lines, batch, unread)
 
 
 def _holds_row(record: Record) -> bool:
@@ -195,11 +197,11 @@ def _batch_of_records(source: Source, records: list[Record]) -> Any:
     )
     if not names:
         return arrow.RecordBatch.from_pylist([])
-    columns = [_array_of(source, name, records) for name in names]
+    columns = [_arrow_array_of_column(source, name, records) for name in names]
     return arrow.RecordBatch.from_arrays(columns, names=names)
 
 
-def _array_of(source: Source, name: str, rows: list[Record]) -> Any:
+def _arrow_array_of_column(source: Source, name: str, rows: list[Record]) -> Any:
     """A column of JSON rows as an Arrow array. Raises DataError, with the line."""
     values = [record.row.get(name) for record in rows]
     try:
@@ -208,7 +210,8 @@ def _array_of(source: Source, name: str, rows: list[Record]) -> Any:
         )
     except (arrow.ArrowException, TypeError, OverflowError):
         line = next(
-            (record.line for record in rows if not _is_numbers(record.row.get(name))), rows[0].line
+            (record.line for record in rows if not _is_list_of_numbers(record.row.get(name))),
+            rows[0].line,
         )
         raise DataError(
             f"{source.path}:{line}: {name} is no list of whole numbers, one for each token; write"
@@ -216,7 +219,7 @@ def _array_of(source: Source, name: str, rows: list[Record]) -> Any:
         ) from None
 
 
-def _is_numbers(value: object) -> bool:
+def _is_list_of_numbers(value: object) -> bool:
     """Is it a list of numbers that fit 64 bits, or nothing?"""
     # Beyond it Arrow raises OverflowError: such a number is no id of any vocabulary.
     limit = 1 << 63
@@ -278,7 +281,7 @@ def _build_chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
         # No ids at all: every row is missing them, and is reported so.
         is_missing = np.ones(len(rows), np.bool_)
         ids = _Column(np.zeros(0, np.int64), np.zeros(len(rows), np.int64), is_missing)
-    parallel = _parallel_columns(batch, file)
+    parallel = _columns_by_token(batch, file)
     reasons = _reasons_broken(len(rows), ids, parallel)
     broken = tuple(
         (Origin(file, int(lines[row]), int(rows[row])), reason)
@@ -309,7 +312,7 @@ def _build_chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
     )
 
 
-def _parallel_columns(batch: Any, file: str) -> dict[str, _Column]:
+def _columns_by_token(batch: Any, file: str) -> dict[str, _Column]:
     """The columns with a number for each token, by name."""
     columns: dict[str, _Column] = {}
     for name in (LABELS, ATTENTION, POSITIONS, SOURCES, *MASK_COLUMNS, *DOCUMENT_COLUMNS):
@@ -327,12 +330,12 @@ def _first_length_column(batch: Any, file: str) -> _Column | None:
 
 def _reasons_broken(rows: int, ids: _Column, parallel: Mapping[str, _Column]) -> list[str]:
     """(rows,) why a row can't be read; empty where it can. Row by row only where some row is broken."""
-    if not _any_broken(ids, parallel):
+    if not _is_any_row_broken(ids, parallel):
         return [""] * rows
-    return [_why_broken(row, ids, parallel) for row in range(rows)]
+    return [_reason_row_is_broken(row, ids, parallel) for row in range(rows)]
 
 
-def _any_broken(ids: _Column, parallel: Mapping[str, _Column]) -> bool:
+def _is_any_row_broken(ids: _Column, parallel: Mapping[str, _Column]) -> bool:
     """Does any row miss a column that others have, or have another number of values in it?"""
     if ids.missing.any():
         return True
@@ -342,7 +345,7 @@ def _any_broken(ids: _Column, parallel: Mapping[str, _Column]) -> bool:
     )
 
 
-def _why_broken(row: int, ids: _Column, parallel: Mapping[str, _Column]) -> str:
+def _reason_row_is_broken(row: int, ids: _Column, parallel: Mapping[str, _Column]) -> str:
     """Why a row can't be read; empty where it can."""
     if ids.missing[row]:
         return f"{IDS} is null"
@@ -368,7 +371,9 @@ def _supervised_tokens(labels: Ints | None, masks: list[Any], tokens: int) -> Ma
 def _document_starts(
     flat: Mapping[str, Any], offsets: Ints, lengths: _Column | None, kept: Mask
 ) -> Mask:
-    """(tokens,) where documents begin by lengths, position ids, numbers of documents, or a mask that numbers them."""
+    """(tokens,) where documents begin: by lengths, position ids, numbers of documents, or a mask
+    that numbers them.
+    """
     tokens = int(offsets[-1])
     borders = np.zeros(tokens, np.bool_)
     if POSITIONS in flat and tokens:

@@ -1,4 +1,5 @@
-"""Caches of tokenized rows: their files, and what the files beside them say of how they were made.
+"""Opens caches of tokenized rows: their files, and what the files beside them say of how they were
+made.
 
 Only `truetune encode` records its inputs in full; of other makers no more is said than they wrote. A cache that was
 made with another tokenizer than the one that is named now is the most common fault here, and nothing else shows it
@@ -45,8 +46,8 @@ class TokenCache:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One thing that a cache was made with, and that is another one now."""
+class CacheDifference:
+    """One input that a cache was made with, and that differs now."""
 
     what: str
     made_with: str
@@ -54,7 +55,8 @@ class Difference:
 
 
 def open_token_cache(path: str) -> TokenCache:
-    """The files of a cache: data files, a saved data set, a folder of them, or what `truetune encode` wrote.
+    """Open a cache: data files, a saved data set, a folder of them, or what `truetune encode`
+    wrote.
 
     Of a folder that holds several saved data sets the newest is taken, and the others are named.
 
@@ -65,7 +67,7 @@ def open_token_cache(path: str) -> TokenCache:
     if manifest is not None:
         shards = [Path(folder, DATA, str(shard["file"])) for shard in manifest["shards"]]
         return TokenCache(path, tuple(find_sources(map(str, shards))), manifest)
-    saved = saved_below(folder) if folder.is_dir() else []
+    saved = saved_datasets_below(folder) if folder.is_dir() else []
     if saved:
         # A preparation that was run again leaves the older one beside it, under another hash.
         newest = max(saved, key=lambda each: each.stat().st_mtime)
@@ -87,7 +89,7 @@ def _read_manifest(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def saved_below(folder: Path) -> list[Path]:
+def saved_datasets_below(folder: Path) -> list[Path]:
     """Saved data sets below a folder that is none itself; those of splits belong to the one above them."""
     if any((folder / name).is_file() for name in SAVED_FILES):
         return []
@@ -101,7 +103,9 @@ def saved_below(folder: Path) -> list[Path]:
     return saved
 
 
-def find_differences(cache: TokenCache, spec: RunSpec, probes: Probes) -> list[Difference]:
+def find_cache_differences(
+    cache: TokenCache, spec: RunSpec, probes: Probes
+) -> list[CacheDifference]:
     """What the cache was made with and is another one now, as far as its maker wrote it down.
 
     Args:
@@ -116,13 +120,13 @@ def find_differences(cache: TokenCache, spec: RunSpec, probes: Probes) -> list[D
 
 def _differences_from_manifest(
     manifest: Mapping[str, Any], spec: RunSpec, probes: Probes
-) -> list[Difference]:
+) -> list[CacheDifference]:
     """The inputs that `truetune encode` recorded, compared with what is named now."""
     inputs = manifest.get("inputs")
     if not isinstance(inputs, dict):
         return []
     differences = []
-    digests_then = _mapping_at(inputs, "tokenizer")
+    digests_then = _mapping_or_empty(inputs, "tokenizer")
     digests_now = {
         path.name: file_digest(path)
         for path in tokenizer_and_model_files(probes.tokenizer.folder, probes.tokenizer.weights)
@@ -135,36 +139,36 @@ def _differences_from_manifest(
     )
     if differ:
         differences.append(
-            Difference("tokenizer files", "others of the same name", ", ".join(differ))
+            CacheDifference("tokenizer files", "others of the same name", ", ".join(differ))
         )
     differences += _template_difference(inputs, probes)
-    settings = _mapping_at(inputs, "settings")
+    settings = _mapping_or_empty(inputs, "settings")
     # Only settings that were given: a default is nobody's word against the cache.
     for name in sorted(spec.model_fields_set & {"max_length", "history", "append_eos", "mask_by"}):
         now = getattr(spec, name)
         if name in settings and settings[name] != now:
-            differences.append(Difference(name, str(settings[name]), str(now)))
+            differences.append(CacheDifference(name, str(settings[name]), str(now)))
     return differences
 
 
-def _mapping_at(inputs: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _mapping_or_empty(inputs: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A mapping inside of a mapping; empty where there is none."""
     value = inputs.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def _template_difference(inputs: Mapping[str, Any], probes: Probes) -> list[Difference]:
+def _template_difference(inputs: Mapping[str, Any], probes: Probes) -> list[CacheDifference]:
     """The chat template, where it is none of those that the cache was made with."""
-    digests_then = _mapping_at(inputs, "templates")
+    digests_then = _mapping_or_empty(inputs, "templates")
     if probes.template is None or not digests_then:
         return []
     # Several templates may stand in one tokenizer; any of them will do.
     if digest_of(probes.template.source.encode()) in digests_then.values():
         return []
-    return [Difference("chat template", "another text", probes.template.name)]
+    return [CacheDifference("chat template", "another text", probes.template.name)]
 
 
-def named_tokenizer(cache: TokenCache) -> str | None:
+def tokenizer_named_by_cache(cache: TokenCache) -> str | None:
     """The tokenizer that a cache says it was made with: open-instruct writes config.json into its cache."""
     try:
         value = parse_json((Path(cache.path) / "config.json").read_bytes(), MODEL_FILE)

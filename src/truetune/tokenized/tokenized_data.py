@@ -1,4 +1,5 @@
-"""Tokenized data: a cache, read once and placed by the tokenizer's template. What the rules on it look at.
+"""The tokenized rows that rules judge: a cache, read once, with its tokens placed by the
+tokenizer's template. What the rules on it look at.
 
 All rows pass once through `place_tokens`, a summary counts them, and a sample goes through a round trip. Rules then ask
 this object; none reads the rows again but for a single one that a finding shows.
@@ -14,7 +15,7 @@ from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.place_tokens import PlacedChunk, TokenPlacer
 from truetune.tokenized.round_trip import RoundTrip, RoundTripSampler
 from truetune.tokenized.row_chunks import Chunk, Progress, read_chunks
-from truetune.tokenized.token_cache import Difference, TokenCache, find_differences
+from truetune.tokenized.token_cache import CacheDifference, TokenCache, find_cache_differences
 from truetune.tokenized.tokenized_summary import TokenizedSummary
 from truetune.trainers import TrainerFacts
 
@@ -28,14 +29,14 @@ MIN_STRANGE_ROWS = 2
 """... and how many rows at least"""
 
 
-def _are_many_strange(strange: int, read: int) -> bool:
+def _are_too_many_strange(strange: int, read: int) -> bool:
     """Are so many of the rows that were read strange that another tokenizer must have made them?"""
     return strange >= MIN_STRANGE_ROWS and strange >= MIN_STRANGE_SHARE * read
 
 
 @dataclass(frozen=True)
 class TokenizedData:
-    """Rows that are token ids already, with what is known of them."""
+    """Rows that are token ids already, with the counts and samples that rules ask for."""
 
     cache: TokenCache
     spec: RunSpec
@@ -44,7 +45,7 @@ class TokenizedData:
     summary: TokenizedSummary
     round_trip: RoundTrip
     trainer: TrainerFacts
-    differences: tuple[Difference, ...]
+    differences: tuple[CacheDifference, ...]
     """What the cache was made with, and is another one now"""
 
     @property
@@ -73,10 +74,12 @@ class TokenizedData:
         return [token for id, token in seen if id not in named and token not in source]
 
     def why_ids_mean_nothing(self) -> str:
-        """Why what the ids mean can't be told: another tokenizer or template made them; empty where it can."""
+        """Why it can't be told what the ids mean: another tokenizer or template made them; empty
+        where it can.
+        """
         summary, trip = self.summary, self.round_trip
         # Ids beyond the vocabulary prove it without reading any text.
-        if summary.beyond.count >= MIN_STRANGE_SHARE * summary.rows > 0 or _are_many_strange(
+        if summary.beyond.count >= MIN_STRANGE_SHARE * summary.rows > 0 or _are_too_many_strange(
             len(trip.strange), trip.read
         ):
             return "another tokenizer made the rows"
@@ -126,14 +129,14 @@ def read_tokenized(
         summary,
         trips.found,
         trainer,
-        tuple(find_differences(cache, spec, probes)),
+        tuple(find_cache_differences(cache, spec, probes)),
     )
 
 
 def find_row(
     cache: TokenCache, probes: Probes, *, row: int = 0, line: int | None = None
 ) -> tuple[PlacedChunk, int]:
-    """The chunk that holds a row, and its place in it.
+    """Find one row of a cache: the chunk that holds it, and its place in that.
 
     Args:
         cache: its files.
@@ -145,7 +148,7 @@ def find_row(
     """
     placer, last = TokenPlacer(probes), -1
     for chunk in read_chunks(cache.sources):
-        at = _place_in(chunk, row, line)
+        at = _place_in_chunk(chunk, row, line)
         if at is not None:
             return placer.place(chunk), at
         reason = next(
@@ -160,7 +163,7 @@ def find_row(
     )
 
 
-def _place_in(chunk: Chunk, row: int, line: int | None) -> int | None:
+def _place_in_chunk(chunk: Chunk, row: int, line: int | None) -> int | None:
     """The place of a row in a chunk, by its number or line; None where it is not in it."""
     wanted = chunk.rows == row if line is None else chunk.lines == line
     places = wanted.nonzero()[0]

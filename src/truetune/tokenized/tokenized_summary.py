@@ -1,4 +1,4 @@
-"""TokenizedSummary: what all chunks of tokenized rows hold, as counts.
+"""Counts what all chunks of tokenized rows hold.
 
 Chunks are counted as they pass, so that memory grows with the longest row alone. Of each kind of row the number is kept
 and the first places; a rule that needs more reads the rows again.
@@ -55,7 +55,7 @@ class RowPlaces:
 
 @dataclass
 class AnswerCounts:
-    """The answers of which at least a token is in the loss, or could be."""
+    """Counts of the answers of which at least a token is in the loss, or could be."""
 
     total: int = 0
     learned: int = 0
@@ -73,7 +73,7 @@ class AnswerCounts:
 
 
 class TokenizedSummary:
-    """Counts over all rows."""
+    """Counts over all tokenized rows, which grow chunk by chunk."""
 
     def __init__(self, placer: TokenPlacer) -> None:
         self._placer = placer
@@ -118,11 +118,11 @@ class TokenizedSummary:
 
     @property
     def says_what_is_learned(self) -> bool:
-        """Is there a column of labels, or a mask?"""
+        """Do the rows say which tokens are learned, by a column of labels or a mask?"""
         return self.labels or bool(self.masks)
 
     def add(self, placed: PlacedChunk) -> None:
-        """The next rows."""
+        """Add the counts of the next chunk."""
         chunk = placed.chunk
         self.broken += len(chunk.broken)
         self.broken_rows += chunk.broken[: MAX_KEPT_ROWS - len(self.broken_rows)]
@@ -176,11 +176,11 @@ class TokenizedSummary:
         self.beyond.add(
             chunk,
             np.unique(chunk.row_of(np.flatnonzero(~placed.valid))),
-            texts=_beyond_texts(placed),
+            texts=_describe_ids_beyond_vocabulary(placed),
         )
         # A histogram, not a list: a cache may have millions of rows.
         self.lengths = _add_histograms(self.lengths, np.bincount(of_row))
-        last = _last_of_text(chunk, text)
+        last = _last_text_position(chunk, text)
         # The last token is a stop, or only template text stands behind a turn that was closed.
         ended = np.isin(chunk.ids[last], self._stops) | _ends_behind_closed_turn(placed, last)
         is_open = np.flatnonzero(~ended & (of_row > 0))
@@ -192,7 +192,9 @@ class TokenizedSummary:
         )
 
     def _add_labels(self, chunk: Chunk, text: Mask) -> None:
-        """Labels must be the ids of their own place: a trainer shifts them."""
+        """Count labels that differ from the id of their own position: a trainer shifts them, so
+        that they must not.
+        """
         if chunk.labels is None:
             return
         learned = chunk.supervised & text
@@ -212,7 +214,7 @@ class TokenizedSummary:
         bos = self._placer.bos
         if bos is None:
             return
-        starts = _first_of_text(chunk, ~placed.padding)
+        starts = _first_text_position(chunk, ~placed.padding)
         first = chunk.ids[starts] == bos
         # A row of one token has no second: it is compared with itself, and left out below.
         second = chunk.ids[np.minimum(starts + 1, chunk.offsets[1:] - 1)] == bos
@@ -223,7 +225,7 @@ class TokenizedSummary:
         self.without_bos.add(chunk, np.flatnonzero(~first), "it begins without BOS")
 
     def _add_documents(self, chunk: Chunk, placed: PlacedChunk) -> None:
-        """Count documents, and rows in which several are not parted."""
+        """Count documents, and rows in which several are not separated."""
         text = ~placed.padding
         borders = chunk.borders & text
         per_row = np.add.reduceat(borders, chunk.offsets[:-1])
@@ -272,7 +274,7 @@ class TokenizedSummary:
         prompts = turns.select(np.isin(turns.role, PROMPT_SOURCES) & (turns.end > turns.start))
         if not len(prompts.row):
             return
-        learned = _sum_ranges(placed.chunk.supervised, prompts.start, prompts.end) > 0
+        learned = _count_in_ranges(placed.chunk.supervised, prompts.start, prompts.end) > 0
         # The first turn of each row names the role.
         rows, first = np.unique(prompts.row[learned], return_index=True)
         roles = prompts.role[learned][first]
@@ -282,7 +284,7 @@ class TokenizedSummary:
 
 @dataclass(frozen=True)
 class _Answers:
-    """(answers,) each"""
+    """The answers of a chunk, (answers,) each."""
 
     row: Ints
     start: Ints
@@ -306,26 +308,28 @@ def _find_answers(placed: PlacedChunk, stops: Ints) -> _Answers | None:
         assistant_turns.stop,
     )
     # Rows of plain text and of templates that are not known: their labels say where the answer is.
-    plain = _labelled_ranges(placed, stops)
+    plain = _supervised_ranges_as_answers(placed, stops)
     row, header, start, end, stop = (
         np.concatenate(pair) for pair in zip((row, header, start, end, stop), plain, strict=True)
     )
     if not len(row):
         return None
-    supervised = _sum_ranges(chunk.supervised, start, end)
-    ends = _last_of_text(chunk, ~placed.padding)[row]
+    supervised = _count_in_ranges(chunk.supervised, start, end)
+    ends = _last_text_position(chunk, ~placed.padding)[row]
     return _Answers(
         row,
         start,
         stop,
         supervised,
-        _sum_ranges(chunk.supervised, header, start),
-        _has_gap(chunk.supervised, start, end, supervised),
+        _count_in_ranges(chunk.supervised, header, start),
+        _answers_with_gap(chunk.supervised, start, end, supervised),
         np.maximum(end - 1, stop) >= ends,
     )
 
 
-def _labelled_ranges(placed: PlacedChunk, stops: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _supervised_ranges_as_answers(
+    placed: PlacedChunk, stops: Ints
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """(row, header, start, end, stop) of rows without turns of which a part is in the loss, a prompt before it."""
     chunk = placed.chunk
     is_chat = np.zeros(len(chunk.rows), np.bool_)
@@ -346,29 +350,31 @@ def _labelled_ranges(placed: PlacedChunk, stops: Ints) -> tuple[Ints, Ints, Ints
     return rows, start, start, np.where(is_stop, end - 1, end), stop
 
 
-def _has_gap(supervised: Mask, start: Ints, end: Ints, learned: Ints) -> Mask:
-    """Is a token left out behind the first that is learned? What stands before it may be thinking that is given."""
+def _answers_with_gap(supervised: Mask, start: Ints, end: Ints, learned: Ints) -> Mask:
+    """(answers,) is a token left out after the first that is learned? What comes before it may be
+    thinking that is given.
+    """
     # The first learned token at or behind the start of each answer, by bisection.
     reach = np.append(np.flatnonzero(supervised), len(supervised))
     first = reach[np.searchsorted(reach, start)]
     return np.asarray((learned > 0) & (learned < end - np.minimum(first, end)))
 
 
-def _sum_ranges(mask: Mask, start: Ints, end: Ints) -> Ints:
-    """How many are true in each range."""
+def _count_in_ranges(mask: Mask, start: Ints, end: Ints) -> Ints:
+    """How many values of a mask are true in each range."""
     # Running sums: each range is then one subtraction.
     total = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
     return np.asarray(total[end] - total[start])
 
 
-def _last_of_text(chunk: Chunk, text: Mask) -> Ints:
-    """(rows,) the last place of text; the first place of a row without any."""
+def _last_text_position(chunk: Chunk, text: Mask) -> Ints:
+    """(rows,) the last position of text; the first position of a row without any."""
     last = np.maximum.reduceat(np.where(text, np.arange(len(text)), -1), chunk.offsets[:-1])
     return np.asarray(np.maximum(last, chunk.offsets[:-1]))
 
 
-def _first_of_text(chunk: Chunk, text: Mask) -> Ints:
-    """(rows,) the first place of text; the last place of a row without any."""
+def _first_text_position(chunk: Chunk, text: Mask) -> Ints:
+    """(rows,) the first position of text; the last position of a row without any."""
     first = np.minimum.reduceat(np.where(text, np.arange(len(text)), len(text)), chunk.offsets[:-1])
     return np.asarray(np.minimum(first, chunk.offsets[1:] - 1))
 
@@ -403,7 +409,7 @@ def _count_documents_by_tokens(placed: PlacedChunk, placer: TokenPlacer) -> Ints
     is_chat = np.zeros(len(seen), np.bool_)
     is_chat[turns.row] = True
     ends = np.isin(chunk.ids, list(placer.stops)) & text
-    last = _last_of_text(chunk, text)
+    last = _last_text_position(chunk, text)
     # The stop at the end of the row ends its last document, and begins none.
     ends[last] = False
     ends[1:] &= ~ends[:-1]
@@ -411,8 +417,8 @@ def _count_documents_by_tokens(placed: PlacedChunk, placer: TokenPlacer) -> Ints
     return np.asarray(np.maximum(seen, np.where(is_chat, system, texts)))
 
 
-def _beyond_texts(placed: PlacedChunk) -> list[str]:
-    """The first id of each row that is not in the vocabulary, for its places."""
+def _describe_ids_beyond_vocabulary(placed: PlacedChunk) -> list[str]:
+    """For each row the first id that is not in the vocabulary, as text for its place."""
     chunk = placed.chunk
     places = np.flatnonzero(~placed.valid)
     _, first = np.unique(chunk.row_of(places), return_index=True)

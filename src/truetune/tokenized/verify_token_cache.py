@@ -1,4 +1,5 @@
-"""Verify: are the rows of a cache those that `truetune encode` makes of the data, each with the same labels?
+"""Verifies that the rows of a cache are those that `truetune encode` makes of the data, each with
+the same labels.
 
 Only digests are held, 16 bytes a document, so that the order of the rows and how they are packed do not matter. The
 data are encoded by the exact way of `truetune encode`; what the cache lacks or has too much is counted, and the first
@@ -32,7 +33,7 @@ MAX_KEPT_PLACES = 20
 
 @dataclass
 class CacheComparison:
-    """What a cache has of the data."""
+    """How the rows of a cache differ from what the data encode to."""
 
     examples: int = 0
     """That the data encode to"""
@@ -61,7 +62,7 @@ class CacheComparison:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """The comparison as plain values."""
         places = [
             {"what": what, "file": at.file, "line": at.line, "row": at.row}
             for what, at in self.places
@@ -93,12 +94,12 @@ def verify_cache(spec: RunSpec, cache: TokenCache) -> CacheComparison:
     Raises SpecError, TokenizerError, TemplateError or DataError.
     """
     return without_shortcuts_if_wrong(
-        lambda only_reference: _compare_cache(spec, cache, only_reference=only_reference)
+        lambda only_reference: _compare_cache_once(spec, cache, only_reference=only_reference)
     )
 
 
 @dataclass
-class _Stored:
+class _UnmatchedDocuments:
     """The documents of a cache that are not yet matched, by the digest of their ids."""
 
     labels: dict[bytes, Counter[bytes]] = field(default_factory=dict)
@@ -106,13 +107,15 @@ class _Stored:
     places: dict[bytes, Origin] = field(default_factory=dict)
 
 
-def _compare_cache(spec: RunSpec, cache: TokenCache, *, only_reference: bool) -> CacheComparison:
-    """As `verify_cache`, once; with shortcuts of the encoder or without."""
+def _compare_cache_once(
+    spec: RunSpec, cache: TokenCache, *, only_reference: bool
+) -> CacheComparison:
+    """Compare as `verify_cache` does, once; with shortcuts of the encoder or without."""
     probes = prepare_probes_of_run(spec)
     comparison = CacheComparison()
     # The cache is held and the data pass by: the cache must be read to its end either way, and data
     # may be a stream.
-    stored = _read_stored(cache, probes, comparison)
+    stored = _read_cache_documents(cache, probes, comparison)
     encoder = Encoder(probes.tokenizer.backend, only_reference=only_reference)
     rows = read_conversations(spec.data, format=spec.format, columns=spec.map)
     for batch in stream_batches(rows, probes.renderer(), encoder):
@@ -132,7 +135,11 @@ def _compare_cache(spec: RunSpec, cache: TokenCache, *, only_reference: bool) ->
 
 
 def _match_example(
-    ids: Any, supervised: Any, origin: Origin, stored: _Stored, comparison: CacheComparison
+    ids: Any,
+    supervised: Any,
+    origin: Origin,
+    stored: _UnmatchedDocuments,
+    comparison: CacheComparison,
 ) -> None:
     """Compare an example of the data with the documents of the same ids, and take one of them."""
     labels = stored.labels.get(_digest_of_values(ids))
@@ -140,7 +147,7 @@ def _match_example(
         comparison.missing += 1
         comparison.note("missing", origin)
         return
-    wanted = _digest_of_values(_trained_labels(supervised))
+    wanted = _digest_of_values(_labels_after_first(supervised))
     if labels[wanted] > 0:
         comparison.same += 1
         labels[wanted] -= 1
@@ -152,9 +159,11 @@ def _match_example(
     labels[next(digest for digest, count in labels.items() if count > 0)] -= 1
 
 
-def _read_stored(cache: TokenCache, probes: Probes, comparison: CacheComparison) -> _Stored:
+def _read_cache_documents(
+    cache: TokenCache, probes: Probes, comparison: CacheComparison
+) -> _UnmatchedDocuments:
     """The digests of all documents of a cache. Raises DataError where rows can't be read."""
-    placer, stored = TokenPlacer(probes), _Stored()
+    placer, stored = TokenPlacer(probes), _UnmatchedDocuments()
     for chunk in read_chunks(cache.sources):
         if chunk.broken:
             origin, reason = chunk.broken[0]
@@ -170,27 +179,27 @@ def _read_stored(cache: TokenCache, probes: Probes, comparison: CacheComparison)
             comparison.documents += 1
             key = _digest_of_values(ids)
             stored.labels.setdefault(key, Counter())[
-                _digest_of_values(_trained_labels(chunk.supervised[start:end][kept]))
+                _digest_of_values(_labels_after_first(chunk.supervised[start:end][kept]))
             ] += 1
             stored.places.setdefault(key, chunk.origin(row))
     return stored
 
 
 def _document_ranges(chunk: Chunk) -> list[tuple[int, int, int]]:
-    """(row, start, end) of each document, as far as columns part them."""
+    """(row, start, end) of each document, as far as columns separate them."""
     starts = np.flatnonzero(chunk.borders)
     ends = np.append(starts[1:], len(chunk.ids))
     return list(zip(chunk.row_of(starts).tolist(), starts.tolist(), ends.tolist(), strict=True))
 
 
-def _trained_labels(supervised: Any) -> Any:
-    """Without the first token, whose label no trainer uses."""
+def _labels_after_first(supervised: Any) -> Any:
+    """Which tokens are supervised, without the first one, whose label no trainer uses."""
     # Labels are shifted by one in the loss: the first token is predicted from nothing.
     return np.asarray(supervised, np.bool_)[1:]
 
 
 def _digest_of_values(values: Any) -> bytes:
-    """16 bytes of a digest of an array, whatever its integer type."""
+    """A digest (16 bytes) of the values of an array, whatever its integer type."""
     # One type for the same numbers, for int32 and int64 have other bytes.
     kind = np.bool_ if values.dtype == np.bool_ else np.int64
     return blake2b(np.ascontiguousarray(values, kind).tobytes(), digest_size=16).digest()

@@ -21,7 +21,14 @@ from truetune.trainers import (
 )
 from truetune.trainers.trainer_facts import TRAINER_NAMES, UNKNOWN, TrainerFacts, TrainerName
 
-__all__ = ["TRAINERS", "TRAINER_NAMES", "UNKNOWN", "TrainerFacts", "TrainerName", "facts_of"]
+__all__ = [
+    "TRAINERS",
+    "TRAINER_NAMES",
+    "UNKNOWN",
+    "TrainerFacts",
+    "TrainerName",
+    "facts_of_trainer",
+]
 
 # By name, in the order in which reports list them; a new trainer is one module and one line here.
 TRAINERS: Mapping[TrainerName, TrainerFacts] = {
@@ -39,7 +46,7 @@ TRAINERS: Mapping[TrainerName, TrainerFacts] = {
 }
 
 
-def facts_of(name: TrainerName | None) -> TrainerFacts:
+def facts_of_trainer(name: TrainerName | None) -> TrainerFacts:
     """The facts of a trainer; those of no trainer in particular where it is not known."""
     # Not a KeyError and not a guess: rules then name both cases.
     return UNKNOWN if name is None else TRAINERS[name]

@@ -1,4 +1,4 @@
-"""The table of facts as Markdown, for docs/trainers-facts.md.
+"""Writes the table of trainer facts as Markdown, for docs/trainers-facts.md.
 
 The page is written from the facts, and a test compares the two, so that no fact is in the code and not on the page.
 """
@@ -51,13 +51,13 @@ CUT_WORDS = {
 }
 
 
-def render_tables() -> str:
-    """One section for each trainer: its facts, and where each was read."""
+def render_facts_page() -> str:
+    """The page as Markdown: one section for each trainer, with its facts, and where each was read."""
     return "\n".join(line for facts in TRAINERS.values() for line in _render_section(facts))
 
 
 def _render_section(facts: TrainerFacts) -> Iterator[str]:
-    """The lines of one trainer."""
+    """The lines of the section of one trainer."""
     yield f"## {facts.called.replace(f' {facts.release}', '') if facts.release else facts.called}"
     yield ""
     proved = {
@@ -86,7 +86,7 @@ def _describe_value(name: str, fact: Fact[object]) -> str:
     if isinstance(value, Learning):
         return _describe_learning(value)
     if isinstance(value, Cut):
-        return _describe_cut(value)
+        return _describe_cut_of_long_rows(value)
     if isinstance(value, frozenset):
         return " and ".join(sorted(value)) or "nothing"
     # None means that it does not pack, and not that this is unknown.
@@ -109,7 +109,7 @@ def _describe_learning(value: Learning) -> str:
     return "; ".join(parts)
 
 
-def _describe_cut(value: Cut) -> str:
+def _describe_cut_of_long_rows(value: Cut) -> str:
     """What happens to rows that are too long, in words."""
     if value.limit is None:
         return "no limit"

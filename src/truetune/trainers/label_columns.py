@@ -1,4 +1,4 @@
-"""What each trainer makes of rows that are token ids already: which columns tell it what to learn.
+"""Which columns of rows that are token ids already tell each trainer what to learn.
 
 TRL's was read in the source of 1.16.0, and transformers' in that of 5.23.0. The others are as
 docs/trainers-others.md has them, and no test runs any of them yet.
@@ -13,7 +13,7 @@ from truetune.trainers.trainer_facts import TrainerName
 
 
 class LabelColumns(NamedTuple):
-    """One trainer's rule."""
+    """The columns that tell one trainer what to learn of such rows."""
 
     masks: tuple[str, ...]
     """Columns beside `labels` that it reads, with its default settings"""
@@ -56,6 +56,6 @@ LABEL_COLUMNS: Mapping[TrainerName, LabelColumns] = {
 }
 
 
-def label_columns_of(name: TrainerName | None) -> LabelColumns | None:
+def label_columns_of_trainer(name: TrainerName | None) -> LabelColumns | None:
     """The rule of a trainer; None where it is not known, or the user's code decides."""
     return None if name is None else LABEL_COLUMNS.get(name)

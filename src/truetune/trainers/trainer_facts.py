@@ -1,4 +1,4 @@
-"""The facts that are recorded of a trainer, and the words that they are told in.
+"""The record types of what is known of a trainer, and the words for their values.
 
 None as a value means that it is not known, or that the user's own code decides: rules then name both cases.
 """
@@ -32,7 +32,7 @@ Setting = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[T]):
-    """One thing that a trainer does."""
+    """One fact on a trainer: its value, and where it was read."""
 
     value: T
     file: str
@@ -42,7 +42,7 @@ class Fact(Generic[T]):
 
 
 class Switch(NamedTuple):
-    """A setting that changes what is learned."""
+    """A setting that changes which tokens are learned."""
 
     setting: str
     """Field of `spec.training.Training`"""
@@ -52,7 +52,7 @@ class Switch(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """Which tokens a trainer supervises."""
+    """Which tokens a trainer supervises, by kind of rows."""
 
     by_default: Mapping[RowKind, Learned | None]
     """None: the trainer takes no such rows, or the user's code makes the labels"""
@@ -61,7 +61,7 @@ class Learning(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What is learned of one kind of rows, and which setting says so."""
+    """What a trainer learns of one kind of rows, and which setting says so."""
 
     learned: Learned | None
     because: str
@@ -69,7 +69,7 @@ class Decision(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What happens to a row that is too long."""
+    """What a trainer does with a row that is too long."""
 
     limit: int | None
     """In tokens, where the settings give none; None: there is no limit"""
@@ -141,19 +141,21 @@ class TrainerFacts:
     @property
     def called(self) -> str:
         """Its title, with the release and the collator."""
-        return self.title.format(release=self._told_release) + (
+        return self.title.format(release=self._release_in_words) + (
             f" with {self.collator}" if self.collator else ""
         )
 
     @property
-    def _told_release(self) -> str:
+    def _release_in_words(self) -> str:
         """The release that runs, and that of the facts where it is another."""
         return f"{self.pinned} (judged as {self.release})" if self.pinned else self.release
 
     @property
     def title_for_pairs(self) -> str:
-        """Its package, with the release: preference trainers are others than that of supervised rows."""
-        return self.family.format(release=self._told_release)
+        """The title for preference pairs: its package, with the release, since preference trainers
+        are others than that of supervised rows.
+        """
+        return self.family.format(release=self._release_in_words)
 
     def decision(self, kind: RowKind, setting: Setting) -> Decision:
         """What is learned of rows of a kind under settings."""
@@ -189,7 +191,7 @@ class TrainerFacts:
 
 
 def unsourced_fact(value: T) -> Fact[T]:
-    """A value that no source is needed for."""
+    """A fact whose value needs no source."""
     return Fact(value, "", "")
 
 

@@ -20,13 +20,13 @@ from accelerate.utils import broadcast_object_list
 
 from truetune.checkpoint.run_folder import (
     WHOLE_FILE,
-    checkpoint_step,
+    describe_damages,
     find_checkpoint_fault,
-    find_damages,
     list_checkpoints,
     read_own_run,
+    step_of_checkpoint_name,
 )
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.data.guard_output_folder import (
     LOCK_NAME,
     ForeignFile,
@@ -131,7 +131,7 @@ def _claim_in_first_process(folder: Path, inputs: Mapping[str, Any]) -> FolderCl
     check_same_run(folder, inputs)
     # Only where every file is as the run left it: a folder whose weights were edited is trained
     # again rather than taken for the result.
-    if before["status"] == "finished" and not any(find_damages(folder, before["files"])):
+    if before["status"] == "finished" and not any(describe_damages(folder, before["files"])):
         return FolderClaim(folder, before, None, True, ())
     notes: list[str] = []
     checkpoint = _last_whole_checkpoint(folder, before, notes)
@@ -206,7 +206,7 @@ def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str
 def _refuse_foreign_files(folder: Path, run: Mapping[str, Any], checkpoint: Path | None) -> None:
     """Raise UsageError for what stands where a run will write that resumes from a checkpoint, and is not its own."""
     # Before anything is removed or replaced: a refusal must leave the folder as it was.
-    step = -1 if checkpoint is None else checkpoint_step(checkpoint) or 0
+    step = -1 if checkpoint is None else step_of_checkpoint_name(checkpoint) or 0
     stranger = find_foreign_file(folder, run, step)
     if stranger is None and checkpoint is not None:
         fault = find_checkpoint_fault(checkpoint)
@@ -223,5 +223,7 @@ def _refuse_foreign_files(folder: Path, run: Mapping[str, Any], checkpoint: Path
 def _read_whole_mark(checkpoint: Path) -> dict[str, Any] | None:
     """whole.json of a checkpoint; None where there is none that truetune wrote."""
     return (
-        read_object(checkpoint / WHOLE_FILE, []) if listed_files(checkpoint) is not None else None
+        read_json_object(checkpoint / WHOLE_FILE, [])
+        if listed_files(checkpoint) is not None
+        else None
     )

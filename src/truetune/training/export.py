@@ -26,11 +26,11 @@ from truetune.checkpoint.compare_tensor_samples import map_tensor
 from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.load_checkpoint import (
     Checkpoint,
-    find_base_folder,
+    find_model_folder,
     is_checkpoint,
     read_checkpoint,
 )
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.checks.judgement import NotJudged
 from truetune.data.guard_output_folder import Input
 from truetune.errors import UsageError
@@ -241,7 +241,7 @@ def _find_base_before_training(
 ) -> Checkpoint | None:
     """The model before training: the one that is named, else the one of merge.json, where it is on this machine."""
     name = os.fspath(base) if base is not None else _base_in_merge_record(model)
-    place = find_base_folder(name, model.folder) if name else None
+    place = find_model_folder(name, model.folder) if name else None
     if base is not None and (place is None or not is_checkpoint(place)):
         raise UsageError(
             f"{base}: no such model; --base names the folder of the model before training"
@@ -251,7 +251,7 @@ def _find_base_before_training(
 
 def _base_in_merge_record(model: Checkpoint) -> str | None:
     """The base that merge.json names, where the model was made by a merge."""
-    record = read_object(model.folder / MERGE_FILE, []) or {}
+    record = read_json_object(model.folder / MERGE_FILE, []) or {}
     named = (record.get("paths") or {}).get("base")
     return named if isinstance(named, str) else None
 

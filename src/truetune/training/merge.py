@@ -27,7 +27,7 @@ from peft import PeftModel
 from truetune.checkpoint.base_fingerprint import fingerprint_base
 from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
 from truetune.checkpoint.weight_diff import MovementManifest
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.checks.checkpoint.adapter_on_another_base import AdapterOnAnotherBase
 from truetune.checks.checkpoint.weights_changed_since_training import WeightsChangedSinceTraining
 from truetune.checks.findings import Finding
@@ -233,7 +233,7 @@ def _default_output_folder(adapter: Checkpoint) -> Path:
 
 def _holds_same_merge(folder: Path, record: Mapping[str, Any], *, prove: bool) -> bool:
     """Does a folder hold this very merge, proved where a proof is asked for?"""
-    before = read_object(folder / MERGE_FILE, []) or {}
+    before = read_json_object(folder / MERGE_FILE, []) or {}
     names = ("adapter", "base", "settings", "dtype")
     # Fingerprints of the weights, not paths or dates: a copied folder is the same adapter.
     same = bool(before) and all(before.get(name) == record[name] for name in names)

@@ -18,12 +18,12 @@ from truetune.checkpoint.run_folder import (
     RECORD_FORMAT,
     RUN_FILE,
     WHOLE_FILE,
-    checkpoint_step,
     digest_file,
     list_checkpoints,
     read_own_run,
+    step_of_checkpoint_name,
 )
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.checks.findings_file import is_finding_line
 from truetune.data.find_data_files import find_sources
 from truetune.data.guard_output_folder import (
@@ -149,7 +149,7 @@ def find_foreign_file(folder: Path, run: Mapping[str, Any], last: int) -> Foreig
             return stranger
     for path in list_checkpoints(folder):
         # Earlier checkpoints are only read or rotated away, and rotation looks for itself.
-        if (checkpoint_step(path) or 0) <= last:
+        if (step_of_checkpoint_name(path) or 0) <= last:
             continue
         stranger = _foreign_file_in_checkpoint(path, run)
         if stranger is not None:
@@ -163,7 +163,7 @@ def _foreign_entry_at_top(
     """Judge one entry of the run's folder itself."""
     is_final, is_working = FINAL_FILES.fullmatch(path.name), path.name in WORKING_FILES
     # A link would have the run write, or remove, somewhere else.
-    if path.is_symlink() and (checkpoint_step(path) is not None or is_final or is_working):
+    if path.is_symlink() and (step_of_checkpoint_name(path) is not None or is_final or is_working):
         return ForeignFile(path, "is a symbolic link, which truetune did not make")
     if is_final and not saving:
         if path.name not in listed:
@@ -179,7 +179,7 @@ def _make_json_key_test(*keys: str) -> Callable[[Path], bool]:
     """A test: is a file a JSON object with these keys?"""
 
     def is_ours(path: Path) -> bool:
-        content = read_object(path, [])
+        content = read_json_object(path, [])
         return content is not None and content.keys() >= set(keys)
 
     return is_ours
@@ -246,7 +246,7 @@ def _foreign_file_in_checkpoint(path: Path, run: Mapping[str, Any]) -> ForeignFi
 def listed_files(checkpoint: Path) -> dict[str, ListedFile] | None:
     """The files that a checkpoint's whole.json lists; None where it has none that truetune wrote."""
     path = checkpoint / WHOLE_FILE
-    mark = None if checkpoint.is_symlink() or path.is_symlink() else read_object(path, [])
+    mark = None if checkpoint.is_symlink() or path.is_symlink() else read_json_object(path, [])
     return (
         parse_listing(mark.get("files"))
         if mark is not None and mark.get("format") == RECORD_FORMAT

@@ -27,10 +27,10 @@ from truetune.checkpoint.run_folder import (
     RECORD_FORMAT,
     RUN_FILE,
     WHOLE_FILE,
-    checkpoint_step,
     find_checkpoint_fault,
     list_checkpoints,
-    list_files,
+    list_files_with_digests,
+    step_of_checkpoint_name,
 )
 from truetune.data import write_atomically
 from truetune.data.guard_output_folder import ForeignFile, foreign_file_error
@@ -359,9 +359,9 @@ def mark_checkpoint_whole(folder: Path, *, resumes: bool) -> None:
             write_atomically.sync_folder_to_disk(path)
     whole = {
         "format": RECORD_FORMAT,
-        "step": checkpoint_step(folder),
+        "step": step_of_checkpoint_name(folder),
         "resumes": resumes,
-        "files": list_files(folder),
+        "files": list_files_with_digests(folder),
     }
     write_atomically.write_atomically(folder / WHOLE_FILE, json.dumps(whole, indent=1).encode())
     write_atomically.sync_folder_to_disk(folder)

@@ -21,15 +21,15 @@ import torch
 from accelerate import PartialState
 
 from truetune.checkpoint.base_fingerprint import fingerprint_base
-from truetune.checkpoint.load_checkpoint import find_base_folder, is_checkpoint, read_checkpoint
+from truetune.checkpoint.load_checkpoint import find_model_folder, is_checkpoint, read_checkpoint
 from truetune.checkpoint.run_folder import (
     RECORD_FORMAT,
     RUN_FILE,
     WHOLE_FILE,
-    checkpoint_step,
     digest_file,
     list_checkpoints,
-    list_files,
+    list_files_with_digests,
+    step_of_checkpoint_name,
 )
 from truetune.checkpoint.weight_files import ADAPTER_FILE
 from truetune.checks.findings import RANK, Finding
@@ -143,7 +143,7 @@ def describe_input_differences(
 
 def fingerprint_starting_model(spec: RunSpec) -> dict[str, Any] | None:
     """The fingerprint of the model that training starts from; None where it is not on this machine yet."""
-    place = find_base_folder(spec.model or spec.tokenizer or "", Path())
+    place = find_model_folder(spec.model or spec.tokenizer or "", Path())
     return (
         fingerprint_base(read_checkpoint(place))
         if place is not None and is_checkpoint(place)
@@ -154,7 +154,7 @@ def fingerprint_starting_model(spec: RunSpec) -> dict[str, Any] | None:
 def _starting_adapter_digest(name: str | None) -> str | None:
     """The digest of the adapter that training starts from."""
     # The weights' digest and not the name: an adapter is often trained further in its own folder.
-    place = find_base_folder(name, Path()) if name else None
+    place = find_model_folder(name, Path()) if name else None
     path = place / ADAPTER_FILE if place is not None else None
     return digest_file(path) if path is not None and path.is_file() else None
 
@@ -237,7 +237,7 @@ class RunFile:
         is made last.
         """
         losses = _last_logged_losses(state) | ({"held_out": loss} if loss is not None else {})
-        files = list_files(self.folder, below=False) if self.writes else {}
+        files = list_files_with_digests(self.folder, below=False) if self.writes else {}
         files = {
             # run.json cannot list its own digest; dot files are locks and caches.
             name: entry
@@ -279,7 +279,7 @@ def begin_record(
     if place.checkpoint is not None:
         resumed = [
             *place.before["resumed"],
-            {"at": now, "step": checkpoint_step(place.checkpoint), "versions": releases},
+            {"at": now, "step": step_of_checkpoint_name(place.checkpoint), "versions": releases},
         ]
         record = RunFile(place.folder, {**place.before, "resumed": resumed})
     else:

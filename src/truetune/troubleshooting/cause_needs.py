@@ -1,4 +1,4 @@
-"""What a cause needs to be possible at all, and which settings speak against it.
+"""Tables of what a cause needs to be possible at all, and of which settings speak against it.
 
 A cause of a loss of the evaluation needs an evaluation and somebody who speaks of its loss; one of Adafactor needs
 Adafactor; a warm-up without a schedule needs a schedule that has none. One row says it of one kind of cause. A need is
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from truetune.checks.explaining.project_traits import GENERATES, TRAINS
-from truetune.troubleshooting.evidence import MIN_LOSSES, Evidence, Row, make_row
+from truetune.troubleshooting.evidence import MIN_LOSSES, Evidence, RuleOutRow, make_rule_out_row
 
 ASKS = re.compile(
     r"\.generate\(|pipeline\(|completions\.create|create_chat_completion|ollama\.(?:chat|generate)"
@@ -192,8 +192,11 @@ GPU_AT_WORK = re.compile(
 MIN_BUSY_MIB, MIN_BUSY_PERCENT = 2_000, 5
 
 
-def _unless(pattern: str, label: str, *, of: str = "training") -> Callable[[Evidence], str]:
-    """A row's test: the cause needs a thing that no line and no word names.
+def _reason_unless_named(
+    pattern: str, label: str, *, of: str = "training"
+) -> Callable[[Evidence], str]:
+    """Make a row's test: it gives a reason against the cause where no line and no word names the
+    thing that the cause needs.
 
     Args:
         pattern: how a line or the user's words show the thing.
@@ -203,93 +206,126 @@ def _unless(pattern: str, label: str, *, of: str = "training") -> Callable[[Evid
     needed = re.compile(pattern)
 
     def test(evidence: Evidence) -> str:
-        if evidence.asks(needed) or evidence.has(needed) or not _can_tell(evidence, of):
+        if (
+            evidence.user_says(needed)
+            or evidence.line_matches(needed)
+            or not _files_would_show(evidence, of)
+        ):
             return ""
         return f"no line here has {label}"
 
     return test
 
 
-def _rewards_alone_are_trained(evidence: Evidence) -> str:
-    """Is there a trainer of rewards, and none of pairs or labels?"""
-    if evidence.has(BY_REWARDS) and not evidence.has(BY_PAIRS) and not evidence.asks(BY_PAIRS):
+def _reason_if_only_rewards_are_trained(evidence: Evidence) -> str:
+    """The reason against a cause where a trainer of rewards is here, and none of pairs or labels;
+    empty otherwise.
+    """
+    if (
+        evidence.line_matches(BY_REWARDS)
+        and not evidence.line_matches(BY_PAIRS)
+        and not evidence.user_says(BY_PAIRS)
+    ):
         return "answers are trained by rewards here, and no pairs"
     return ""
 
 
-def _can_tell(evidence: Evidence, of: str) -> bool:
-    """Do the files show what would have the thing?"""
-    if of == "training":
+def _files_would_show(evidence: Evidence, kind: str) -> bool:
+    """Do the files show what would have the thing, so that its lack says something?"""
+    if kind == "training":
         return evidence.trains
-    if of == "generation":
-        return evidence.has(GENERATES)
+    if kind == "generation":
+        return evidence.line_matches(GENERATES)
     return bool(evidence.lines)
 
 
-def _if_a_line_has(pattern: str, reason: str) -> Callable[[Evidence], str]:
-    """A row's test: a line speaks against the cause."""
+def _reason_if_line_matches(pattern: str, reason: str) -> Callable[[Evidence], str]:
+    """Make a row's test: it gives `reason` against the cause where a line matches `pattern`."""
     refuting = re.compile(pattern)
-    return lambda evidence: reason if evidence.has(refuting) else ""
+    return lambda evidence: reason if evidence.line_matches(refuting) else ""
 
 
-def _first_of(*tests: Callable[[Evidence], str]) -> Callable[[Evidence], str]:
-    """A row's test: the first reason of several."""
+def _first_reason_of(*tests: Callable[[Evidence], str]) -> Callable[[Evidence], str]:
+    """Make a row's test: it gives the first reason that several tests have."""
     return lambda evidence: next((reason for test in tests if (reason := test(evidence))), "")
 
 
-def _asking_files(evidence: Evidence) -> list[Sequence[str]]:
+def _files_that_ask_model(evidence: Evidence) -> list[Sequence[str]]:
     """The files that ask a model."""
-    return evidence.files_with(ASKS)
+    return evidence.files_that_match(ASKS)
 
 
-def _all_have(files: Sequence[Sequence[str]], pattern: re.Pattern[str]) -> bool:
+def _all_files_match(files: Sequence[Sequence[str]], pattern: re.Pattern[str]) -> bool:
     """Is there a file, and does each show it?"""
     return bool(files) and all(any(map(pattern.search, lines)) for lines in files)
 
 
-def _template_is_applied(evidence: Evidence) -> str:
-    applied = _all_have(_asking_files(evidence), APPLIES_TEMPLATE)
+def _reason_if_scripts_apply_template(evidence: Evidence) -> str:
+    """The reason against a cause where each script that asks a model applies the chat template;
+    empty otherwise.
+    """
+    applied = _all_files_match(_files_that_ask_model(evidence), APPLIES_TEMPLATE)
     return "each script that asks applies the chat template" if applied else ""
 
 
-def _header_is_asked_for(evidence: Evidence) -> str:
-    files = _asking_files(evidence)
+def _reason_if_generation_prompt_is_added(evidence: Evidence) -> str:
+    """The reason against a cause where each script that asks adds the generation prompt, or none
+    applies the template; empty otherwise.
+    """
+    files = _files_that_ask_model(evidence)
     rendering = [lines for lines in files if any("apply_chat_template" in line for line in lines)]
     if files and not rendering:
         return "no script that asks calls apply_chat_template"
-    return "add_generation_prompt=True is set" if _all_have(rendering, WRITES_HEADER) else ""
+    return "add_generation_prompt=True is set" if _all_files_match(rendering, WRITES_HEADER) else ""
 
 
-def _prompt_is_cut_off(evidence: Evidence) -> str:
-    files = evidence.files_with(BY_TRANSFORMERS)
-    if not files and _asking_files(evidence):
+def _reason_if_prompt_is_cut_from_output(evidence: Evidence) -> str:
+    """The reason against a cause where the prompt is cut off from what generate() returns, or a
+    server answers; empty otherwise.
+    """
+    files = evidence.files_that_match(BY_TRANSFORMERS)
+    if not files and _files_that_ask_model(evidence):
         return "answers come from a server, which sends the answer alone"
     return (
-        "the prompt is cut off from what generate returns" if _all_have(files, CUTS_PROMPT) else ""
+        "the prompt is cut off from what generate returns"
+        if _all_files_match(files, CUTS_PROMPT)
+        else ""
     )
 
 
-def _marks_are_skipped(evidence: Evidence) -> str:
-    if evidence.has(SKIPS_MARKS) and not evidence.has(KEEPS_MARKS):
+def _reason_if_special_tokens_are_skipped(evidence: Evidence) -> str:
+    """The reason against a cause where special tokens are left out when answers are decoded; empty
+    otherwise.
+    """
+    if evidence.line_matches(SKIPS_MARKS) and not evidence.line_matches(KEEPS_MARKS):
         return "skip_special_tokens=True is set"
     return ""
 
 
-def _nobody_speaks_of_an_evaluation_loss(evidence: Evidence) -> str:
-    if evidence.asks(OF_EVALUATION_LOSS) or evidence.curves("eval_loss"):
+def _reason_if_no_evaluation_loss_is_named(evidence: Evidence) -> str:
+    """The reason against a cause where neither the user nor a log speaks of a loss of the
+    evaluation; empty otherwise.
+    """
+    if evidence.user_says(OF_EVALUATION_LOSS) or evidence.logged_curves("eval_loss"):
         return ""
     return "nobody speaks of a loss of the evaluation"
 
 
-def _evaluation_loss_is_finite(evidence: Evidence) -> str:
+def _reason_if_evaluation_loss_is_finite(evidence: Evidence) -> str:
+    """The reason against a cause where each logged evaluation loss is a positive number, and the
+    user names no NaN or zero; empty otherwise.
+    """
     curves = [log.curve("eval_loss") for log in evidence.logs if log.curve("eval_loss")]
     asked = re.search(r"\bnan\b|\b0(?:\.0+)?\b(?!\.?\d)|zero", evidence.question, re.IGNORECASE)
     finite = curves and all(np.isfinite(one.value).all() and one.value.min() > 0 for one in curves)
     return "each logged eval_loss is a number" if finite and not asked else ""
 
 
-def _losses_are_finite(evidence: Evidence) -> str:
-    losses = evidence.curves("loss")
+def _reason_if_training_loss_is_finite(evidence: Evidence) -> str:
+    """The reason against a cause where each logged training loss is a positive number, and the user
+    names no NaN, infinity or zero; empty otherwise.
+    """
+    losses = evidence.logged_curves("loss")
     asked = re.search(r"\bnan\b|\binf|!!!|\b0\.0\b|zero", evidence.question, re.IGNORECASE)
     raw = [log.curve("loss").value for log in evidence.logs]
     if (
@@ -301,73 +337,100 @@ def _losses_are_finite(evidence: Evidence) -> str:
     return ""
 
 
-def _measure_is_too_bad(evidence: Evidence) -> str:
-    if evidence.asks(TOO_BAD) and not evidence.asks(TOO_GOOD):
+def _reason_if_score_is_too_bad(evidence: Evidence) -> str:
+    """The reason against a cause where the user speaks of a score that is too bad, and the cause
+    makes one too good; empty otherwise.
+    """
+    if evidence.user_says(TOO_BAD) and not evidence.user_says(TOO_GOOD):
         return "it makes a score too good, and you speak of one that is too bad"
     return ""
 
 
-def _answers_to_new_questions_fail(evidence: Evidence) -> str:
-    if evidence.asks(FAILS_ON_NEW):
+def _reason_if_new_questions_fail(evidence: Evidence) -> str:
+    """The reason against a cause where the user says that answers to new questions fail; empty
+    otherwise.
+    """
+    if evidence.user_says(FAILS_ON_NEW):
         return (
             "it explains a difference of two losses, and you say that answers to new questions fail"
         )
     return ""
 
 
-def _runs_plain_ddp(evidence: Evidence) -> str:
-    return "the output says that the run is plain DDP" if evidence.has(PLAIN_DDP) else ""
+def _reason_if_run_is_plain_ddp(evidence: Evidence) -> str:
+    """The reason against a cause where the output says that the run is plain DDP; empty otherwise."""
+    return "the output says that the run is plain DDP" if evidence.line_matches(PLAIN_DDP) else ""
 
 
-def _is_of_speed_or_failure(evidence: Evidence) -> str:
-    if evidence.asks(OF_SPEED_OR_FAILURE) and not evidence.asks(OF_QUALITY):
+def _reason_if_user_means_speed_or_failure(evidence: Evidence) -> str:
+    """The reason against a cause where the user speaks of speed or a failure, and not of what is
+    learned; empty otherwise.
+    """
+    if evidence.user_says(OF_SPEED_OR_FAILURE) and not evidence.user_says(OF_QUALITY):
         return "it changes what is learned, and you speak of speed or of a failure"
     return ""
 
 
-def _process_counts(evidence: Evidence) -> set[int]:
-    """How many processes lines name, 1 among them."""
+def _named_process_counts(evidence: Evidence) -> set[int]:
+    """The numbers of processes that lines name, 1 among them where one names that."""
     return {int(found) for line in evidence.lines for found in NUMBER_OF_PROCESSES.findall(line)}
 
 
-def _many_processes_run(evidence: Evidence) -> str:
-    counts = _process_counts(evidence)
-    if counts and min(counts) > 1 and not evidence.has(SINGLE_PROCESS):
+def _reason_if_many_processes_run(evidence: Evidence) -> str:
+    """The reason against a cause where several processes are started, and no line starts one alone;
+    empty otherwise.
+    """
+    counts = _named_process_counts(evidence)
+    if counts and min(counts) > 1 and not evidence.line_matches(SINGLE_PROCESS):
         return f"{max(counts)} processes are started"
     return ""
 
 
-def _shards_by_fsdp2(evidence: Evidence) -> str:
-    """Is the model sharded by FSDP2, whose parameters torch's clipping knows how to add up?"""
-    if evidence.has(BY_FSDP1):
+def _reason_if_model_is_sharded_by_fsdp2(evidence: Evidence) -> str:
+    """The reason against a cause where the model is sharded by FSDP2, whose parameters torch's
+    clipping knows how to add up; empty otherwise.
+    """
+    if evidence.line_matches(BY_FSDP1):
         return ""
-    if evidence.has(BY_FSDP2) or re.search(r"(?i)fsdp ?v?2|fully_shard", evidence.question):
+    if evidence.line_matches(BY_FSDP2) or re.search(
+        r"(?i)fsdp ?v?2|fully_shard", evidence.question
+    ):
         return "FSDP2 is used, whose norm clip_grad_norm_ takes over all processes"
     return ""
 
 
-def _exponential_of_one_loss(evidence: Evidence) -> str:
-    """Is exp taken of a loss that is the mean already, wherever it is taken?"""
+def _reason_if_exp_is_of_mean_loss(evidence: Evidence) -> str:
+    """The reason against a cause where exp is taken of a loss that is the mean already, wherever it
+    is taken; empty otherwise.
+    """
     lines = [line for line in evidence.lines if TAKES_EXP.search(line)]
-    if lines and all(map(EXP_OF_MEAN.search, lines)) and not evidence.has(COLLECTS_PERPLEXITIES):
+    if (
+        lines
+        and all(map(EXP_OF_MEAN.search, lines))
+        and not evidence.line_matches(COLLECTS_PERPLEXITIES)
+    ):
         return "exp is taken of the one mean loss"
     return ""
 
 
-def _user_starts_several(evidence: Evidence) -> str:
-    """Do the user's words name the launcher that starts a process for each GPU?"""
+def _reason_if_user_starts_several_processes(evidence: Evidence) -> str:
+    """The reason against a cause where the user's words name a launcher that starts a process for
+    each GPU; empty otherwise.
+    """
     launched = re.compile(r"torchrun|accelerate launch|\bFSDP|\bDDP\b|fully_shard", re.IGNORECASE)
-    return "you start a process for each GPU" if evidence.asks(launched) else ""
+    return "you start a process for each GPU" if evidence.user_says(launched) else ""
 
 
-def _user_sees_all_gpus_busy(evidence: Evidence) -> str:
-    """Do the user's words say that the GPUs are at work?"""
-    return "you see all GPUs at work" if evidence.asks(ALL_GPUS_BUSY) else ""
+def _reason_if_user_sees_all_gpus_busy(evidence: Evidence) -> str:
+    """The reason against a cause where the user says that all GPUs are at work; empty otherwise."""
+    return "you see all GPUs at work" if evidence.user_says(ALL_GPUS_BUSY) else ""
 
 
-def _several_gpus_work(evidence: Evidence) -> str:
-    """Do two GPUs or more work, by what nvidia-smi or the Trainer prints?"""
-    if evidence.has(OVER_GPUS):
+def _reason_if_several_gpus_work(evidence: Evidence) -> str:
+    """The reason against a cause where two GPUs or more work, by what nvidia-smi or the Trainer
+    prints; empty otherwise.
+    """
+    if evidence.line_matches(OVER_GPUS):
         return "the model is run on several GPUs"
     busy = {
         match["index"]
@@ -379,7 +442,10 @@ def _several_gpus_work(evidence: Evidence) -> str:
     return f"{len(busy)} GPUs work" if len(busy) > 1 else ""
 
 
-def _one_gpu_is_there(evidence: Evidence) -> str:
+def _reason_if_only_one_gpu_is_there(evidence: Evidence) -> str:
+    """The reason against a cause where there is one GPU, by nvidia-smi or by what a job asks for,
+    and the user names no more; empty otherwise.
+    """
     if re.search(
         r"\bgpus\b|\b[2-9] ?x\b|two|four|eight|cards|several", evidence.question, re.IGNORECASE
     ):
@@ -396,60 +462,86 @@ def _one_gpu_is_there(evidence: Evidence) -> str:
     return "one GPU is asked for" if jobs and max(jobs) == 1 and not evidence.gpus else ""
 
 
-def _each_process_has_its_gpu(evidence: Evidence) -> str:
-    if evidence.has(ALL_ON_FIRST) and not evidence.has(re.compile(r"GPU [1-9]\d? has a total")):
+def _reason_if_each_process_has_its_gpu(evidence: Evidence) -> str:
+    """The reason against a cause where each process has a GPU of its own, set by a line or by the
+    library's trainer; empty otherwise.
+    """
+    if evidence.line_matches(ALL_ON_FIRST) and not evidence.line_matches(
+        re.compile(r"GPU [1-9]\d? has a total")
+    ):
         return ""
-    if evidence.has(OWN_GPU_OF_RANK):
+    if evidence.line_matches(OWN_GPU_OF_RANK):
         return "each process has a GPU of its own"
-    if evidence.trains_by_library and not evidence.has(re.compile(r"device_map|\.cuda\(|\.to\(")):
+    if evidence.trains_by_library and not evidence.line_matches(
+        re.compile(r"device_map|\.cuda\(|\.to\(")
+    ):
         return "the library's trainer gives each process a GPU of its own"
     return ""
 
 
-def _schedule_has_a_warm_up(evidence: Evidence) -> str:
+def _reason_if_schedule_keeps_warm_up(evidence: Evidence) -> str:
+    """The reason against a cause where the schedule has a warm-up, or no line sets one; empty
+    otherwise.
+    """
     names = {found for line in evidence.lines for found in SCHEDULE.findall(line)}
     if names and "constant" not in names:
         return f"the schedule is {min(names)}, which has a warm-up"
-    if evidence.trains and not evidence.has(WARM_UP):
+    if evidence.trains and not evidence.line_matches(WARM_UP):
         return "no line sets a warm-up"
     return ""
 
 
-def _no_best_is_loaded(evidence: Evidence) -> str:
-    if evidence.trains and not evidence.has(LOADED_BEST):
+def _reason_if_no_best_checkpoint_is_loaded(evidence: Evidence) -> str:
+    """The reason against a cause where no line sets load_best_model_at_end, or the run went
+    through; empty otherwise.
+    """
+    if evidence.trains and not evidence.line_matches(LOADED_BEST):
         return "no line sets load_best_model_at_end"
-    return _run_went_through(evidence)
+    return _reason_if_run_made_steps(evidence)
 
 
-def _run_went_through(evidence: Evidence) -> str:
+def _reason_if_run_made_steps(evidence: Evidence) -> str:
+    """The reason against a cause where a log shows that the run made steps; empty otherwise."""
     for log in evidence.logs:
         if not log.is_numbered and log.last_step >= MIN_LOSSES and log.curve("loss"):
             return f"the run made {log.last_step:,.0f} steps"
     return ""
 
 
-def _no_run_to_resume(evidence: Evidence) -> str:
-    if not evidence.has(OF_LLAMA_FACTORY):
+def _reason_if_no_run_can_be_resumed(evidence: Evidence) -> str:
+    """The reason against a cause where LLaMA-Factory is not here, or overwrites its output folder;
+    empty otherwise.
+    """
+    if not evidence.line_matches(OF_LLAMA_FACTORY):
         return "no LLaMA-Factory is here" if evidence.trains else ""
-    return "overwrite_output_dir is true" if evidence.has(OVERWRITES) else ""
+    return "overwrite_output_dir is true" if evidence.line_matches(OVERWRITES) else ""
 
 
-def _adapter_is_new(evidence: Evidence) -> str:
-    if evidence.has(NEW_ADAPTER) and not evidence.has(LOADS_ADAPTER):
+def _reason_if_adapter_is_new(evidence: Evidence) -> str:
+    """The reason against a cause where the adapter is made new, and none is loaded; empty
+    otherwise.
+    """
+    if evidence.line_matches(NEW_ADAPTER) and not evidence.line_matches(LOADS_ADAPTER):
         return "the adapter is a new one, which is trainable"
     return ""
 
 
-def _labels_are_padded_rightly(evidence: Evidence) -> str:
-    if evidence.has(PADS_LABELS) and not evidence.has(COPIED_LABELS):
+def _reason_if_labels_are_padded_with_ignore(evidence: Evidence) -> str:
+    """The reason against a cause where labels are padded with -100, by a line or by the library's
+    collator; empty otherwise.
+    """
+    if evidence.line_matches(PADS_LABELS) and not evidence.line_matches(COPIED_LABELS):
         return "labels are padded with -100"
-    if evidence.trains_by_library and not evidence.has(OWN_LABELS):
+    if evidence.trains_by_library and not evidence.line_matches(OWN_LABELS):
         return "the library's collator pads labels with -100"
     return ""
 
 
-def _one_function_makes_the_rows(evidence: Evidence) -> str:
-    if not evidence.has(EVALUATES):
+def _reason_if_one_function_makes_rows(evidence: Evidence) -> str:
+    """The reason against a cause where one function makes the rows of training and evaluation, or
+    nothing evaluates; empty otherwise.
+    """
+    if not evidence.line_matches(EVALUATES):
         return "nothing here evaluates" if evidence.trains else ""
     names = [found for line in evidence.lines for found in MAPPED_BY.findall(line)]
     makers = {name for name in names if name}
@@ -458,8 +550,11 @@ def _one_function_makes_the_rows(evidence: Evidence) -> str:
     return ""
 
 
-def _loss_is_above_zero(evidence: Evidence) -> str:
-    losses, norms = evidence.curves("loss"), evidence.curves("grad_norm")
+def _reason_if_loss_stays_above_zero(evidence: Evidence) -> str:
+    """The reason against a cause where each logged loss is well above 0, and no logged gradient
+    norm is 0 throughout; empty otherwise.
+    """
+    losses, norms = evidence.logged_curves("loss"), evidence.logged_curves("grad_norm")
     if any(not norm.any() for norm in norms):
         return ""
     if losses and all(np.isfinite(one).all() and one.min() > LABELLED_LOSS for one in losses):
@@ -467,43 +562,70 @@ def _loss_is_above_zero(evidence: Evidence) -> str:
     return ""
 
 
-def _weights_are_loaded(evidence: Evidence) -> str:
-    if evidence.has(FROM_PRETRAINED) and not evidence.has(FROM_CONFIG):
+def _reason_if_weights_are_loaded(evidence: Evidence) -> str:
+    """The reason against a cause where the weights of a model are loaded, and none is made from a
+    config; empty otherwise.
+    """
+    if evidence.line_matches(FROM_PRETRAINED) and not evidence.line_matches(FROM_CONFIG):
         return "the weights of a model are loaded"
     return ""
 
 
-def _is_put_on_the_gpu(evidence: Evidence) -> str:
-    files = evidence.files_with(BY_TRANSFORMERS)
-    if not files and evidence.has(GENERATES):
+def _reason_if_model_is_put_on_gpu(evidence: Evidence) -> str:
+    """The reason against a cause where each script that generates puts the model on the GPU, or a
+    server generates; empty otherwise.
+    """
+    files = evidence.files_that_match(BY_TRANSFORMERS)
+    if not files and evidence.line_matches(GENERATES):
         return "a server generates"
-    return "a line puts it on the GPU" if _all_have(files, ON_GPU) else ""
+    return "a line puts it on the GPU" if _all_files_match(files, ON_GPU) else ""
 
 
-def _is_loaded_in_16_bits(evidence: Evidence) -> str:
-    if evidence.has(IN_16_BITS) and not evidence.has(IN_32_BITS):
+def _reason_if_weights_load_in_16_bits(evidence: Evidence) -> str:
+    """The reason against a cause where weights are loaded in 16 bits, and none in 32; empty
+    otherwise.
+    """
+    if evidence.line_matches(IN_16_BITS) and not evidence.line_matches(IN_32_BITS):
         return "weights are loaded in 16 bits"
     return ""
 
 
-def _no_float16(evidence: Evidence) -> str:
-    if evidence.has(IN_BFLOAT16) and not evidence.has(IN_FLOAT16) and not evidence.asks(IN_FLOAT16):
+def _reason_if_only_bfloat16_is_used(evidence: Evidence) -> str:
+    """The reason against a cause where all is computed in bfloat16, and nobody names float16; empty
+    otherwise.
+    """
+    if (
+        evidence.line_matches(IN_BFLOAT16)
+        and not evidence.line_matches(IN_FLOAT16)
+        and not evidence.user_says(IN_FLOAT16)
+    ):
         return "all is computed in bfloat16"
     return ""
 
 
-def _answers_are_greedy(evidence: Evidence) -> str:
-    return "answers are greedy" if evidence.has(GREEDY) and not evidence.has(SAMPLES) else ""
+def _reason_if_answers_are_greedy(evidence: Evidence) -> str:
+    """The reason against a cause where answers are greedy, and no line samples; empty otherwise."""
+    return (
+        "answers are greedy"
+        if evidence.line_matches(GREEDY) and not evidence.line_matches(SAMPLES)
+        else ""
+    )
 
 
-def _master_is_a_node(evidence: Evidence) -> str:
+def _reason_if_first_node_address_is_set(evidence: Evidence) -> str:
+    """The reason against a cause where the address of the first node is set, or there is one node;
+    empty otherwise.
+    """
     names = [found for line in evidence.lines for found in MASTER.findall(line)]
     if names and not any(map(LOCAL.search, names)):
         return "the address of the first node is set"
-    return _one_node(evidence)
+    return _reason_if_one_node_is_asked_for(evidence)
 
 
-def _one_node(evidence: Evidence) -> str:
+def _reason_if_one_node_is_asked_for(evidence: Evidence) -> str:
+    """The reason against a cause where one node is asked for, and the user names no more; empty
+    otherwise.
+    """
     counts = [
         int(found)
         for line in evidence.lines
@@ -514,300 +636,401 @@ def _one_node(evidence: Evidence) -> str:
     return ""
 
 
-def _no_reference_is_used(evidence: Evidence) -> str:
-    if evidence.has(NO_REFERENCE) and not evidence.has(HAS_REFERENCE):
+def _reason_if_loss_has_no_reference(evidence: Evidence) -> str:
+    """The reason against a cause where the loss that is set has no reference model; empty
+    otherwise.
+    """
+    if evidence.line_matches(NO_REFERENCE) and not evidence.line_matches(HAS_REFERENCE):
         return "this loss has no reference"
     return ""
 
 
-def _forward_is_wrapped(evidence: Evidence) -> str:
-    if evidence.has(UNWRAPPED) or not (evidence.trains_by_library or evidence.has(WRAPS)):
+def _reason_if_wrapped_model_is_called(evidence: Evidence) -> str:
+    """The reason against a cause where the model is wrapped, and no line calls model.module; empty
+    otherwise.
+    """
+    if evidence.line_matches(UNWRAPPED) or not (
+        evidence.trains_by_library or evidence.line_matches(WRAPS)
+    ):
         return ""
     return "no line calls model.module"
 
 
-def _merges_alone(evidence: Evidence) -> str:
-    return "nothing here trains" if evidence.has(MERGES) and not evidence.trains else ""
+def _reason_if_nothing_trains(evidence: Evidence) -> str:
+    """The reason against a cause where a script merges, and nothing here trains; empty otherwise."""
+    return "nothing here trains" if evidence.line_matches(MERGES) and not evidence.trains else ""
 
 
-def _no_script_trains_and_asks(evidence: Evidence) -> str:
-    for lines in evidence.files_with(BY_TRANSFORMERS):
+def _reason_if_no_script_trains_and_generates(evidence: Evidence) -> str:
+    """The reason against a cause where scripts generate, and none of them trains as well; empty
+    otherwise.
+    """
+    for lines in evidence.files_that_match(BY_TRANSFORMERS):
         if any(TRAINS.search(line) or ".train()" in line for line in lines):
             return ""
-    return "no script trains and generates" if evidence.has(GENERATES) else ""
+    return "no script trains and generates" if evidence.line_matches(GENERATES) else ""
 
 
-def _no_log(evidence: Evidence) -> str:
+def _reason_if_there_is_no_log(evidence: Evidence) -> str:
+    """The reason against a cause where there is no log; empty otherwise."""
     return "" if evidence.logs else "there is no log"
 
 
-def _library_shares_out(evidence: Evidence) -> str:
+def _reason_if_library_shares_rows_out(evidence: Evidence) -> str:
+    """The reason against a cause where the library's trainer shares the rows out over the
+    processes, and no line does so itself; empty otherwise.
+    """
     own = re.compile(r"random_split|rank::|\[rank|DistributedSampler|\.shard\(|split_by")
-    if evidence.trains_by_library and not evidence.has(own):
+    if evidence.trains_by_library and not evidence.line_matches(own):
         return "the library's trainer shares the rows out"
     return ""
 
 
-ROWS: tuple[Row, ...] = (
-    make_row(OF_PAIRS, _rewards_alone_are_trained),
-    make_row(
-        r"^(?:the model is loaded before ZeRO-3 is known|DeepSpeed's buffers)", _runs_plain_ddp
+ROWS: tuple[RuleOutRow, ...] = (
+    make_rule_out_row(OF_PAIRS, _reason_if_only_rewards_are_trained),
+    make_rule_out_row(
+        r"^(?:the model is loaded before ZeRO-3 is known|DeepSpeed's buffers)",
+        _reason_if_run_is_plain_ddp,
     ),
-    make_row(
+    make_rule_out_row(
         r"^(?:dropout is on in training alone|the loss of the evaluation depends on its batch size)",
-        _answers_to_new_questions_fail,
+        _reason_if_new_questions_fail,
     ),
-    make_row(r"^a warm-up is set, and the schedule has none", _schedule_has_a_warm_up),
-    make_row(
+    make_rule_out_row(
+        r"^a warm-up is set, and the schedule has none", _reason_if_schedule_keeps_warm_up
+    ),
+    make_rule_out_row(
         r"^(?:one process was started|one process works on all|ms-swift without)",
-        _many_processes_run,
+        _reason_if_many_processes_run,
     ),
-    make_row(
+    make_rule_out_row(
         r"^(?:one GPU of several|one process was started|ms-swift without|every process puts its model"
         r"|layers on several GPUs|device_map='auto' on several|nn\.DataParallel|a model that one card holds"
         r"|Unsloth works on one)",
-        _one_gpu_is_there,
+        _reason_if_only_one_gpu_is_there,
     ),
-    make_row(r"^one GPU of several", _many_processes_run),
-    make_row(r"^one process was started, and the other GPUs", _several_gpus_work),
-    make_row(
+    make_rule_out_row(r"^one GPU of several", _reason_if_many_processes_run),
+    make_rule_out_row(
+        r"^one process was started, and the other GPUs", _reason_if_several_gpus_work
+    ),
+    make_rule_out_row(
         r"^(?:one process was started, and the other GPUs|GPUs are mostly idle|one GPU of several)",
-        _user_sees_all_gpus_busy,
+        _reason_if_user_sees_all_gpus_busy,
     ),
-    make_row(
+    make_rule_out_row(
         r"^dropout is on in training alone",
         lambda evidence: (
             "it makes a loss higher or lower, and yours is nan"
-            if evidence.asks(re.compile(r"\bnan\b", re.IGNORECASE))
+            if evidence.user_says(re.compile(r"\bnan\b", re.IGNORECASE))
             else ""
         ),
     ),
-    make_row(r"^a perplexity that is the mean of exp", _exponential_of_one_loss),
-    make_row(r"^one process works on all GPUs", _user_starts_several),
-    make_row(r"^gradients under FSDP1 are clipped", _shards_by_fsdp2),
-    make_row(
+    make_rule_out_row(r"^a perplexity that is the mean of exp", _reason_if_exp_is_of_mean_loss),
+    make_rule_out_row(r"^one process works on all GPUs", _reason_if_user_starts_several_processes),
+    make_rule_out_row(r"^gradients under FSDP1 are clipped", _reason_if_model_is_sharded_by_fsdp2),
+    make_rule_out_row(
         r"^hidden states or attentions that the model returns are kept in the evaluation",
-        _unless(r"output_hidden_states|output_attentions", "output_hidden_states", of="any"),
-    ),
-    make_row(
-        r"^gradient checkpointing is inactive: the model is in eval mode",
-        _if_a_line_has(r"\.train\((?:True)?\)|Trainer\(", "the model is put in training mode"),
-    ),
-    make_row(r"^every process puts its model on GPU 0", _each_process_has_its_gpu),
-    make_row(r"^the best model is to be loaded", _no_best_is_loaded),
-    make_row(r"before the first step|transformers stops where", _run_went_through),
-    make_row(r"^(?:FSDP shall wrap|the checkpoint to resume from is not)", _run_went_through),
-    make_row(r"^LLaMA-Factory resumes the run", _no_run_to_resume),
-    make_row(r"^nothing is trainable", _adapter_is_new),
-    make_row(r"^no token has a label", _loss_is_above_zero),
-    make_row(
-        r"^labels are (?:padded with the pad|a plain copy of padded)", _labels_are_padded_rightly
-    ),
-    make_row(
-        r"^labels are a plain copy of padded",
-        _unless(COPIED_LABELS.pattern, "labels that are a copy"),
-    ),
-    make_row(r"^the evaluation's rows are made by another function", _one_function_makes_the_rows),
-    make_row(r"^evaluated without the chat template", _template_is_applied),
-    make_row(r"^apply_chat_template was called without", _header_is_asked_for),
-    make_row(r"^the prompt was decoded with the answer", _prompt_is_cut_off),
-    make_row(r"^special tokens stand in the answers", _marks_are_skipped),
-    make_row(
-        r"^(?:the loss of the evaluation depends|rows of the evaluation without a label|dropout is on in training)",
-        _nobody_speaks_of_an_evaluation_loss,
-    ),
-    make_row(r"^rows of the evaluation without a label", _evaluation_loss_is_finite),
-    make_row(r"^(?:weights are NaN|the loss of a micro-batch is not finite)", _losses_are_finite),
-    make_row(
-        r"^(?:rows of the evaluation stand in the training|a data set is listed twice"
-        r"|the best of many checkpoints was chosen)",
-        _measure_is_too_bad,
-    ),
-    make_row(r"^the batch grew with the processes", _is_of_speed_or_failure),
-    make_row(
-        r"^a sampler without set_epoch",
-        _first_of(
-            _if_a_line_has(r"set_epoch\(", "set_epoch is called"),
-            _unless(r"Sampler", "a sampler"),
+        _reason_unless_named(
+            r"output_hidden_states|output_attentions", "output_hidden_states", of="any"
         ),
     ),
-    make_row(r"^a job that is to fine-tune starts from random", _weights_are_loaded),
-    make_row(r"^the model was never moved to the GPU", _is_put_on_the_gpu),
-    make_row(r"^weights saved or merged in float32", _is_loaded_in_16_bits),
-    make_row(r"^activations or gradients overflow in float16", _no_float16),
-    make_row(r"^activations overflow in float16", _no_float16),
-    make_row(r"^answers are sampled", _answers_are_greedy),
-    make_row(r"^(?:the nodes wait at MASTER_ADDR)", _master_is_a_node),
-    make_row(r"^(?:torchrun for several nodes|each node or task starts)", _one_node),
-    make_row(
+    make_rule_out_row(
+        r"^gradient checkpointing is inactive: the model is in eval mode",
+        _reason_if_line_matches(
+            r"\.train\((?:True)?\)|Trainer\(", "the model is put in training mode"
+        ),
+    ),
+    make_rule_out_row(
+        r"^every process puts its model on GPU 0", _reason_if_each_process_has_its_gpu
+    ),
+    make_rule_out_row(r"^the best model is to be loaded", _reason_if_no_best_checkpoint_is_loaded),
+    make_rule_out_row(r"before the first step|transformers stops where", _reason_if_run_made_steps),
+    make_rule_out_row(
+        r"^(?:FSDP shall wrap|the checkpoint to resume from is not)", _reason_if_run_made_steps
+    ),
+    make_rule_out_row(r"^LLaMA-Factory resumes the run", _reason_if_no_run_can_be_resumed),
+    make_rule_out_row(r"^nothing is trainable", _reason_if_adapter_is_new),
+    make_rule_out_row(r"^no token has a label", _reason_if_loss_stays_above_zero),
+    make_rule_out_row(
+        r"^labels are (?:padded with the pad|a plain copy of padded)",
+        _reason_if_labels_are_padded_with_ignore,
+    ),
+    make_rule_out_row(
+        r"^labels are a plain copy of padded",
+        _reason_unless_named(COPIED_LABELS.pattern, "labels that are a copy"),
+    ),
+    make_rule_out_row(
+        r"^the evaluation's rows are made by another function", _reason_if_one_function_makes_rows
+    ),
+    make_rule_out_row(r"^evaluated without the chat template", _reason_if_scripts_apply_template),
+    make_rule_out_row(
+        r"^apply_chat_template was called without", _reason_if_generation_prompt_is_added
+    ),
+    make_rule_out_row(
+        r"^the prompt was decoded with the answer", _reason_if_prompt_is_cut_from_output
+    ),
+    make_rule_out_row(
+        r"^special tokens stand in the answers", _reason_if_special_tokens_are_skipped
+    ),
+    make_rule_out_row(
+        r"^(?:the loss of the evaluation depends|rows of the evaluation without a label|dropout is on in training)",
+        _reason_if_no_evaluation_loss_is_named,
+    ),
+    make_rule_out_row(
+        r"^rows of the evaluation without a label", _reason_if_evaluation_loss_is_finite
+    ),
+    make_rule_out_row(
+        r"^(?:weights are NaN|the loss of a micro-batch is not finite)",
+        _reason_if_training_loss_is_finite,
+    ),
+    make_rule_out_row(
+        r"^(?:rows of the evaluation stand in the training|a data set is listed twice"
+        r"|the best of many checkpoints was chosen)",
+        _reason_if_score_is_too_bad,
+    ),
+    make_rule_out_row(
+        r"^the batch grew with the processes", _reason_if_user_means_speed_or_failure
+    ),
+    make_rule_out_row(
+        r"^a sampler without set_epoch",
+        _first_reason_of(
+            _reason_if_line_matches(r"set_epoch\(", "set_epoch is called"),
+            _reason_unless_named(r"Sampler", "a sampler"),
+        ),
+    ),
+    make_rule_out_row(
+        r"^a job that is to fine-tune starts from random", _reason_if_weights_are_loaded
+    ),
+    make_rule_out_row(r"^the model was never moved to the GPU", _reason_if_model_is_put_on_gpu),
+    make_rule_out_row(r"^weights saved or merged in float32", _reason_if_weights_load_in_16_bits),
+    make_rule_out_row(
+        r"^activations or gradients overflow in float16", _reason_if_only_bfloat16_is_used
+    ),
+    make_rule_out_row(r"^activations overflow in float16", _reason_if_only_bfloat16_is_used),
+    make_rule_out_row(r"^answers are sampled", _reason_if_answers_are_greedy),
+    make_rule_out_row(r"^(?:the nodes wait at MASTER_ADDR)", _reason_if_first_node_address_is_set),
+    make_rule_out_row(
+        r"^(?:torchrun for several nodes|each node or task starts)",
+        _reason_if_one_node_is_asked_for,
+    ),
+    make_rule_out_row(
         r"^each node or task starts a run of its own",
-        _if_a_line_has(
+        _reason_if_line_matches(
             r"--(?:nnodes|num_machines)[= ][\"']?(?:\$|[2-9]|1\d)",
             "the number of nodes is given to the launchers",
         ),
     ),
-    make_row(
+    make_rule_out_row(
         r"^torchrun for several nodes stands in the batch script without srun",
-        lambda evidence: "srun starts it" if evidence.has(BY_SRUN) else "",
+        lambda evidence: "srun starts it" if evidence.line_matches(BY_SRUN) else "",
     ),
-    make_row(
+    make_rule_out_row(
         r"^gradients are averaged at each micro-step",
-        _first_of(
-            _if_a_line_has(r"no_sync\(|accumulate\(", "no_sync or accumulate is used"),
+        _first_reason_of(
+            _reason_if_line_matches(r"no_sync\(|accumulate\(", "no_sync or accumulate is used"),
             lambda evidence: (
                 "the library's trainer exchanges once a step" if evidence.trains_by_library else ""
             ),
         ),
     ),
-    make_row(r"^gradients are not averaged: the forward", _forward_is_wrapped),
-    make_row(r"^each process shuffles or splits the rows another way", _library_shares_out),
-    make_row(
+    make_rule_out_row(
+        r"^gradients are not averaged: the forward", _reason_if_wrapped_model_is_called
+    ),
+    make_rule_out_row(
+        r"^each process shuffles or splits the rows another way", _reason_if_library_shares_rows_out
+    ),
+    make_rule_out_row(
         r"^DeepSpeed ZeRO-3 or FSDP is given a device map",
-        _unless(r"device_map", "a device_map", of="any"),
+        _reason_unless_named(r"device_map", "a device_map", of="any"),
     ),
-    make_row(
+    make_rule_out_row(
         r"^device_map='auto' on several",
-        _unless(r"device_map", "a device_map", of="generation"),
+        _reason_unless_named(r"device_map", "a device_map", of="generation"),
     ),
-    make_row(
+    make_rule_out_row(
         r"^vLLM on the GPU that trains",
         lambda evidence: "" if evidence.trains else "nothing here trains",
     ),
-    make_row(
+    make_rule_out_row(
         r"^the reference of a preference|^policy and reference|policy and reference are the same",
-        _no_reference_is_used,
+        _reason_if_loss_has_no_reference,
     ),
-    make_row(
+    make_rule_out_row(
         r"^a script picks the worse answer",
         lambda evidence: (
             ""
-            if evidence.has(BUILDS_PAIRS) or not evidence.trains
+            if evidence.line_matches(BUILDS_PAIRS) or not evidence.trains
             else "no script here builds the pairs"
         ),
     ),
-    make_row(
+    make_rule_out_row(
         r"^a loss of one's own that breaks",
         lambda evidence: (
             "the loss is the library's"
-            if evidence.trains_by_library and not evidence.has(OWN_LOSS)
+            if evidence.trains_by_library and not evidence.line_matches(OWN_LOSS)
             else ""
         ),
     ),
-    make_row(
+    make_rule_out_row(
         r"^the trainer takes its mask from",
-        _unless(r"assistant_only|assistant_masks|generation %\}", "assistant_only_loss"),
+        _reason_unless_named(
+            r"assistant_only|assistant_masks|generation %\}", "assistant_only_loss"
+        ),
     ),
-    make_row(
+    make_rule_out_row(
         r"^the optimizer and scheduler of ds_config",
-        _unless(r"(?i)deepspeed|zero_optimization|ds_config", "DeepSpeed"),
+        _reason_unless_named(r"(?i)deepspeed|zero_optimization|ds_config", "DeepSpeed"),
     ),
-    make_row(r"^Adafactor sets", _unless(r"(?i)adafactor", "Adafactor")),
-    make_row(
+    make_rule_out_row(r"^Adafactor sets", _reason_unless_named(r"(?i)adafactor", "Adafactor")),
+    make_rule_out_row(
         r"^an optimizer that scales nothing",
-        _unless(r"(?i)\bsgd\b|prompt.?tuning|prefix|lion", "SGD"),
+        _reason_unless_named(r"(?i)\bsgd\b|prompt.?tuning|prefix|lion", "SGD"),
     ),
-    make_row(
+    make_rule_out_row(
         r"^a classifier reads its answer off a pad|^the classifier's pad_token",
-        _unless(r"(?i)SequenceClassification|classif|num_labels", "a classifier", of="any"),
+        _reason_unless_named(
+            r"(?i)SequenceClassification|classif|num_labels", "a classifier", of="any"
+        ),
     ),
-    make_row(r"^label smoothing of 0\.5", _unless(r"label_smoothing|smoothing", "label_smoothing")),
-    make_row(r"^training_step of Lightning", _unless(r"(?i)lightning|training_step", "Lightning")),
-    make_row(r"^Unsloth |switches off Unsloth's", _unless(r"(?i)unsloth", "Unsloth")),
-    make_row(r"^sacrebleu", _unless(r"(?i)bleu", "BLEU", of="any")),
-    make_row(r"^ROUGE", _unless(r"(?i)rouge", "ROUGE", of="any")),
-    make_row(
+    make_rule_out_row(
+        r"^label smoothing of 0\.5",
+        _reason_unless_named(r"label_smoothing|smoothing", "label_smoothing"),
+    ),
+    make_rule_out_row(
+        r"^training_step of Lightning",
+        _reason_unless_named(r"(?i)lightning|training_step", "Lightning"),
+    ),
+    make_rule_out_row(
+        r"^Unsloth |switches off Unsloth's", _reason_unless_named(r"(?i)unsloth", "Unsloth")
+    ),
+    make_rule_out_row(r"^sacrebleu", _reason_unless_named(r"(?i)bleu", "BLEU", of="any")),
+    make_rule_out_row(r"^ROUGE", _reason_unless_named(r"(?i)rouge", "ROUGE", of="any")),
+    make_rule_out_row(
         r"^num_return_sequences",
-        _unless(
+        _reason_unless_named(
             r"num_return_sequences|best_of|\bn\s*=\s*[2-9]", "num_return_sequences", of="generation"
         ),
     ),
-    make_row(
+    make_rule_out_row(
         r"^windows of a strided perplexity",
-        _unless(r"(?i)perplex|\bppl\b|stride|begin_loc|window", "a perplexity", of="any"),
+        _reason_unless_named(
+            r"(?i)perplex|\bppl\b|stride|begin_loc|window", "a perplexity", of="any"
+        ),
     ),
-    make_row(
+    make_rule_out_row(
         r"^speculative decoding",
-        _unless(r"(?i)specul|draft|assistant_model|ngram", "a draft model", of="any"),
+        _reason_unless_named(r"(?i)specul|draft|assistant_model|ngram", "a draft model", of="any"),
     ),
-    make_row(r"^an async handler", _unless(r"async |(?i:fastapi)", "an async handler", of="any")),
-    make_row(
+    make_rule_out_row(
+        r"^an async handler",
+        _reason_unless_named(r"async |(?i:fastapi)", "an async handler", of="any"),
+    ),
+    make_rule_out_row(
         r"^CUDA_LAUNCH_BLOCKING",
-        _unless(r"CUDA_LAUNCH_BLOCKING|anomaly", "CUDA_LAUNCH_BLOCKING", of="any"),
+        _reason_unless_named(r"CUDA_LAUNCH_BLOCKING|anomaly", "CUDA_LAUNCH_BLOCKING", of="any"),
     ),
-    make_row(
+    make_rule_out_row(
         r"^CUDA_VISIBLE_DEVICES is set in the script",
-        _unless(r"CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", of="any"),
+        _reason_unless_named(r"CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", of="any"),
     ),
-    make_row(r"^vLLM is started on one of its GPUs", _unless(r"(?i)vllm", "vLLM", of="any")),
-    make_row(
+    make_rule_out_row(
+        r"^vLLM is started on one of its GPUs", _reason_unless_named(r"(?i)vllm", "vLLM", of="any")
+    ),
+    make_rule_out_row(
         r"^rows are divided by hash\(\) of a text",
-        _unless(r"\bhash\(", "hash()", of="any"),
+        _reason_unless_named(r"\bhash\(", "hash()", of="any"),
     ),
-    make_row(
+    make_rule_out_row(
         r"^the area under a curve is computed from predicted classes",
-        _unless(r"(?i)auc|average_precision|roc|curve", "an AUC", of="any"),
+        _reason_unless_named(r"(?i)auc|average_precision|roc|curve", "an AUC", of="any"),
     ),
-    make_row(r"^torch\.load without map_location", _unless(r"torch\.load\(", "torch.load")),
-    make_row(r"^LLM\.int8", _unless(r"load_in_8bit|int8|8bit", "load_in_8bit", of="generation")),
-    make_row(
+    make_rule_out_row(
+        r"^torch\.load without map_location", _reason_unless_named(r"torch\.load\(", "torch.load")
+    ),
+    make_rule_out_row(
+        r"^LLM\.int8",
+        _reason_unless_named(r"load_in_8bit|int8|8bit", "load_in_8bit", of="generation"),
+    ),
+    make_rule_out_row(
         r"^(?:nn\.DataParallel|one process works on all GPUs)",
-        _if_a_line_has(
+        _reason_if_line_matches(
             r"torchrun|accelerate launch|deepspeed --|nproc[-_]per",
             "processes are launched, one for each GPU",
         ),
     ),
-    make_row(r"^embeddings and head are trained whole", _merges_alone),
-    make_row(
+    make_rule_out_row(r"^embeddings and head are trained whole", _reason_if_nothing_trains),
+    make_rule_out_row(
         r"^the client waits for each answer",
-        _unless(
+        _reason_unless_named(
             r"OpenAI\(|requests\.|httpx|completions\.create|client|aiohttp|curl|/v1/",
             "a client",
             of="any",
         ),
     ),
-    make_row(r"^generate after the training", _no_script_trains_and_asks),
-    make_row(
+    make_rule_out_row(r"^generate after the training", _reason_if_no_script_trains_and_generates),
+    make_rule_out_row(
         r"^torch\.compile or a static cache",
-        _unless(r"compile|static|cache_implementation", "torch.compile", of="any"),
+        _reason_unless_named(r"compile|static|cache_implementation", "torch.compile", of="any"),
     ),
-    make_row(r"^one backward\(\) for many", _unless(r"\.backward\(", "a loop of one's own")),
-    make_row(
+    make_rule_out_row(
+        r"^one backward\(\) for many", _reason_unless_named(r"\.backward\(", "a loop of one's own")
+    ),
+    make_rule_out_row(
         r"^gradient checkpointing is switched off",
-        _if_a_line_has(
+        _reason_if_line_matches(
             r"(?<!disable_)gradient_checkpointing['\"]?\s*[=:]\s*[Tt]rue|gradient_checkpointing_enable\(",
             "gradient checkpointing is on",
         ),
     ),
-    make_row(
+    make_rule_out_row(
         r"^(?:DPO holds a second|chosen and rejected answers go)",
-        _unless(r"(?i)dpo|orpo|\bcpo|simpo|ref_model", "a training on preferences", of="any"),
+        _reason_unless_named(
+            r"(?i)dpo|orpo|\bcpo|simpo|ref_model", "a training on preferences", of="any"
+        ),
     ),
-    make_row(
+    make_rule_out_row(
         r"^(?:DeepSpeed's buffers|ZeRO's stages 1 and 2)",
-        _unless(r"(?i)deepspeed|fsdp|zero", "DeepSpeed or FSDP", of="any"),
+        _reason_unless_named(r"(?i)deepspeed|fsdp|zero", "DeepSpeed or FSDP", of="any"),
     ),
-    make_row(r"^device_map spreads", _unless(r"device_map", "a device_map", of="any")),
-    make_row(
+    make_rule_out_row(
+        r"^device_map spreads", _reason_unless_named(r"device_map", "a device_map", of="any")
+    ),
+    make_rule_out_row(
         r"^rows of like length come",
-        _unless(r"group_by_length|[Ll]ength_?[Gg]rouped", "group_by_length", of="any"),
+        _reason_unless_named(r"group_by_length|[Ll]ength_?[Gg]rouped", "group_by_length", of="any"),
     ),
-    make_row(r"^packing fills every row", _unless(r"packing", "packing", of="any")),
-    make_row(r"^weights were saved in float32", _unless(r"(?i)float32|fp32", "float32", of="any")),
-    make_row(
-        r"^the evaluation harness takes", _unless(r"lm[_-]eval|lighteval", "a harness", of="any")
+    make_rule_out_row(
+        r"^packing fills every row", _reason_unless_named(r"packing", "packing", of="any")
     ),
-    make_row(r"^all prompts of a file", _unless(r"\.generate\(", "generate()", of="any")),
-    make_row(
+    make_rule_out_row(
+        r"^weights were saved in float32",
+        _reason_unless_named(r"(?i)float32|fp32", "float32", of="any"),
+    ),
+    make_rule_out_row(
+        r"^the evaluation harness takes",
+        _reason_unless_named(r"lm[_-]eval|lighteval", "a harness", of="any"),
+    ),
+    make_rule_out_row(
+        r"^all prompts of a file", _reason_unless_named(r"\.generate\(", "generate()", of="any")
+    ),
+    make_rule_out_row(
         r"^a mixture of experts",
-        _unless(r"(?i)-a\d+b|moe|mixtral|gpt-oss|expert", "a mixture of experts", of="any"),
+        _reason_unless_named(
+            r"(?i)-a\d+b|moe|mixtral|gpt-oss|expert", "a mixture of experts", of="any"
+        ),
     ),
-    make_row(
+    make_rule_out_row(
         r"^(?:the server's cache|vLLM's share)",
-        _unless(r"(?i)vllm|llama-server|llama[_.]cpp|ollama|num_ctx|ggml", "a server", of="any"),
+        _reason_unless_named(
+            r"(?i)vllm|llama-server|llama[_.]cpp|ollama|num_ctx|ggml", "a server", of="any"
+        ),
     ),
-    make_row(
-        r"^the job asks for no memory", _unless(r"#SBATCH|(?i:slurm)|srun", "a job", of="any")
+    make_rule_out_row(
+        r"^the job asks for no memory",
+        _reason_unless_named(r"#SBATCH|(?i:slurm)|srun", "a job", of="any"),
     ),
-    make_row(r"^an adapter with DoRA", _unless(r"(?i)dora", "DoRA", of="any")),
-    make_row(r"^the log says", _no_log),
+    make_rule_out_row(
+        r"^an adapter with DoRA", _reason_unless_named(r"(?i)dora", "DoRA", of="any")
+    ),
+    make_rule_out_row(r"^the log says", _reason_if_there_is_no_log),
 )

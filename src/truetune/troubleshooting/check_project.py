@@ -1,4 +1,5 @@
-"""Check all that a project holds: what `checks.check_paths` judges, and the answers of a model that lie beside it.
+"""Checks all that a project holds: rows, scripts, settings and logs, and the answers of a model
+among the files.
 
 Answers are judged by another package than rows, scripts and logs, and take other packages to load. So files of
 predictions are told by their columns first, and only where there is one is that package loaded. The trade-off: a file
@@ -41,7 +42,7 @@ def check_project(
     base: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Say what each path is and what is wrong with it, predictions of a model included.
+    """Check each path: say what it is and what is wrong with it, predictions of a model included.
 
     Args:
         paths: files and folders; without one, what `spec` names.
@@ -57,8 +58,8 @@ def check_project(
     predictions = list_prediction_files(named)
     others = [path for path in named if path not in predictions]
     if predictions and not others and len(predictions) == 1:
-        return _score(predictions[0], spec)
-    of_files = _judge_answer_files(named, spec)
+        return _score_answers_file(predictions[0], spec)
+    of_files = _judge_answer_files_together(named, spec)
     try:
         report = with_suggested_edits(
             check_paths(others, spec, settings=settings, base=base, progress=progress)
@@ -70,28 +71,28 @@ def check_project(
         unread = NotJudged("the rows", str(error), asked=False)
         report = Report(spec=spec, findings=(), seconds=0, not_judged=(unread,))
     for file in predictions[:MAX_PREDICTION_FILES]:
-        report = _add_answers(report, file, spec)
-    whole = _add_answer_files(report, of_files)
+        report = _add_score_of_answers(report, file, spec)
+    whole = _add_answer_files_judgement(report, of_files)
     findings = explain_answers_by_scripts(whole.findings, others)
     ordered = put_cuts_before_answers(put_training_before_answers(findings))
     return replace(whole, findings=tuple(ordered))
 
 
-class _OfAnswerFiles(NamedTuple):
-    """What is said of verdicts of a judge and of two models' answers."""
+class _AnswerFilesJudgement(NamedTuple):
+    """What rules say of verdicts of a judge and of two models' answers."""
 
     judgement: Judgement
     subjects: tuple[Subject, ...]
 
 
-def _judge_answer_files(named: Sequence[str], spec: RunSpec) -> _OfAnswerFiles:
+def _judge_answer_files_together(named: Sequence[str], spec: RunSpec) -> _AnswerFilesJudgement:
     """What the rules say of such files among the paths."""
     from truetune.evaluation.judge_answer_files import judge_answer_files
 
-    return _OfAnswerFiles(*judge_answer_files(named, spec))
+    return _AnswerFilesJudgement(*judge_answer_files(named, spec))
 
 
-def _add_answer_files(report: Report, of_files: _OfAnswerFiles) -> Report:
+def _add_answer_files_judgement(report: Report, of_files: _AnswerFilesJudgement) -> Report:
     """The report, with what is said of such files; what a single file says already is not said again."""
     known = {(finding.code, finding.message) for finding in report.findings}
     fresh = tuple(
@@ -101,18 +102,18 @@ def _add_answer_files(report: Report, of_files: _OfAnswerFiles) -> Report:
     return add_judgement(joined, replace(of_files.judgement, findings=fresh))
 
 
-def _score(file: str, spec: RunSpec) -> Report:
-    """What is said of the answers in one file. Raises TruetuneError where they can't be read."""
+def _score_answers_file(file: str, spec: RunSpec) -> Report:
+    """The report on the answers in one file. Raises TruetuneError where they can't be read."""
     from truetune.evaluation.score_predictions import score
 
     chosen = {name: getattr(spec, name) for name in RULE_SETTINGS if name in spec.model_fields_set}
     return score(file, **chosen)
 
 
-def _add_answers(report: Report, file: str, spec: RunSpec) -> Report:
-    """The report, with what is said of the answers in one file."""
+def _add_score_of_answers(report: Report, file: str, spec: RunSpec) -> Report:
+    """The report, with the report on the answers in one file added."""
     try:
-        scored = _score(file, spec)
+        scored = _score_answers_file(file, spec)
     except TruetuneError as error:
         # The file was found in a folder: that it can't be read must not hide what is wrong beside it.
         unread = NotJudged("the answers", str(error), place=file, unlock=f"truetune score {file}")

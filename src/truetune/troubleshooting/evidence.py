@@ -1,4 +1,4 @@
-"""What the files, logs and words of a project say, as the rows of `ruled_out` read it.
+"""What the files, logs and words of a project say, as the tables that rule causes out read it.
 
 Files are lines without their comments: nothing is run or parsed, so that any file counts, whatever wrote it.
 """
@@ -35,7 +35,7 @@ LIBRARY_TRAINER = re.compile(
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a row of the tables reads."""
+    """The lines, logs and words of a project, which a row of the tables asks."""
 
     question: str
     lines: Sequence[str]
@@ -46,12 +46,12 @@ class Evidence:
     gpus: frozenset[int] = frozenset()
     """The GPUs that nvidia-smi lists, by their numbers"""
 
-    def has(self, pattern: re.Pattern[str]) -> bool:
-        """Does a line show it?"""
+    def line_matches(self, pattern: re.Pattern[str]) -> bool:
+        """Does a line of the files match?"""
         return any(pattern.search(line) for line in self.lines)
 
-    def numbers(self, pattern: re.Pattern[str]) -> list[float]:
-        """The numbers that lines set; the records of a log set none."""
+    def numbers_set(self, pattern: re.Pattern[str]) -> list[float]:
+        """The numbers that lines set by a pattern; records of a log count as none."""
         return [
             float(number)
             for line in self.lines
@@ -61,33 +61,36 @@ class Evidence:
             if number is not None and _is_number(number)
         ]
 
-    def curves(self, name: str) -> list[np.ndarray]:
-        """The curves of that name of all logs, as far as they have records enough."""
+    def logged_curves(self, name: str) -> list[np.ndarray]:
+        """The curves of a name in all logs, where they have enough records."""
         curves = [log.curve(name).finite().value for log in self.logs]
         return [values for values in curves if values.size >= MIN_LOSSES]
 
-    def asks(self, pattern: re.Pattern[str]) -> bool:
-        """Do the user's words show it?"""
+    def user_says(self, pattern: re.Pattern[str]) -> bool:
+        """Do the user's words match?"""
         return pattern.search(self.question) is not None
 
-    def files_with(self, pattern: re.Pattern[str]) -> list[Sequence[str]]:
-        """The lines of each file that shows it."""
+    def files_that_match(self, pattern: re.Pattern[str]) -> list[Sequence[str]]:
+        """The lines of each file of which one matches."""
         return [
             lines for lines in self.files.values() if any(pattern.search(line) for line in lines)
         ]
 
     @cached_property
     def trains(self) -> bool:
-        """Does a line here train?"""
-        return self.has(TRAINS)
+        """Does a line of the files train a model?"""
+        return self.line_matches(TRAINS)
 
     @cached_property
     def trains_by_library(self) -> bool:
         """Does a trainer of a library train, and no loop of the project's own?"""
-        return self.has(LIBRARY_TRAINER) and not self.has(re.compile(r"\.backward\("))
+        return self.line_matches(LIBRARY_TRAINER) and not self.line_matches(
+            re.compile(r"\.backward\(")
+        )
 
 
 def _is_number(text: str) -> bool:
+    """Is a text a number?"""
     try:
         float(text)
     except ValueError:
@@ -98,7 +101,7 @@ def _is_number(text: str) -> bool:
 def read_evidence(
     question: str, texts: Iterable[ProjectText], logs: Iterable[RunLog | None]
 ) -> Evidence:
-    """What the files and logs of a project say, for `find_reason_against`."""
+    """Collect what the files and logs of a project say, for `find_reason_against`."""
     files: dict[str, list[str]] = {}
     gpus: set[int] = set()
     left = MAX_LINES
@@ -115,14 +118,14 @@ def read_evidence(
     return Evidence(question, whole, known, files, frozenset(gpus))
 
 
-class Row(NamedTuple):
-    """Which causes, and what speaks against them."""
+class RuleOutRow(NamedTuple):
+    """A row of the tables: words by which it knows causes, and what speaks against these."""
 
     words: re.Pattern[str]
     """In the text of a cause, and in how it is seen"""
     against: Callable[[Evidence], str]
 
 
-def make_row(words: str, against: Callable[[Evidence], str]) -> Row:
+def make_rule_out_row(words: str, against: Callable[[Evidence], str]) -> RuleOutRow:
     """One row of the tables that rule causes out."""
-    return Row(re.compile(words, re.IGNORECASE), against)
+    return RuleOutRow(re.compile(words, re.IGNORECASE), against)

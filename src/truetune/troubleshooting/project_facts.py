@@ -1,4 +1,5 @@
-"""What a project does, by the lines of its files: the traits that causes take, and where each is seen.
+"""Finds out what a project does, by the lines of its files: the traits that causes need, and the
+lines that show each.
 
 A cause that takes DPO is impossible in a project that trains by plain supervised rows, and one that takes a cut of long
 texts is likely where a line sets one. The lines are read one by one and never run or parsed, so that any file counts,
@@ -47,7 +48,7 @@ EVALUATED = re.compile(r"\b(?:eval|val|valid(?:ation)?)_?(?:loss|acc)|\bevaluat"
 
 @dataclass(frozen=True, slots=True)
 class ProjectFacts:
-    """The traits of a project with the lines that show them."""
+    """The traits that a project shows, with the lines that show them."""
 
     lines: Mapping[Trait, tuple[TextLine, ...]]
     """The most telling lines first"""
@@ -64,25 +65,30 @@ class ProjectFacts:
 
     @property
     def present(self) -> frozenset[Trait]:
-        """The traits that files or words show."""
+        """The traits that files or the user's words show."""
         return frozenset(self.lines) | self.asked
 
     @property
     def unknown(self) -> frozenset[Trait]:
-        """The traits of which the files could not tell: there is no training among them, or no generation."""
-        return self.unknown_to(None)
+        """The traits that the files could not show, since there is no training or no generation
+        among them.
+        """
+        return self.unknown_in_area(None)
 
-    def unknown_to(self, asked: Area | None) -> frozenset[Trait]:
-        """The traits of which the files could not tell, where what is asked about is one area.
+    def unknown_in_area(self, asked: Area | None) -> frozenset[Trait]:
+        """The traits that the files could not show, where the question is about one area.
 
         What may stand in either is known from the scripts of that area alone.
         """
         untold = frozenset(
-            reading.trait for reading in TRAIT_READINGS if not self._can_tell(reading.area, asked)
+            reading.trait
+            for reading in TRAIT_READINGS
+            if not self._files_could_show(reading.area, asked)
         )
         return untold - self.switched_off
 
-    def _can_tell(self, area: Area, asked: Area | None) -> bool:
+    def _files_could_show(self, area: Area, asked: Area | None) -> bool:
+        """Could the files show traits of an area, since a script of it is among them?"""
         if area == "any" and asked is not None:
             return asked in self.areas
         if area == "any":
@@ -109,7 +115,7 @@ def read_facts(question: str, texts: Iterable[ProjectText]) -> ProjectFacts:
             for trait in traits_shown_by_line(code):
                 found.setdefault(trait, []).append(TextLine(line.place, code.strip(), line.file))
     telling = {
-        trait: tuple(sorted(lines, key=_rank_line)[:MAX_LINES_OF_TRAIT])
+        trait: tuple(sorted(lines, key=_line_sort_key)[:MAX_LINES_OF_TRAIT])
         for trait, lines in found.items()
     }
     asked = traits_mentioned(question)
@@ -124,8 +130,10 @@ def read_facts(question: str, texts: Iterable[ProjectText]) -> ProjectFacts:
 
 
 def _phases_outside_failure(texts: Iterable[ProjectText]) -> frozenset[Trait]:
-    """The phases that no traceback of an out-of-memory error goes through; none where there is no such traceback."""
-    failures = [(text.text, way) for text in texts for way in _ways_to_failure(text.text)]
+    """The phases of a run that no traceback of an out-of-memory error goes through; none where
+    there is no such traceback.
+    """
+    failures = [(text.text, way) for text in texts for way in _tracebacks_out_of_memory(text.text)]
     if not failures:
         return frozenset()
     ways = " ".join(way for _, way in failures)
@@ -136,8 +144,10 @@ def _phases_outside_failure(texts: Iterable[ProjectText]) -> frozenset[Trait]:
     return frozenset(outside)
 
 
-def _ways_to_failure(text: str) -> Iterator[str]:
-    """The functions and source lines of each traceback that ends in an out-of-memory error, as one text."""
+def _tracebacks_out_of_memory(text: str) -> Iterator[str]:
+    """The functions and source lines of each traceback that ends in an out-of-memory error, as one
+    text each.
+    """
     way: list[str] | None = None
     for line in text.splitlines():
         if "Traceback (most recent call last)" in line:
@@ -151,6 +161,8 @@ def _ways_to_failure(text: str) -> Iterator[str]:
             way.append(FRAME_PATH.sub("", line[:MAX_LINE_CHARACTERS]))
 
 
-def _rank_line(line: TextLine) -> tuple[bool, bool]:
-    """Lines that set or call something before those that only name it; sorting keeps the order of the files."""
+def _line_sort_key(line: TextLine) -> tuple[bool, bool]:
+    """A sort key that puts lines which set or call something before those that only name it, and
+    keeps the order of the files.
+    """
     return IMPORT.match(line.text) is not None, ASSIGNED.search(line.text) is None

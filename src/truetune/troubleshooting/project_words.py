@@ -1,4 +1,4 @@
-"""The texts of a user's project, its scripts, settings, jobs and logs, and their words.
+"""Reads the texts of a user's project (scripts, settings, jobs, logs) and the words in them.
 
 A cause of a symptom speaks of what it takes: a card of Volta, DeepSpeed, a Modelfile, padded batches. A project that
 has none of these words hardly has that cause. Only files that people write or programs print are read; rows are
@@ -58,7 +58,7 @@ MAX_BYTES = 6_000_000
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """One line of a project's file, and where it stands."""
+    """One line of a project's file, with its place."""
 
     place: str
     """`train.py:41`, or `tune.ipynb:cell 3, line 2`"""
@@ -90,6 +90,7 @@ class ProjectText:
             yield TextLine(f"{self.path}:{number}", line, str(self.path))
 
     def _lines_of_cells(self) -> Iterator[TextLine]:
+        """The lines of a notebook's cells."""
         try:
             cells = read_code_cells(self.text, str(self.path)) if self.is_whole else ()
         except DataError:
@@ -104,8 +105,8 @@ def read_project_texts(paths: Iterable[str | os.PathLike[str]]) -> tuple[Project
     """The texts among files and folders; what can't be read is left out."""
     texts: list[ProjectText] = []
     left = MAX_BYTES
-    for path in _text_files(paths):
-        text = _read_ends(path)
+    for path in _find_text_files(paths):
+        text = _read_beginning_and_end(path)
         left -= len(text)
         texts.append(ProjectText(path, text, len(text) < MAX_BYTES_PER_FILE // 2))
         if left <= 0:
@@ -123,14 +124,16 @@ def read_project_words(paths: Iterable[str | os.PathLike[str]]) -> frozenset[str
     return words_of_texts(read_project_texts(paths))
 
 
-def _text_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
-    """The files of texts among paths, those of folders in the order of their names; at most MAX_FILES."""
+def _find_text_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
+    """The files of texts among paths, those of folders in the order of their names; at most
+    MAX_FILES.
+    """
     count = 0
     for path in map(Path, paths):
         # A file that was named is read whatever it is called, unless it holds rows.
         files = _files_below(path) if path.is_dir() else iter([path])
         for file in files:
-            if not _is_text(file):
+            if not _has_text_suffix(file):
                 continue
             yield file
             count += 1
@@ -139,7 +142,9 @@ def _text_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """The files in a folder and a few levels below; hidden folders, environments and caches are left out."""
+    """The files in a folder and a few levels below; hidden folders, environments and caches are
+    left out.
+    """
     depth_of_folder = len(folder.parts)
     for parent, folders, names in os.walk(folder):
         is_deep = len(Path(parent).parts) - depth_of_folder >= MAX_DEPTH
@@ -152,7 +157,7 @@ def _is_users_folder(name: str) -> bool:
     return not name.startswith(".") and name not in SKIPPED_FOLDERS
 
 
-def _is_text(path: Path) -> bool:
+def _has_text_suffix(path: Path) -> bool:
     """Does a file hold code, settings, commands or output, by its name?"""
     if not path.is_file():
         return False
@@ -162,7 +167,7 @@ def _is_text(path: Path) -> bool:
     return path.suffix.lower() in TEXT_SUFFIXES or path.name in TEXT_NAMES or not path.suffix
 
 
-def _read_ends(path: Path) -> str:
+def _read_beginning_and_end(path: Path) -> str:
     """The beginning and the end of a file; empty where it can't be read or is no text."""
     try:
         with path.open("rb") as file:

@@ -1,4 +1,5 @@
-"""Which causes of a symptom are likely in a project, before anything of it is proved.
+"""Ranks the causes of a symptom by how likely they are in a project, before anything of it is
+proved.
 
 Each guide lists the causes of one symptom with what tells them apart. A cause is likely where it says what the user
 says, and where what it takes is in the project: `share` of its words that stand in the user's files. Rare words count
@@ -216,7 +217,7 @@ MIN_NAMED_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class LikelyCause:
-    """A cause of a symptom, and how well it fits what the user says and has."""
+    """A cause of a symptom, with how well it fits what the user says and has."""
 
     cause: Cause
     guide: str
@@ -234,8 +235,8 @@ class LikelyCause:
 
 
 def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
-    """The guides that a question is about, the best first, each with its share of the best one's score; all guides with
-    equal shares where none fits.
+    """The guides that a question is about, the best first, each with its share of the best one's
+    score.
 
     Two things score a guide: how well its page fits the words, and what other users say of its symptom.
     """
@@ -254,16 +255,16 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
 
 def _shares_of_guides(question: str) -> dict[str, float]:
     """The score of each guide that fits, without those that the words themselves speak against."""
-    shares = _shares_by_both(question)
+    shares = _shares_by_pages_and_users(question)
     if _says_that_the_loss_falls(question):
         shares = _without_guides(shares, (FLAT_GUIDE,))
     if _says_that_nothing_is_learned(question) and UNLEARNED_GUIDE in shares:
-        shares = _shares_of_a_base(shares)
-    shares = _shares_of_speed(question, shares)
+        shares = _shares_for_answers_as_base(shares)
+    shares = _shares_for_slowness(question, shares)
     if _says_that_answers_are_endless(question):
-        shares = _shares_of_answers(shares, ENDLESS_GUIDE)
+        shares = _shares_for_bad_answers(shares, ENDLESS_GUIDE)
     elif GOOD_ELSEWHERE.search(question) and not OF_TIME.search(question):
-        shares = _shares_of_answers(shares, SERVED_GUIDE)
+        shares = _shares_for_bad_answers(shares, SERVED_GUIDE)
     if EMPTY_ANSWERS.search(question) and not OF_TIME.search(question):
         # What the answers hold is no matter of speed, whatever card and notebook are named beside it.
         shares = _without_guides(shares, GUIDES_OF_SPEED)
@@ -271,34 +272,40 @@ def _shares_of_guides(question: str) -> dict[str, float]:
 
 
 def _without_guides(shares: dict[str, float], names: Iterable[str]) -> dict[str, float]:
-    """The shares of other guides; all where none is left."""
+    """The shares without some guides; all where none would be left."""
     unwanted = frozenset(names)
     return {name: share for name, share in shares.items() if name not in unwanted} or shares
 
 
 def _says_that_answers_are_endless(question: str) -> bool:
-    """Do the words say that answers do not stop, and not that a run or a loss does?"""
+    """Do the words say that answers do not stop (and not that a run or a loss does not)?"""
     if ENDLESS_ANSWERS.search(question) is None:
         return False
     return ANSWERS_NAMED.search(question) is not None or OF_A_RUN.search(question) is None
 
 
-def _shares_of_answers(shares: Mapping[str, float], guide: str) -> dict[str, float]:
-    """The shares where words name a kind of bad answers: its guide and that on all of them are among the best."""
+def _shares_for_bad_answers(shares: Mapping[str, float], guide: str) -> dict[str, float]:
+    """The shares, where words name a kind of bad answers: its guide and that on all bad answers are
+    among the best.
+    """
     best = max(shares.values(), default=1.0)
     named = dict.fromkeys((guide, GARBAGE_GUIDE), best)
     return {**shares, **named}
 
 
 def _says_that_nothing_is_learned(question: str) -> bool:
-    """Does the tuned model answer as its base, or make things up although its loss fell?"""
+    """Do the words say that the tuned model answers as its base, or makes things up although its
+    loss fell?
+    """
     if LIKE_THE_BASE.search(question):
         return True
     return MADE_UP.search(question) is not None and _says_that_the_loss_falls(question)
 
 
-def _shares_of_a_base(shares: Mapping[str, float]) -> dict[str, float]:
-    """The shares where the tuned model answers as its base: that guide first, and none on how a loss looks."""
+def _shares_for_answers_as_base(shares: Mapping[str, float]) -> dict[str, float]:
+    """The shares, where the tuned model answers as its base: that guide first, and none on how a
+    loss looks.
+    """
     best = max(shares.values())
     kept = {name: share for name, share in shares.items() if name not in GUIDES_ON_LOSSES}
     return {**kept, UNLEARNED_GUIDE: AHEAD * best}
@@ -307,7 +314,9 @@ def _shares_of_a_base(shares: Mapping[str, float]) -> dict[str, float]:
 def keep_possible_guides(
     guides: tuple[tuple[Guide, float], ...], facts: ProjectFacts
 ) -> tuple[tuple[Guide, float], ...]:
-    """The guides without those on a kind of training that the project does not do; all where none is left."""
+    """The guides, without those on a kind of training that the project does not do; all where none
+    would be left.
+    """
     possible = tuple(
         (guide, share)
         for guide, share in guides
@@ -318,11 +327,13 @@ def keep_possible_guides(
     return tuple((guide, share / best) for guide, share in possible) if best else guides
 
 
-def _shares_by_both(question: str) -> dict[str, float]:
-    """Guide -> its score, by the search over the pages and by the sentences of other users; empty where none fits."""
+def _shares_by_pages_and_users(question: str) -> dict[str, float]:
+    """Guide -> its score, by the search over the pages and by the sentences of other users; empty
+    where none fits.
+    """
     hits = search_topics(question, list_guide_topics(), most=len(GUIDES))
-    by_pages = _shares({hit.topic.name: hit.score for hit in hits})
-    by_sentences = _shares(symptom_probabilities(question))
+    by_pages = _shares_of_best({hit.topic.name: hit.score for hit in hits})
+    by_sentences = _shares_of_best(symptom_probabilities(question))
     return {
         name: (1 - SENTENCES_WEIGHT) * by_pages.get(name, 0.0)
         + SENTENCES_WEIGHT * by_sentences.get(name, 0.0)
@@ -330,8 +341,10 @@ def _shares_by_both(question: str) -> dict[str, float]:
     }
 
 
-def _shares_of_speed(question: str, shares: Mapping[str, float]) -> dict[str, float]:
-    """The shares of guides on speed alone, where the question names one and no other fault; else all."""
+def _shares_for_slowness(question: str, shares: Mapping[str, float]) -> dict[str, float]:
+    """The shares of guides on speed alone, where the question names slowness and no other fault;
+    else all.
+    """
     named = guides_of_named_speed(question)
     # Who compares a number of GPUs asks about them, if a training is named or not.
     if not named or (named == ("slow-training",) and NO_FASTER_ON_SEVERAL.search(question)):
@@ -346,14 +359,14 @@ def _shares_of_speed(question: str, shares: Mapping[str, float]) -> dict[str, fl
     return others | dict.fromkeys(named, best)
 
 
-def _shares(scores: Mapping[str, float]) -> dict[str, float]:
+def _shares_of_best(scores: Mapping[str, float]) -> dict[str, float]:
     """Scores as shares of the best one."""
     best = max(scores.values(), default=0.0)
     return {name: score / best for name, score in scores.items()} if best > 0 else {}
 
 
 def _says_that_the_loss_falls(question: str) -> bool:
-    """Do words say that the loss falls, and nothing beside it that it does so too little?"""
+    """Do the words say that the loss falls, and not that it does so too little?"""
     match = LOSS_FALLS.search(question)
     if match is None:
         return False
@@ -385,14 +398,14 @@ def rank_causes(
         outside = facts.outside_failure if guide.name == OUT_OF_MEMORY else frozenset()
         present, unknown = (
             facts.present - outside,
-            facts.unknown_to(AREAS.get(guide.name)) - outside,
+            facts.unknown_in_area(AREAS.get(guide.name)) - outside,
         )
         rule_weight = _weight_of_rules(guide, question_stems)
         of_guide = _causes_of_guide(guide.name)
         for number, (cause, is_listed) in enumerate(of_guide):
             shown = _shown_signs(cause, facts)
-            fit = WORDS_WEIGHT * _fit(cause, question_stems, project_words)
-            fit += _fit_facts(cause, facts) + _fit_signs(cause, shown, facts)
+            fit = WORDS_WEIGHT * _score_words(cause, question_stems, project_words)
+            fit += _score_facts(cause, facts) + _score_signs(cause, shown, facts)
             fit -= ORDER_WEIGHT * number / len(of_guide)
             weight = 1.0 if is_listed else rule_weight
             if shown and not is_listed:
@@ -403,11 +416,11 @@ def rank_causes(
             needed = precondition_of_cause(cause.text)
             lacking = frozenset() if shown else needed.excluding_traits(present, unknown)
             signs = tuple(line for sign in shown for line in facts.signs[sign])
-            lines = _each_line_once((*signs, *_telling_lines(cause, facts)))
+            lines = _each_line_once((*signs, *_lines_that_support(cause, facts)))
             own_lines = _each_line_once(signs)
             causes.append(LikelyCause(cause, guide.name, fit, lines, own_lines, lacking, is_listed))
     # Python's sort keeps the guides' own order, which is that of likelihood, where two fit equally.
-    said = _causes_said(question)
+    said = _rules_of_causes_said(question)
     ranked = sorted(
         causes,
         key=lambda likely: (
@@ -416,17 +429,19 @@ def rank_causes(
             -likely.fit,
         ),
     )
-    return _each_once(ranked)
+    return _each_cause_once(ranked)
 
 
-def _causes_said(question: str) -> frozenset[str]:
-    """The rules whose causes the words themselves name: memory of a GPU that grows from step to step is kept."""
+def _rules_of_causes_said(question: str) -> frozenset[str]:
+    """The rules whose causes the words themselves name, such as a memory that grows from step to
+    step.
+    """
     is_of_host = re.search(r"\bRAM\b|\bhost\b|\bCPU\b|\bswap\b", question) is not None
     grows = GROWING_MEMORY.search(question) is not None and not is_of_host
     return RULES_OF_GROWING_MEMORY if grows else frozenset()
 
 
-def _each_once(ranked: list[LikelyCause]) -> list[LikelyCause]:
+def _each_cause_once(ranked: list[LikelyCause]) -> list[LikelyCause]:
     """Each cause at its best place: two guides may list one."""
     by_text: dict[str, LikelyCause] = {}
     for likely in ranked:
@@ -436,7 +451,7 @@ def _each_once(ranked: list[LikelyCause]) -> list[LikelyCause]:
 
 @cache
 def rules_of_many_causes() -> frozenset[str]:
-    """The rules that see what many causes lead to, as an exception or a flat loss."""
+    """The rules that see what many causes lead to, such as an exception or a flat loss."""
     causes_of_rule: dict[str, set[str]] = {}
     for guide in GUIDES:
         for cause in guide.causes:
@@ -449,25 +464,25 @@ def rules_of_many_causes() -> frozenset[str]:
 
 def names_cause(finding: Finding, cause: Cause) -> bool:
     """Does a finding say in its own words what a cause says?"""
-    return named_share(finding, cause) >= MIN_NAMED_WORDS
+    return share_of_cause_in_finding(finding, cause) >= MIN_NAMED_WORDS
 
 
-def named_share(finding: Finding, cause: Cause) -> float:
+def share_of_cause_in_finding(finding: Finding, cause: Cause) -> float:
     """How much of what a cause says a finding says in its own words, rare words counting more.
 
     0 where one says that a value is too small and the other that it is too large: all their other words are equal.
     """
-    sizes = {_size_named(finding.message), _size_named(cause.text)} - {""}
+    sizes = {_says_small_or_large(finding.message), _says_small_or_large(cause.text)} - {""}
     if len(sizes) > 1:
         return 0.0
     said = frozenset(list_stems(" ".join((finding.message, finding.remedy, *finding.evidence))))
     words = frozenset(list_stems(cause.text))
-    total = sum(_rarity(word) for word in words) or 1.0
-    named = sum(_rarity(word) for word in words & said)
+    total = sum(_rarity_of_word(word) for word in words) or 1.0
+    named = sum(_rarity_of_word(word) for word in words & said)
     return named / total
 
 
-def _size_named(text: str) -> str:
+def _says_small_or_large(text: str) -> str:
     """What a text says of a value, `small` or `large`; empty where it says neither, or both."""
     is_small, is_large = TOO_SMALL.search(text) is not None, TOO_LARGE.search(text) is not None
     if is_small == is_large:
@@ -476,7 +491,9 @@ def _size_named(text: str) -> str:
 
 
 def _weight_of_rules(guide: Guide, question_stems: frozenset[str]) -> float:
-    """What a rule counts beside a listed cause, by whether the question says more than the symptom."""
+    """How much the causes of rules count beside those that a guide lists, by whether the question
+    says more than the symptom.
+    """
     of_symptom = {stem for sentence in guide.asked for stem in list_stems(sentence)}
     says_more = len(question_stems - of_symptom) >= MIN_OWN_WORDS
     return RULE_WEIGHT if says_more else RULE_WEIGHT_OF_BARE_SYMPTOM
@@ -484,7 +501,9 @@ def _weight_of_rules(guide: Guide, question_stems: frozenset[str]) -> float:
 
 @cache
 def _causes_of_guide(name: str) -> tuple[tuple[Cause, bool], ...]:
-    """The causes of a guide: those that it lists (True), and those of rules that name it as a symptom."""
+    """(cause, is it listed?) of a guide: those that it lists, and those of rules that name it as a
+    symptom.
+    """
     guide = next(guide for guide in GUIDES if guide.name == name)
     listed = [(cause, True) for cause in guide.causes]
     known = {rule for cause in guide.causes for rule in cause.rules}
@@ -498,7 +517,9 @@ def _causes_of_guide(name: str) -> tuple[tuple[Cause, bool], ...]:
 
 @cache
 def _causes_of_rules() -> tuple[tuple[str, tuple[str, ...], Cause], ...]:
-    """(rule, symptoms, cause) of each rule that names what users see of it; its page says what is wrong and why."""
+    """(rule, symptoms, cause) of each rule that names what users see of it; the cause is what its
+    page says is wrong and why.
+    """
     pages = {topic.name: topic for topic in list_topics() if topic.kind == "rule"}
     found = []
     for rule in all_rules():
@@ -507,12 +528,12 @@ def _causes_of_rules() -> tuple[tuple[str, tuple[str, ...], Cause], ...]:
         if page is None or not rule.symptoms or issubclass(rule, AnswersRule):
             continue
         text = page.title.rstrip(".")
-        cause = Cause(_begin_small(text), _first_sentences(page.why), (rule.name(),))
+        cause = Cause(_lower_first_letter(text), _first_sentences(page.why), (rule.name(),))
         found.append((rule.name(), rule.symptoms, cause))
     return tuple(found)
 
 
-def _begin_small(text: str) -> str:
+def _lower_first_letter(text: str) -> str:
     """The text with a small first letter, unless it begins with a name: `KTO's`, `DeepSpeed`."""
     first = text.split(" ", 1)[0]
     is_name = any(letter.isupper() for letter in first[1:]) or first.startswith(NAMES)
@@ -525,7 +546,7 @@ def _first_sentences(text: str) -> str:
     return " ".join(sentences[:2])
 
 
-def _fit_facts(cause: Cause, facts: ProjectFacts) -> float:
+def _score_facts(cause: Cause, facts: ProjectFacts) -> float:
     """How well a cause fits what the project does and what the user names: rare traits say more."""
     concerned = traits_mentioned(f"{cause.text} {cause.seen}")
     in_files = sum(_rarity_of_trait(trait) for trait in concerned & facts.lines.keys())
@@ -534,8 +555,8 @@ def _fit_facts(cause: Cause, facts: ProjectFacts) -> float:
     return LINES_WEIGHT * in_files / (total + 1.0) + NAMED_WEIGHT * named / math.sqrt(total)
 
 
-def _telling_lines(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
-    """The lines to read for a cause: those that support it; each line once, of rare things first.
+def _lines_that_support(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
+    """The lines that support a cause; each line once, of rare things first.
 
     A line supports a cause where it sets or calls what the cause names in code, or where it shows a thing that sound
     projects mostly do not have. A line that has what the cause misses speaks against it.
@@ -547,20 +568,22 @@ def _telling_lines(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
     settings = [re.compile(rf"\b{name}\b") for name in SETTING_NAME.findall(cause.text)]
     found: dict[str, TextLine] = {}
     for trait in sorted(concerned, key=lambda trait: -_rarity_of_trait(trait)):
-        for line in sorted(facts.lines[trait], key=lambda one: not _names_any(settings, one.text)):
-            is_named = _names_any(subject, line.text)
-            is_refuted = any(word.search(line.text) for word in missed) or _is_of_other_bits(
+        for line in sorted(
+            facts.lines[trait], key=lambda one: not _line_has_word(settings, one.text)
+        ):
+            is_named = _line_has_word(subject, line.text)
+            is_refuted = any(word.search(line.text) for word in missed) or _quantizes_to_other_bits(
                 cause, line.text
             )
-            is_telling = is_named or trait not in UNTELLING or _is_of_the_rate(cause, trait)
+            is_telling = is_named or trait not in UNTELLING or _blames_learning_rate(cause, trait)
             if is_telling and not is_refuted:
                 found.setdefault(line.place, line)
                 break
-    lines = sorted(found.values(), key=lambda one: not _names_any(settings, one.text))
+    lines = sorted(found.values(), key=lambda one: not _line_has_word(settings, one.text))
     return tuple(lines)[:MAX_TELLING_LINES]
 
 
-def _names_any(words: Iterable[re.Pattern[str]], line: str) -> bool:
+def _line_has_word(words: Iterable[re.Pattern[str]], line: str) -> bool:
     """Does a line hold one of these words of code?"""
     return any(word.search(line) for word in words)
 
@@ -571,7 +594,7 @@ def _shown_signs(cause: Cause, facts: ProjectFacts) -> list[Sign]:
     return sorted(shown, key=lambda sign: -rarity_of_sign(sign))
 
 
-def _fit_signs(cause: Cause, shown: Sequence[Sign], facts: ProjectFacts) -> float:
+def _score_signs(cause: Cause, shown: Sequence[Sign], facts: ProjectFacts) -> float:
     """How well the signs of a cause fit: the rarest that is shown counts, or that none of them is."""
     if shown:
         return SIGN_WEIGHT + RARITY_WEIGHT * rarity_of_sign(shown[0])
@@ -584,8 +607,8 @@ def _each_line_once(lines: tuple[TextLine, ...]) -> tuple[TextLine, ...]:
     return tuple({line.place: line for line in reversed(lines)}.values())[::-1][:MAX_TELLING_LINES]
 
 
-def _is_of_other_bits(cause: Cause, line: str) -> bool:
-    """Does a line quantize to 8 bits, where a cause is about 4, or the other way round?"""
+def _quantizes_to_other_bits(cause: Cause, line: str) -> bool:
+    """Does a line quantize to 8 bits, where the cause is about 4, or the other way round?"""
     text = f"{cause.text} {cause.seen}"
     is_eight, is_four = bool(OF_8_BITS.search(text)), bool(OF_4_BITS.search(text))
     if is_eight == is_four:
@@ -594,32 +617,38 @@ def _is_of_other_bits(cause: Cause, line: str) -> bool:
     return bool(other.search(line)) and not own.search(line)
 
 
-def _is_of_the_rate(cause: Cause, trait: Trait) -> bool:
-    """Is the learning rate itself what a cause calls wrong? A rate that is usual rules it out (`ruled_out`)."""
+def _blames_learning_rate(cause: Cause, trait: Trait) -> bool:
+    """Does a cause say that the learning rate itself is wrong? A rate that is usual rules it out
+    (`ruled_out`).
+    """
     return trait is Trait.RATE and cause.text.startswith("the learning rate")
 
 
 @cache
 def _rarity_of_trait(trait: Trait) -> float:
-    """How few of all causes speak of a trait."""
+    """How rare a trait is among all causes."""
     causes = [cause for guide in GUIDES for cause in guide.causes]
     having = sum(trait in traits_mentioned(f"{cause.text} {cause.seen}") for cause in causes)
     return math.log(1 + (len(causes) - having + 0.5) / (having + 0.5))
 
 
-def _fit(cause: Cause, question_stems: frozenset[str], project_words: frozenset[str]) -> float:
+def _score_words(
+    cause: Cause, question_stems: frozenset[str], project_words: frozenset[str]
+) -> float:
     """How well a cause fits the user's words and the words of the files."""
     words = _words_of_cause(cause)
-    total = sum(_rarity(word) for word in words) or 1.0
-    asked = sum(_rarity(word) * _match(word, question_stems) for word in words)
-    in_files = sum(_rarity(word) for word in words & project_words)
+    total = sum(_rarity_of_word(word) for word in words) or 1.0
+    asked = sum(_rarity_of_word(word) * _match_word(word, question_stems) for word in words)
+    in_files = sum(_rarity_of_word(word) for word in words & project_words)
     # The root: a cause that is told at length has more of the user's words by chance, and a share alone would prefer
     # the shortest.
     return asked / math.sqrt(total) + FILES_WEIGHT * in_files / total
 
 
-def _match(word: str, stems: frozenset[str]) -> float:
-    """1 where a word is among stems, a part where one that is said for it is, else 0."""
+def _match_word(word: str, stems: frozenset[str]) -> float:
+    """How well a word matches stems: 1 where it is among them, a part where a synonym of it is,
+    else 0.
+    """
     if word in stems:
         return 1.0
     return NEAR_MATCH if NEAR_STEMS.get(word, frozenset()) & stems else 0.0
@@ -627,6 +656,7 @@ def _match(word: str, stems: frozenset[str]) -> float:
 
 @cache
 def _words_of_cause(cause: Cause) -> frozenset[str]:
+    """The stems of the words by which a cause is known."""
     return frozenset(list_stems(f"{cause.text} {cause.seen}"))
 
 
@@ -637,7 +667,7 @@ def _causes_with_word() -> Mapping[str, int]:
     return Counter(word for cause in causes for word in _words_of_cause(cause))
 
 
-def _rarity(word: str) -> float:
+def _rarity_of_word(word: str) -> float:
     """The inverse document frequency of a word among all causes."""
     count = sum(len(guide.causes) for guide in GUIDES)
     having = _causes_with_word().get(word, 0)

@@ -1,4 +1,4 @@
-"""Causes that the facts of a project rule out: what its settings, scripts and logs say against them.
+"""Rules causes out by the facts of a project: what its settings, scripts and logs say against them.
 
 One row of `RULES` tells a cause by words of its text, and when it can't be: a loss that never rose, a batch that is not
 small, a trainer that does itself what a loop forgets. A row reads the lines of all files, at the logs and at what
@@ -15,7 +15,13 @@ import numpy as np
 from truetune.checks.hyperparameter_limits import LOWEST_SCALE
 from truetune.checks.named_gpu import GPU_WITHOUT_BFLOAT16
 from truetune.troubleshooting.cause_needs import ROWS as NEEDS
-from truetune.troubleshooting.evidence import MIN_LOSSES, NUMBER, Evidence, Row, make_row
+from truetune.troubleshooting.evidence import (
+    MIN_LOSSES,
+    NUMBER,
+    Evidence,
+    RuleOutRow,
+    make_rule_out_row,
+)
 
 SMALL_BATCH = 4
 """Rows of a GPU, from which on a batch is not tiny"""
@@ -199,8 +205,11 @@ def find_reason_against(cause: str, evidence: Evidence) -> str:
     return ""
 
 
-def _no_tiny_batch(evidence: Evidence) -> str:
-    batches, steps = evidence.numbers(BATCH), evidence.numbers(ACCUMULATION)
+def _reason_if_batch_is_not_tiny(evidence: Evidence) -> str:
+    """The reason against a cause where a batch has several rows, or the accumulation steps are few;
+    empty otherwise.
+    """
+    batches, steps = evidence.numbers_set(BATCH), evidence.numbers_set(ACCUMULATION)
     if batches and min(batches) >= SMALL_BATCH:
         return f"a batch has {min(batches):g} rows a GPU"
     if steps and max(steps) < MANY_STEPS:
@@ -208,28 +217,37 @@ def _no_tiny_batch(evidence: Evidence) -> str:
     return ""
 
 
-def _no_fixed_padding(evidence: Evidence) -> str:
-    if evidence.trains_by_library and not evidence.has(FIXED_PADDING):
+def _reason_if_padding_is_to_longest_row(evidence: Evidence) -> str:
+    """The reason against a cause where the library's trainer pads to the longest row of a batch,
+    and no line pads to a fixed length; empty otherwise.
+    """
+    if evidence.trains_by_library and not evidence.line_matches(FIXED_PADDING):
         return "no line pads to a fixed length, and the trainer pads to the longest row of a batch"
     return ""
 
 
-def _loss_never_climbed(evidence: Evidence) -> str:
+def _reason_if_loss_never_rose(evidence: Evidence) -> str:
+    """The reason against a cause where the loss of every log never rose above its start; empty
+    otherwise.
+    """
     values = [log.curve("loss").finite().value for log in evidence.logs]
     known = [value for value in values if value.size >= MIN_LOSSES]
-    if known and all(_is_falling(value) for value in known):
+    if known and all(_never_rises_above_start(value) for value in known):
         return "the loss never rose above its start"
     return ""
 
 
-def _is_falling(values: np.ndarray) -> bool:
+def _never_rises_above_start(values: np.ndarray) -> bool:
     """Does a loss end below its start, and never climb over it?"""
     parts = np.array_split(values, MIN_LOSSES // 2)
     means = [float(part.mean()) for part in parts]
     return means[-1] <= means[0] and max(means) <= RISE * means[0]
 
 
-def _evaluation_never_rose(evidence: Evidence) -> str:
+def _reason_if_evaluation_loss_never_rose(evidence: Evidence) -> str:
+    """The reason against a cause where the evaluation loss of every log ends near its least value;
+    empty otherwise.
+    """
     curves = [log.curve("eval_loss").finite().value for log in evidence.logs]
     known = [values for values in curves if values.size > 1]
     if known and all(values[-1] <= LATE_RISE * values.min() for values in known):
@@ -237,170 +255,237 @@ def _evaluation_never_rose(evidence: Evidence) -> str:
     return ""
 
 
-def _evaluation_is_of_pairs(evidence: Evidence) -> str:
+def _reason_if_evaluation_is_of_pairs(evidence: Evidence) -> str:
+    """The reason against a cause where the evaluation loss is one of preference pairs, which is a
+    mean over pairs; empty otherwise.
+    """
     logs = [log for log in evidence.logs if log.curve("eval_loss")]
     if logs and all(log.kind == "preference" for log in logs) and evidence.trains_by_library:
         return "the loss of pairs is a mean over pairs, whatever the batch"
     return ""
 
 
-def _scheduler_of_trainer(evidence: Evidence) -> str:
-    if evidence.trains_by_library and not evidence.has(OWN_STEP):
+def _reason_if_trainer_steps_schedule(evidence: Evidence) -> str:
+    """The reason against a cause where the library's trainer steps the schedule itself; empty
+    otherwise.
+    """
+    if evidence.trains_by_library and not evidence.line_matches(OWN_STEP):
         return "the library's trainer steps the schedule itself"
     return ""
 
 
-def _saving_is_guarded(evidence: Evidence) -> str:
-    if evidence.trains_by_library or (evidence.has(SAVES) and evidence.has(GUARDED)):
+def _reason_if_one_process_saves(evidence: Evidence) -> str:
+    """The reason against a cause where only one process saves, by the library's trainer or by a
+    guard in the script; empty otherwise.
+    """
+    if evidence.trains_by_library or (
+        evidence.line_matches(SAVES) and evidence.line_matches(GUARDED)
+    ):
         return "only one process saves"
     return ""
 
 
-def _classifier_pads_alike(evidence: Evidence) -> str:
-    """Every script that loads a classifier gives its model the tokenizer's pad."""
-    classifying = evidence.files_with(CLASSIFIER_LOAD)
+def _reason_if_classifier_pad_is_set(evidence: Evidence) -> str:
+    """The reason against a cause where every script that loads a classifier gives its model the
+    tokenizer's pad; empty otherwise.
+    """
+    classifying = evidence.files_that_match(CLASSIFIER_LOAD)
     set_alike = [any(PAD_OF_TOKENIZER.search(line) for line in lines) for lines in classifying]
     if set_alike and all(set_alike):
         return "the classifier's pad_token_id is set to the tokenizer's"
     return ""
 
 
-def _rows_are_shared_out(evidence: Evidence) -> str:
+def _reason_if_loader_is_shared_out(evidence: Evidence) -> str:
+    """The reason against a cause where the rows are shared out over the processes; empty otherwise."""
     return (
         "the loader is shared out over the processes"
-        if evidence.trains_by_library or evidence.has(SHARED_OUT)
+        if evidence.trains_by_library or evidence.line_matches(SHARED_OUT)
         else ""
     )
 
 
-def _hub_models(evidence: Evidence) -> set[str]:
-    """The models of the hub that lines name; none where one is a folder, whose model is not known by its name."""
+def _named_hub_models(evidence: Evidence) -> set[str]:
+    """The models of the hub that lines name; none where one is a folder, whose model is not known
+    by its name.
+    """
     names = {found[1] for line in evidence.lines if (found := MODEL.search(line))}
     return set() if any(LOCAL_PATH.match(name) for name in names) else names
 
 
-def _no_thinking_model(evidence: Evidence) -> str:
-    names = _hub_models(evidence)
-    if names and not evidence.has(THINKS) and not THINKS.search(evidence.question):
+def _reason_if_no_model_reasons(evidence: Evidence) -> str:
+    """The reason against a cause where no file names a model that reasons, and no text holds
+    <think>; empty otherwise.
+    """
+    names = _named_hub_models(evidence)
+    if names and not evidence.line_matches(THINKS) and not THINKS.search(evidence.question):
         return "no file names a model that reasons, and no text holds <think>"
     return ""
 
 
-def _labels_are_boolean(evidence: Evidence) -> str:
-    return "the script makes booleans of the labels" if evidence.has(LABEL_IS_BOOLEAN) else ""
+def _reason_if_labels_are_boolean(evidence: Evidence) -> str:
+    """The reason against a cause where the script makes booleans of the labels; empty otherwise."""
+    return (
+        "the script makes booleans of the labels" if evidence.line_matches(LABEL_IS_BOOLEAN) else ""
+    )
 
 
-def _pairs_are_mismatched_by_library(evidence: Evidence) -> str:
+def _reason_if_library_mismatches_pairs(evidence: Evidence) -> str:
+    """The reason against a cause where the library's trainer builds the mismatched batch of KTO
+    itself; empty otherwise.
+    """
     return "the library's trainer builds the mismatched batch" if evidence.trains_by_library else ""
 
 
-def _steps_are_no_bf16(evidence: Evidence) -> str:
-    if evidence.has(ADAPTER):
+def _reason_if_updates_outgrow_bf16_rounding(evidence: Evidence) -> str:
+    """The reason against a cause where an adapter is trained in float32, or the learning rate is
+    high; empty otherwise.
+    """
+    if evidence.line_matches(ADAPTER):
         return "the weights of the adapter are trained, in float32"
-    rates = evidence.numbers(RATE)
+    rates = evidence.numbers_set(RATE)
     return f"the rate is {min(rates):g}" if rates and min(rates) >= HIGH_RATE else ""
 
 
-def _no_merged_start(evidence: Evidence) -> str:
-    names = _hub_models(evidence)
+def _reason_if_every_start_is_from_hub(evidence: Evidence) -> str:
+    """The reason against a cause where every training starts from a model of the hub, and from no
+    merged one; empty otherwise.
+    """
+    names = _named_hub_models(evidence)
     if names and not any(map(MERGED.search, names)):
         return "every training starts from the hub's model"
     return ""
 
 
-def _model_stays_loaded(evidence: Evidence) -> str:
-    if evidence.has(KEPT_ALIVE_ZERO):
+def _reason_if_model_stays_loaded(evidence: Evidence) -> str:
+    """The reason against a cause where the server's log shows that the model is loaded once; empty
+    otherwise.
+    """
+    if evidence.line_matches(KEPT_ALIVE_ZERO):
         return ""
     loads = sum(MODEL_LOADS.search(line) is not None for line in evidence.lines)
     servers = [log for log in evidence.logs if log.server]
     return "the server's log shows one load" if servers and loads <= MAX_LOADS else ""
 
 
-def _one_user(evidence: Evidence) -> str:
-    if SEVERAL_USERS.search(evidence.question) or evidence.has(ONE_AT_A_TIME):
+def _reason_if_one_user_asks(evidence: Evidence) -> str:
+    """The reason against a cause where no line limits the server to one request, and nobody speaks
+    of several users; empty otherwise.
+    """
+    if SEVERAL_USERS.search(evidence.question) or evidence.line_matches(ONE_AT_A_TIME):
         return ""
     return "no line limits the server to one request, and nobody speaks of several users"
 
 
-def _evaluation_names_the_adapter(evidence: Evidence) -> str:
-    return "the evaluation is given an adapter by peft=" if evidence.has(ADAPTER_OF_LM_EVAL) else ""
+def _reason_if_evaluation_loads_adapter(evidence: Evidence) -> str:
+    """The reason against a cause where the evaluation is given an adapter; empty otherwise."""
+    return (
+        "the evaluation is given an adapter by peft="
+        if evidence.line_matches(ADAPTER_OF_LM_EVAL)
+        else ""
+    )
 
 
-def _gradients_are_there(evidence: Evidence) -> str:
-    norms = evidence.curves("grad_norm")
+def _reason_if_gradients_are_logged(evidence: Evidence) -> str:
+    """The reason against a cause where the log's gradient norms are above 0 at most steps; empty
+    otherwise.
+    """
+    norms = evidence.logged_curves("grad_norm")
     if norms and all((values > 0).mean() >= MIN_MOVED_SHARE for values in norms):
         least, most = min(map(np.min, norms)), max(map(np.max, norms))
         return f"the log has gradients: grad_norm {least:.3g} to {most:.3g}"
     return ""
 
 
-def _labels_are_there(evidence: Evidence) -> str:
-    losses = evidence.curves("loss")
+def _reason_if_tokens_have_labels(evidence: Evidence) -> str:
+    """The reason against a cause where the logged loss and gradients are above 0, which takes
+    tokens with labels; empty otherwise.
+    """
+    losses = evidence.logged_curves("loss")
     # Without a label the loss is 0 or NaN at every step.
     is_live = losses and all((values > 0).all() and values[0] > 0.01 for values in losses)
-    return _gradients_are_there(evidence) if is_live else ""
+    return _reason_if_gradients_are_logged(evidence) if is_live else ""
 
 
-def _rate_is_alive(evidence: Evidence) -> str:
-    rates = evidence.curves("learning_rate")
-    if rates and all(_peaks_and_lives(values) for values in rates):
+def _reason_if_rate_stays_above_zero(evidence: Evidence) -> str:
+    """The reason against a cause where the logged learning rate is above 0 to the end, and peaks in
+    the first half; empty otherwise.
+    """
+    rates = evidence.logged_curves("learning_rate")
+    if rates and all(_stays_above_zero_after_early_peak(values) for values in rates):
         return f"the log has a rate above 0 to the end, up to {max(map(np.max, rates)):.3g}"
     return ""
 
 
-def _peaks_and_lives(rates: np.ndarray) -> bool:
+def _stays_above_zero_after_early_peak(rates: np.ndarray) -> bool:
     """Is a rate above 0 but at the very ends, and at its peak in the first half of the run?"""
     middle = rates[1:-1]
     return bool((middle > 0).all() and np.argmax(rates) <= len(rates) // 2)
 
 
-def _adapter_is_not_scaled_away(evidence: Evidence) -> str:
-    alphas, ranks = evidence.numbers(ALPHA), evidence.numbers(RANK)
+def _reason_if_adapter_scale_is_usual(evidence: Evidence) -> str:
+    """The reason against a cause where lora_alpha is not small beside the rank; empty otherwise."""
+    alphas, ranks = evidence.numbers_set(ALPHA), evidence.numbers_set(RANK)
     if not alphas or not ranks or max(ranks) <= 0:
         return ""
     least = min(alphas) / max(ranks)
     return f"lora_alpha is {least:g} times the rank" if least >= LOWEST_SCALE else ""
 
 
-def _rate_is_usual(evidence: Evidence) -> str:
+def _reason_if_rate_is_not_too_small(evidence: Evidence) -> str:
+    """The reason against a cause where the learning rate is not far too small for what is trained;
+    empty otherwise.
+    """
     # What a log has at its end, or after a resume, is the schedule's.
-    rates = evidence.numbers(RATE) or [float(one.max()) for one in evidence.curves("learning_rate")]
-    usual = USUAL_RATES[evidence.has(ADAPTER)]
+    rates = evidence.numbers_set(RATE) or [
+        float(one.max()) for one in evidence.logged_curves("learning_rate")
+    ]
+    usual = USUAL_RATES[evidence.line_matches(ADAPTER)]
     return f"the rate is {min(rates):g}" if rates and min(rates) >= usual else ""
 
 
-def _adapter_alone(evidence: Evidence) -> str:
+def _reason_if_only_adapter_is_trained(evidence: Evidence) -> str:
+    """The reason against a cause where an adapter is trained, and no line names whole modules;
+    empty otherwise.
+    """
     named = [line for line in evidence.lines if WHOLE_MODULES.search(line)]
-    is_one = evidence.has(ADAPTER) or evidence.has(SAVED_ADAPTER)
+    is_one = evidence.line_matches(ADAPTER) or evidence.line_matches(SAVED_ADAPTER)
     if is_one and all(NOTHING_SET.search(line) for line in named):
         return "no line names modules_to_save: the adapter alone is trained"
     return ""
 
 
-def _merge_is_on_the_cpu(evidence: Evidence) -> str:
-    """Is the only load of a merge one onto the CPU?"""
+def _reason_if_merge_loads_on_cpu(evidence: Evidence) -> str:
+    """The reason against a cause where every load of the merge is onto the CPU; empty otherwise."""
     maps = [line for line in evidence.lines if DEVICE_MAP.search(line)]
     if maps and all(CPU_MAP.search(line) for line in maps):
         return "the model is loaded onto the CPU"
     return ""
 
 
-def _zero3_is_known(evidence: Evidence) -> str:
-    """Does DeepSpeed itself say that the model was made in parts?"""
-    is_made_in_parts = evidence.has(MADE_IN_PARTS)
+def _reason_if_deepspeed_made_model_in_parts(evidence: Evidence) -> str:
+    """The reason against a cause where DeepSpeed itself says that the model was made in parts;
+    empty otherwise.
+    """
+    is_made_in_parts = evidence.line_matches(MADE_IN_PARTS)
     return "the log says that DeepSpeed made the model in parts" if is_made_in_parts else ""
 
 
-def _gpus_fail_alike(evidence: Evidence) -> str:
-    """Is the memory of several GPUs used up, each by its own process?"""
+def _reason_if_several_gpus_are_full(evidence: Evidence) -> str:
+    """The reason against a cause where the memory of several GPUs is used up, each by its own
+    process; empty otherwise.
+    """
     gpus = {found[1] for line in evidence.lines if (found := FULL_GPU.search(line))}
     return f"{len(gpus)} GPUs are full, each by its own process" if len(gpus) > 1 else ""
 
 
-def _adapter_has_learned(evidence: Evidence) -> str:
-    losses = evidence.curves("loss")
+def _reason_if_adapter_loss_fell(evidence: Evidence) -> str:
+    """The reason against a cause where the loss of the one logged training fell, and it trains an
+    adapter; empty otherwise.
+    """
+    losses = evidence.logged_curves("loss")
     # Of several runs it is not known which one is asked about.
-    if len(losses) != 1 or not evidence.has(ADAPTER):
+    if len(losses) != 1 or not evidence.line_matches(ADAPTER):
         return ""
     parts = np.array_split(losses[0], MIN_LOSSES // 2)
     first, last = float(parts[0].mean()), float(parts[-1].mean())
@@ -408,8 +493,10 @@ def _adapter_has_learned(evidence: Evidence) -> str:
     return f"the training's loss fell from {first:.3g} to {last:.3g}" if has_learned else ""
 
 
-def _loss_has_fallen(evidence: Evidence) -> str:
-    """Did the loss of every training fall, so that what is trained has learned something?"""
+def _reason_if_every_loss_fell(evidence: Evidence) -> str:
+    """The reason against a cause where the loss of every logged training fell, so that what is
+    trained has learned something; empty otherwise.
+    """
     curves = [log.curve("loss").finite().value for log in evidence.logs]
     losses = [np.array_split(one, QUARTERS) for one in curves if one.size >= QUARTERS]
     ends = [(float(parts[0].mean()), float(parts[-1].mean())) for parts in losses]
@@ -419,63 +506,83 @@ def _loss_has_fallen(evidence: Evidence) -> str:
     return ""
 
 
-def _no_layer_numbers(evidence: Evidence) -> str:
-    if evidence.trains and not evidence.has(LAYER_NUMBERS):
+def _reason_if_no_layers_are_numbered(evidence: Evidence) -> str:
+    """The reason against a cause where no line names layers by numbers; empty otherwise."""
+    if evidence.trains and not evidence.line_matches(LAYER_NUMBERS):
         return "no line names layers by numbers"
     return ""
 
 
-def _own_data_are_named(evidence: Evidence) -> str:
-    """Does every line that names a data set name one of the user's own?"""
+def _reason_if_own_data_are_named(evidence: Evidence) -> str:
+    """The reason against a cause where every line that names a data set names one of the user's
+    own, and no demo; empty otherwise.
+    """
     names = [name for line in evidence.lines for name in DATASET_NAME.findall(line)]
     if names and not any(map(DEMO_DATA.search, names)):
         return f"the data set is {names[0]}, and no demo"
     return ""
 
 
-def _is_not_frozen(evidence: Evidence) -> str:
-    """Has the one adapter learned, or does a gradient of every run reach something?"""
-    norms = evidence.curves("grad_norm")
+def _reason_if_something_is_trained(evidence: Evidence) -> str:
+    """The reason against a cause where the log has gradients, or the one adapter has learned; empty
+    otherwise.
+    """
+    norms = evidence.logged_curves("grad_norm")
     if norms and all(values.max() > 0 for values in norms):
         return f"the log has gradients: grad_norm up to {max(map(np.max, norms)):.3g}"
-    return _adapter_has_learned(evidence)
+    return _reason_if_adapter_loss_fell(evidence)
 
 
-def _nothing_is_paid(evidence: Evidence) -> str:
-    """Does the reward of every run stay near 0: is the form not paid for either?"""
-    rewards = evidence.curves("reward")
+def _reason_if_reward_stays_near_zero(evidence: Evidence) -> str:
+    """The reason against a cause where the reward of every run stays near 0, so that the form is
+    not paid for either; empty otherwise.
+    """
+    rewards = evidence.logged_curves("reward")
     if rewards and all(np.abs(values).max() <= MAX_UNPAID_REWARD for values in rewards):
         return f"the log's reward is at most {max(map(np.max, rewards)):.3g}: the form is not paid for either"
     return ""
 
 
-def _no_scores(evidence: Evidence) -> str:
-    """Do the pairs stand here, and no file names a score of answers?"""
-    if evidence.has(PAIR_OF_ANSWERS) and not evidence.has(SCORE):
+def _reason_if_no_scores_are_named(evidence: Evidence) -> str:
+    """The reason against a cause where the pairs are here, and no file names a score of answers;
+    empty otherwise.
+    """
+    if evidence.line_matches(PAIR_OF_ANSWERS) and not evidence.line_matches(SCORE):
         return "no file names a score of the answers"
     return ""
 
 
-def _prefix_is_kept(evidence: Evidence) -> str:
-    hits = evidence.numbers(PREFIX_HITS)
+def _reason_if_prefix_cache_is_used(evidence: Evidence) -> str:
+    """The reason against a cause where the server keeps the prefix of prompts in a cache; empty
+    otherwise.
+    """
+    hits = evidence.numbers_set(PREFIX_HITS)
     if hits and max(hits) > 0:
         return f"the server's log shows a prefix cache hit rate of {max(hits):g}%"
-    return "the server is given --enable-prefix-caching" if evidence.has(PREFIX_CACHE) else ""
+    return (
+        "the server is given --enable-prefix-caching" if evidence.line_matches(PREFIX_CACHE) else ""
+    )
 
 
-def _context_fills_the_gpu(evidence: Evidence) -> str:
-    """Is a context asked for whose cache takes the GPU: the layers give way to it, and not to the weights?"""
-    lengths = [length for length in evidence.numbers(CONTEXT) if length >= LONG_CONTEXT]
+def _reason_if_long_context_is_asked_for(evidence: Evidence) -> str:
+    """The reason against a cause where a context is asked for whose cache takes the GPU, and not
+    the weights; empty otherwise.
+    """
+    lengths = [length for length in evidence.numbers_set(CONTEXT) if length >= LONG_CONTEXT]
     if lengths:
         return f"a context of {max(lengths):,.0f} tokens is set aside: shorten that first"
     return ""
 
 
-def _stops_are_set(evidence: Evidence) -> str:
-    return "the Modelfile sets stops" if evidence.has(STOP_SETTING) else ""
+def _reason_if_modelfile_sets_stops(evidence: Evidence) -> str:
+    """The reason against a cause where the Modelfile sets stops; empty otherwise."""
+    return "the Modelfile sets stops" if evidence.line_matches(STOP_SETTING) else ""
 
 
-def _states_were_made(evidence: Evidence) -> str:
+def _reason_if_steps_were_made_before_failure(evidence: Evidence) -> str:
+    """The reason against a cause where the run made steps of the optimizer before it failed; empty
+    otherwise.
+    """
     for log in evidence.logs:
         failed = log.output is not None and log.output.failure is not None
         if failed and not log.is_numbered and log.last_step >= MIN_FITTED_STEPS:
@@ -483,19 +590,26 @@ def _states_were_made(evidence: Evidence) -> str:
     return ""
 
 
-def _is_about_training(evidence: Evidence) -> str:
-    """Do the words complain of the training, and name no generation?"""
+def _reason_if_user_means_training(evidence: Evidence) -> str:
+    """The reason against a cause where the user complains of the training, and names no generation;
+    empty otherwise.
+    """
     if ABOUT_TRAINING.search(evidence.question) and not ABOUT_ANSWERS.search(evidence.question):
         return "what is slow is the training, and this is of generation"
     return ""
 
 
-def _thinking_is_ruled_out(evidence: Evidence) -> str:
-    return _is_about_training(evidence) or _no_thinking_model(evidence)
+def _reason_if_no_thinking_is_involved(evidence: Evidence) -> str:
+    """The reason against a cause where the user means the training, or no model that reasons is
+    here; empty otherwise.
+    """
+    return _reason_if_user_means_training(evidence) or _reason_if_no_model_reasons(evidence)
 
 
-def _card_has_bfloat16(evidence: Evidence) -> str:
-    """Is the one card that is named newer than those without bfloat16?"""
+def _reason_if_card_has_bfloat16(evidence: Evidence) -> str:
+    """The reason against a cause where the one card that is named is newer than those without
+    bfloat16; empty otherwise.
+    """
     named = [evidence.question, *evidence.lines]
     newer = next((found[0] for text in named if (found := NEWER_CARD.search(text))), "")
     if newer and not any(OLD_CARD.search(text) for text in named):
@@ -503,27 +617,32 @@ def _card_has_bfloat16(evidence: Evidence) -> str:
     return ""
 
 
-def _one_gpu_serves(evidence: Evidence) -> str:
-    if evidence.has(ONE_SHARD) and not evidence.has(DEVICE_MAP):
+def _reason_if_one_gpu_serves(evidence: Evidence) -> str:
+    """The reason against a cause where the engine has one GPU for the model; empty otherwise."""
+    if evidence.line_matches(ONE_SHARD) and not evidence.line_matches(DEVICE_MAP):
         return "the engine has one GPU for the model (tensor_parallel_size=1)"
     return ""
 
 
-def _is_on_the_gpu(evidence: Evidence) -> str:
-    if evidence.has(ON_GPU) and not evidence.has(ON_CPU):
+def _reason_if_log_says_gpu(evidence: Evidence) -> str:
+    """The reason against a cause where the log says that the model is on the GPU; empty otherwise."""
+    if evidence.line_matches(ON_GPU) and not evidence.line_matches(ON_CPU):
         return "the log says that the model is on the GPU"
     return ""
 
 
-def _loader_has_workers(evidence: Evidence) -> str:
-    workers = evidence.numbers(WORKERS)
+def _reason_if_loader_has_workers(evidence: Evidence) -> str:
+    """The reason against a cause where the data loader has workers; empty otherwise."""
+    workers = evidence.numbers_set(WORKERS)
     if workers and min(workers) >= 1:
         return f"the data loader has {min(workers):g} workers"
     return ""
 
 
-def _client_asks_for_the_adapter(evidence: Evidence) -> str:
-    """Do all clients name a model that a server's list of adapters has?"""
+def _reason_if_client_asks_for_adapter(evidence: Evidence) -> str:
+    """The reason against a cause where all clients name a model that a server's list of adapters
+    has; empty otherwise.
+    """
     served = {name for line in evidence.lines for name in LORA_MODULE.findall(line)}
     asked = {found[1] for line in evidence.lines if (found := ASKED_MODEL.search(line))}
     if served and asked and asked <= served:
@@ -531,19 +650,23 @@ def _client_asks_for_the_adapter(evidence: Evidence) -> str:
     return ""
 
 
-def _loss_was_never_high(evidence: Evidence) -> str:
-    """Is no logged loss above what one batch has? A sum of several begins far above."""
-    losses = evidence.curves("loss")
+def _reason_if_loss_is_of_one_batch(evidence: Evidence) -> str:
+    """The reason against a cause where no logged loss is above what one batch has; a sum of several
+    begins far above; empty otherwise.
+    """
+    losses = evidence.logged_curves("loss")
     highest = max((float(values.max()) for values in losses), default=0.0)
     if losses and highest < ORDINARY_LOSS:
         return f"no logged loss is above {highest:.3g}, which is that of one batch"
     return ""
 
 
-def _records_are_of_many_rows(evidence: Evidence) -> str:
-    """Does each record of the log stand for several rows?"""
-    batches, steps = evidence.numbers(BATCH), evidence.numbers(ACCUMULATION)
-    each = evidence.numbers(LOGGING_STEPS)
+def _reason_if_records_are_of_many_rows(evidence: Evidence) -> str:
+    """The reason against a cause where each record of the log stands for several rows; empty
+    otherwise.
+    """
+    batches, steps = evidence.numbers_set(BATCH), evidence.numbers_set(ACCUMULATION)
+    each = evidence.numbers_set(LOGGING_STEPS)
     # Of several values it is not known which one the run had.
     if not batches or any(len(set(values)) > 1 for values in (batches, steps, each)):
         return ""
@@ -551,39 +674,54 @@ def _records_are_of_many_rows(evidence: Evidence) -> str:
     return f"a record of the log is a mean over {rows:g} rows and more" if rows >= MANY_ROWS else ""
 
 
-def _rate_is_low_and_the_loss_falls(evidence: Evidence) -> str:
-    """Is the rate no larger than that of all weights, and does the loss fall without climbing?"""
-    rates = [float(values.max()) for values in evidence.curves("learning_rate")]
-    rates = rates or evidence.numbers(RATE)
+def _reason_if_rate_is_low_and_loss_falls(evidence: Evidence) -> str:
+    """The reason against a cause where the learning rate is low, and the loss falls without
+    climbing; empty otherwise.
+    """
+    rates = [float(values.max()) for values in evidence.logged_curves("learning_rate")]
+    rates = rates or evidence.numbers_set(RATE)
     # A rate of all weights is far too small for an adapter, and the usual one of an adapter far too large for them.
-    most = LARGEST_ADAPTER_RATE if _adapter_alone(evidence) else LOW_RATE
-    if rates and max(rates) <= most and _loss_never_climbed(evidence):
+    most = LARGEST_ADAPTER_RATE if _reason_if_only_adapter_is_trained(evidence) else LOW_RATE
+    if rates and max(rates) <= most and _reason_if_loss_never_rose(evidence):
         return f"the rate is {max(rates):.3g} at most, and the loss never rose above its start"
     return ""
 
 
-def _nothing_is_quantized(evidence: Evidence) -> str:
-    """Does no line, and no word of the user, name a quantization?"""
-    if evidence.lines and not evidence.has(QUANTIZATION) and not evidence.asks(QUANTIZATION):
+def _reason_if_nothing_is_quantized(evidence: Evidence) -> str:
+    """The reason against a cause where no line, and no word of the user, names a quantization;
+    empty otherwise.
+    """
+    if (
+        evidence.lines
+        and not evidence.line_matches(QUANTIZATION)
+        and not evidence.user_says(QUANTIZATION)
+    ):
         return "no file names a quantization"
     return ""
 
 
-def _is_in_8_bits_alone(evidence: Evidence) -> str:
-    """Do the files quantize to 8 bits, and name no other kind?"""
-    if evidence.has(EIGHT_BITS) and not evidence.has(OTHER_BITS) and not evidence.asks(OTHER_BITS):
+def _reason_if_only_8_bits_are_used(evidence: Evidence) -> str:
+    """The reason against a cause where the files quantize to 8 bits, and name no other kind; empty
+    otherwise.
+    """
+    if (
+        evidence.line_matches(EIGHT_BITS)
+        and not evidence.line_matches(OTHER_BITS)
+        and not evidence.user_says(OTHER_BITS)
+    ):
         return "the files quantize by load_in_8bit, which has no compute dtype"
     return ""
 
 
-def _is_loaded_in_16_bits(evidence: Evidence) -> str:
-    """Does each file that loads a model to generate name a dtype of 16 bits, and none of 32?
+def _reason_if_generating_loads_in_16_bits(evidence: Evidence) -> str:
+    """The reason against a cause where each file that loads a model to generate names a dtype of 16
+    bits, and none of 32; empty otherwise.
 
     What a training beside it sets (`bf16=True`) says nothing about how the model is loaded afterwards.
     """
     loaders = [
         lines
-        for lines in evidence.files_with(LOADS_A_MODEL)
+        for lines in evidence.files_that_match(LOADS_A_MODEL)
         if any(GENERATES_TEXT.search(line) for line in lines)
     ]
     is_narrow = [
@@ -594,89 +732,136 @@ def _is_loaded_in_16_bits(evidence: Evidence) -> str:
     return "the files load or cast to 16 bits" if all(is_narrow) else ""
 
 
-def _is_trained_in_16_bits(evidence: Evidence) -> str:
-    """Does a line set a training in 16 bits, and none anything wider?"""
-    if evidence.has(TRAINS_IN_16_BITS) and not evidence.has(WIDE_PRODUCTS):
+def _reason_if_training_is_in_16_bits(evidence: Evidence) -> str:
+    """The reason against a cause where a line sets a training in 16 bits, and none anything wider;
+    empty otherwise.
+    """
+    if evidence.line_matches(TRAINS_IN_16_BITS) and not evidence.line_matches(WIDE_PRODUCTS):
         return "the files train in bf16 or fp16"
     return ""
 
 
-def _no_transport_is_switched(evidence: Evidence) -> str:
-    """Does a run start here, or NCCL print how it was started, and no line switch a transport?"""
-    if evidence.has(SWITCHES_TRANSPORT) or not evidence.has(SHOWS_LAUNCH):
+def _reason_if_no_nccl_transport_is_set(evidence: Evidence) -> str:
+    """The reason against a cause where a run is launched here, and no line switches a transport of
+    NCCL; empty otherwise.
+    """
+    if evidence.line_matches(SWITCHES_TRANSPORT) or not evidence.line_matches(SHOWS_LAUNCH):
         return ""
     return "no file here sets NCCL_IB_DISABLE, NCCL_P2P_DISABLE, NCCL_SHM_DISABLE or NCCL_NET"
 
 
-RULES: tuple[Row, ...] = (
-    make_row(r"^the model is loaded in float32", _is_loaded_in_16_bits),
-    make_row(r"^weights and matrix products in float32", _is_trained_in_16_bits),
-    make_row(r"^a quantized model that computes in float32", _is_in_8_bits_alone),
-    make_row(r"^the logged loss is multiplied by the accumulation steps", _loss_was_never_high),
-    make_row(r"^one row is a step, and each step is logged", _records_are_of_many_rows),
-    make_row(r"^the learning rate is far too large", _rate_is_low_and_the_loss_falls),
-    make_row(r"^the adapter was merged into 4-bit weights", _nothing_is_quantized),
-    make_row(r"^no token has a label", _labels_are_there),
-    make_row(r"^nothing is trainable", _gradients_are_there),
-    make_row(r"^reentrant gradient checkpointing over a frozen", _gradients_are_there),
-    make_row(r"^the schedule has ended, or never leaves", _rate_is_alive),
-    make_row(r"^the adapter is scaled away", _adapter_is_not_scaled_away),
-    make_row(r"^the learning rate is far too small", _rate_is_usual),
-    make_row(r"^a tiny batch with many accumulation steps", _no_tiny_batch),
-    make_row(r"^(?:all )?rows are padded to max_length", _no_fixed_padding),
-    make_row(
+RULES: tuple[RuleOutRow, ...] = (
+    make_rule_out_row(r"^the model is loaded in float32", _reason_if_generating_loads_in_16_bits),
+    make_rule_out_row(
+        r"^weights and matrix products in float32", _reason_if_training_is_in_16_bits
+    ),
+    make_rule_out_row(
+        r"^a quantized model that computes in float32", _reason_if_only_8_bits_are_used
+    ),
+    make_rule_out_row(
+        r"^the logged loss is multiplied by the accumulation steps", _reason_if_loss_is_of_one_batch
+    ),
+    make_rule_out_row(
+        r"^one row is a step, and each step is logged", _reason_if_records_are_of_many_rows
+    ),
+    make_rule_out_row(
+        r"^the learning rate is far too large", _reason_if_rate_is_low_and_loss_falls
+    ),
+    make_rule_out_row(
+        r"^the adapter was merged into 4-bit weights", _reason_if_nothing_is_quantized
+    ),
+    make_rule_out_row(r"^no token has a label", _reason_if_tokens_have_labels),
+    make_rule_out_row(r"^nothing is trainable", _reason_if_gradients_are_logged),
+    make_rule_out_row(
+        r"^reentrant gradient checkpointing over a frozen", _reason_if_gradients_are_logged
+    ),
+    make_rule_out_row(
+        r"^the schedule has ended, or never leaves", _reason_if_rate_stays_above_zero
+    ),
+    make_rule_out_row(r"^the adapter is scaled away", _reason_if_adapter_scale_is_usual),
+    make_rule_out_row(r"^the learning rate is far too small", _reason_if_rate_is_not_too_small),
+    make_rule_out_row(r"^a tiny batch with many accumulation steps", _reason_if_batch_is_not_tiny),
+    make_rule_out_row(
+        r"^(?:all )?rows are padded to max_length", _reason_if_padding_is_to_longest_row
+    ),
+    make_rule_out_row(
         r"^(?:the settings change no weight|the output says that no more than a norm)",
-        _loss_has_fallen,
+        _reason_if_every_loss_fell,
     ),
-    make_row(
+    make_rule_out_row(
         r"^(?:settings choose layers|layers are chosen) by numbers that the model",
-        _no_layer_numbers,
+        _reason_if_no_layers_are_numbered,
     ),
-    make_row(r"^the configuration trains the demo data", _own_data_are_named),
-    make_row(r"^the learning rate destroyed the weights", _loss_never_climbed),
-    make_row(r"scheduler that is stepped by every process", _scheduler_of_trainer),
-    make_row(r"^the evaluation loss rises again", _evaluation_never_rose),
-    make_row(r"^the loss of the evaluation depends on its batch size", _evaluation_is_of_pairs),
-    make_row(r"^every process writes the same checkpoint", _saving_is_guarded),
-    make_row(
+    make_rule_out_row(r"^the configuration trains the demo data", _reason_if_own_data_are_named),
+    make_rule_out_row(r"^the learning rate destroyed the weights", _reason_if_loss_never_rose),
+    make_rule_out_row(
+        r"scheduler that is stepped by every process", _reason_if_trainer_steps_schedule
+    ),
+    make_rule_out_row(r"^the evaluation loss rises again", _reason_if_evaluation_loss_never_rose),
+    make_rule_out_row(
+        r"^the loss of the evaluation depends on its batch size", _reason_if_evaluation_is_of_pairs
+    ),
+    make_rule_out_row(r"^every process writes the same checkpoint", _reason_if_one_process_saves),
+    make_rule_out_row(
         r"^every process of a DistributedDataParallel loop goes through all rows",
-        _rows_are_shared_out,
+        _reason_if_loader_is_shared_out,
     ),
-    make_row(r"^the model reasons before each answer", _thinking_is_ruled_out),
-    make_row(r"^prompts padded to max_length", _is_about_training),
-    make_row(r"^the model was left in training mode, with checkpointing", _is_about_training),
-    make_row(r"^generate after the training", _is_about_training),
-    make_row(r"^a quantization without a fast kernel", _is_about_training),
-    make_row(r"^the card has no fast bfloat16", _card_has_bfloat16),
-    make_row(r"^device_map='auto' on several GPUs", _one_gpu_serves),
-    make_row(r"^the model was never moved to the GPU", _is_on_the_gpu),
-    make_row(r"^rows are tokenized, or images decoded, in the data loader", _loader_has_workers),
-    make_row(r"^the client asks the server for the base by its name", _client_asks_for_the_adapter),
-    make_row(r"^kTO's labels are text or numbers", _labels_are_boolean),
-    make_row(r"^kTO's mismatched batch holds the pairs", _pairs_are_mismatched_by_library),
-    make_row(
+    make_rule_out_row(r"^the model reasons before each answer", _reason_if_no_thinking_is_involved),
+    make_rule_out_row(r"^prompts padded to max_length", _reason_if_user_means_training),
+    make_rule_out_row(
+        r"^the model was left in training mode, with checkpointing", _reason_if_user_means_training
+    ),
+    make_rule_out_row(r"^generate after the training", _reason_if_user_means_training),
+    make_rule_out_row(r"^a quantization without a fast kernel", _reason_if_user_means_training),
+    make_rule_out_row(r"^the card has no fast bfloat16", _reason_if_card_has_bfloat16),
+    make_rule_out_row(r"^device_map='auto' on several GPUs", _reason_if_one_gpu_serves),
+    make_rule_out_row(r"^the model was never moved to the GPU", _reason_if_log_says_gpu),
+    make_rule_out_row(
+        r"^rows are tokenized, or images decoded, in the data loader", _reason_if_loader_has_workers
+    ),
+    make_rule_out_row(
+        r"^the client asks the server for the base by its name", _reason_if_client_asks_for_adapter
+    ),
+    make_rule_out_row(r"^kTO's labels are text or numbers", _reason_if_labels_are_boolean),
+    make_rule_out_row(
+        r"^kTO's mismatched batch holds the pairs", _reason_if_library_mismatches_pairs
+    ),
+    make_rule_out_row(
         r"^(?:steps are rounded away: all weights in bfloat16|weights in bfloat16 alone)",
-        _steps_are_no_bf16,
+        _reason_if_updates_outgrow_bf16_rounding,
     ),
-    make_row(r"was trained on the merged SFT model", _no_merged_start),
-    make_row(
+    make_rule_out_row(r"was trained on the merged SFT model", _reason_if_every_start_is_from_hub),
+    make_rule_out_row(
         r"^a classifier reads its answer off a pad|^the classifier's pad_token",
-        _classifier_pads_alike,
+        _reason_if_classifier_pad_is_set,
     ),
-    make_row(r"^keep_alive is 0", _model_stays_loaded),
-    make_row(r"^a (?:job|script) switches a fast transport of NCCL off", _no_transport_is_switched),
-    make_row(r"^the evaluation names the base twice", _evaluation_names_the_adapter),
-    make_row(r"^a merge loads the whole base on the GPU", _merge_is_on_the_cpu),
-    make_row(r"^the model is loaded before ZeRO-3 is known", _zero3_is_known),
-    make_row(r"^every process puts its model on GPU 0", _gpus_fail_alike),
-    make_row(r"^embeddings and head are trained whole", _adapter_alone),
-    make_row(r"^the adapter is frozen(?:\n|$)", _is_not_frozen),
-    make_row(r"^the reward pays for the form alone", _nothing_is_paid),
-    make_row(r"^many pairs are ties", _no_scores),
-    make_row(r"^a long prompt is computed again for each request", _prefix_is_kept),
-    make_row(r"^layers that do not fit the GPU", _context_fills_the_gpu),
-    make_row(r"^the server does not end answers where the model does", _stops_are_set),
-    make_row(r"^states of the optimizer, and gradients", _states_were_made),
-    make_row(r"^the server answers one request at a time", _one_user),
+    make_rule_out_row(r"^keep_alive is 0", _reason_if_model_stays_loaded),
+    make_rule_out_row(
+        r"^a (?:job|script) switches a fast transport of NCCL off",
+        _reason_if_no_nccl_transport_is_set,
+    ),
+    make_rule_out_row(r"^the evaluation names the base twice", _reason_if_evaluation_loads_adapter),
+    make_rule_out_row(r"^a merge loads the whole base on the GPU", _reason_if_merge_loads_on_cpu),
+    make_rule_out_row(
+        r"^the model is loaded before ZeRO-3 is known", _reason_if_deepspeed_made_model_in_parts
+    ),
+    make_rule_out_row(r"^every process puts its model on GPU 0", _reason_if_several_gpus_are_full),
+    make_rule_out_row(
+        r"^embeddings and head are trained whole", _reason_if_only_adapter_is_trained
+    ),
+    make_rule_out_row(r"^the adapter is frozen(?:\n|$)", _reason_if_something_is_trained),
+    make_rule_out_row(r"^the reward pays for the form alone", _reason_if_reward_stays_near_zero),
+    make_rule_out_row(r"^many pairs are ties", _reason_if_no_scores_are_named),
+    make_rule_out_row(
+        r"^a long prompt is computed again for each request", _reason_if_prefix_cache_is_used
+    ),
+    make_rule_out_row(r"^layers that do not fit the GPU", _reason_if_long_context_is_asked_for),
+    make_rule_out_row(
+        r"^the server does not end answers where the model does", _reason_if_modelfile_sets_stops
+    ),
+    make_rule_out_row(
+        r"^states of the optimizer, and gradients", _reason_if_steps_were_made_before_failure
+    ),
+    make_rule_out_row(r"^the server answers one request at a time", _reason_if_one_user_asks),
     *NEEDS,
 )

@@ -1,4 +1,5 @@
-"""The statements of a project's texts: what a pattern is searched in, whatever wrote the file.
+"""Splits the files of a project into statements, which patterns are searched in, whatever wrote the
+file.
 
 A call over several lines is one statement of Python, and a command with a backslash at the end of its lines is one of a
 shell; of all other files a statement is a line. Comments and docstrings are left out. Nothing is run or parsed: Python
@@ -32,7 +33,7 @@ NO_CODE = frozenset((tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DE
 
 
 class Statement(NamedTuple):
-    """One statement, and the lines that it stands in."""
+    """One statement, and the lines that it spans."""
 
     text: str
     """On one line, without comments"""
@@ -40,32 +41,34 @@ class Statement(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The file that it stands in."""
+        """The file that it is in."""
         return self.lines[0].file
 
-    def line_with(self, pattern: re.Pattern[str]) -> TextLine:
-        """The line that shows it; the first where only several together do."""
+    def line_that_shows(self, pattern: re.Pattern[str]) -> TextLine:
+        """The line that matches; the first where only several together do."""
         shown = (line for line in self.lines if pattern.search(line.text))
         return next(shown, self.lines[0])
 
 
 def list_statements(texts: Iterable[ProjectText]) -> list[Statement]:
     """The statements of all texts, in their order."""
-    return [statement for text in texts for statement in _statements_of(text)]
+    return [statement for text in texts for statement in _statements_of_text(text)]
 
 
-def _statements_of(text: ProjectText) -> Iterator[Statement]:
+def _statements_of_text(text: ProjectText) -> Iterator[Statement]:
     """The statements of one file."""
     lines = list(text.lines())
     if text.path.suffix.lower() not in PYTHON_SUFFIXES:
-        yield from _without_repeats(_shell_statements(lines))
+        yield from _without_log_records(_shell_statements(lines))
         return
-    for part in _cells(lines):
+    for part in _lines_by_cell(lines):
         yield from _python_statements(part)
 
 
-def _without_repeats(statements: Iterable[Statement]) -> Iterator[Statement]:
-    """The statements but for those that differ from several earlier ones in their numbers alone: records of a log."""
+def _without_log_records(statements: Iterable[Statement]) -> Iterator[Statement]:
+    """The statements, without those that differ from several earlier ones in their numbers alone:
+    records of a log.
+    """
     times: Counter[str] = Counter()
     for statement in statements:
         shape = NUMBER.sub("0", statement.text)
@@ -74,7 +77,7 @@ def _without_repeats(statements: Iterable[Statement]) -> Iterator[Statement]:
             yield statement
 
 
-def _cells(lines: list[TextLine]) -> Iterator[list[TextLine]]:
+def _lines_by_cell(lines: list[TextLine]) -> Iterator[list[TextLine]]:
     """The lines of a file, or of each cell of a notebook: `tune.ipynb:cell 3, line 2`."""
     cells: dict[str, list[TextLine]] = {}
     for line in lines:
@@ -83,7 +86,9 @@ def _cells(lines: list[TextLine]) -> Iterator[list[TextLine]]:
 
 
 def _shell_statements(lines: Iterable[TextLine]) -> Iterator[Statement]:
-    """Lines without their comments; those that end with a backslash with the ones that follow."""
+    """Statements of a shell: lines without their comments; those that end with a backslash with the
+    ones that follow.
+    """
     open_lines: list[TextLine] = []
     for line in lines:
         code = COMMENT.sub("", line.text[:MAX_LINE_CHARACTERS]).strip()
@@ -91,20 +96,22 @@ def _shell_statements(lines: Iterable[TextLine]) -> Iterator[Statement]:
             continue
         open_lines.append(TextLine(line.place, code, line.file))
         if not code.endswith("\\") or len(open_lines) == MAX_CONTINUED_LINES:
-            yield _joined(open_lines)
+            yield _join_shell_lines(open_lines)
             open_lines = []
     if open_lines:
-        yield _joined(open_lines)
+        yield _join_shell_lines(open_lines)
 
 
-def _joined(lines: list[TextLine]) -> Statement:
+def _join_shell_lines(lines: list[TextLine]) -> Statement:
     """One statement of lines that a shell reads as one."""
     text = " ".join(line.text.removesuffix("\\").strip() for line in lines)
     return Statement(text[:MAX_STATEMENT_CHARACTERS], tuple(lines))
 
 
 def _python_statements(lines: list[TextLine]) -> Iterator[Statement]:
-    """The logical lines of Python; the lines themselves from where tokens can't be told."""
+    """Statements of Python: its logical lines; the lines themselves from where it can't be
+    tokenized.
+    """
     source = "".join(f"{line.text}\n" for line in lines)
     tokens: list[tokenize.TokenInfo] = []
     told = 0
@@ -116,24 +123,24 @@ def _python_statements(lines: list[TextLine]) -> Iterator[Statement]:
                 tokens.append(token)
                 continue
             told = token.end[0]
-            if tokens and not _is_docstring(tokens):
+            if tokens and not _is_bare_string(tokens):
                 yield _statement_of_tokens(tokens, lines)
             tokens = []
     except (tokenize.TokenError, SyntaxError):
         yield from _shell_statements(lines[told:])
 
 
-def _is_docstring(tokens: list[tokenize.TokenInfo]) -> bool:
-    """Is it a string and nothing else?"""
+def _is_bare_string(tokens: list[tokenize.TokenInfo]) -> bool:
+    """Are the tokens of a statement a string and nothing else?"""
     return all(token.type == tokenize.STRING for token in tokens)
 
 
 def _statement_of_tokens(tokens: list[tokenize.TokenInfo], lines: list[TextLine]) -> Statement:
-    """A statement of its tokens: as it is written, on one line."""
+    """A statement from its tokens: as it is written, on one line."""
     parts: list[str] = []
     last: tokenize.TokenInfo | None = None
     for token in tokens:
-        if last is not None and _is_apart(last, token):
+        if last is not None and _has_space_between(last, token):
             parts.append(" ")
         parts.append(token.string)
         last = token
@@ -147,7 +154,7 @@ def _statement_of_tokens(tokens: list[tokenize.TokenInfo], lines: list[TextLine]
     return Statement(text[:MAX_STATEMENT_CHARACTERS], tuple(whole) or (lines[first],))
 
 
-def _is_apart(last: tokenize.TokenInfo, token: tokenize.TokenInfo) -> bool:
+def _has_space_between(last: tokenize.TokenInfo, token: tokenize.TokenInfo) -> bool:
     """Does a space stand between two tokens? Lines that brackets join are written as a formatter joins them."""
     if last.end[0] == token.start[0]:
         return last.end[1] < token.start[1]

@@ -1,4 +1,6 @@
-"""The report on a symptom: what of a project explains it, and which of its causes are left to check."""
+"""The report on a symptom: what in a project explains it, and which of its causes are left to
+check.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ makes it unlikely and does not exclude it: a fault may stand that no rule reads.
 
 @dataclass(frozen=True, slots=True)
 class JudgedCause:
-    """One cause of the symptom, and what the project says of it."""
+    """One cause of the symptom, with what the project says of it."""
 
     cause: Cause
     guide: str
@@ -39,7 +41,7 @@ class JudgedCause:
     """What the cause takes and the project does not have: it is unlikely then, and stands at the end"""
 
 
-def _is_near(line: TextLine, shown: Set[tuple[str, int]]) -> bool:
+def _is_at_or_beside(line: TextLine, shown: Set[tuple[str, int]]) -> bool:
     """Does a line stand in the statement, or right beside it, at which a finding is?"""
     number = line.place.rpartition(":")[2]
     if not number.isdecimal():
@@ -72,9 +74,9 @@ class SymptomReport(Report):
         """
         open_ones = [one for one in self.causes if one.state in ("looked for", "open")]
         possible = [one for one in open_ones if not one.lacking]
-        return tuple(sorted(possible or open_ones, key=self._is_shown_already))
+        return tuple(sorted(possible or open_ones, key=self._is_shown_by_findings))
 
-    def _is_shown_already(self, judged: JudgedCause) -> bool:
+    def _is_shown_by_findings(self, judged: JudgedCause) -> bool:
         """Do all lines of a cause stand where a finding is that explains the symptom?"""
         shown = {
             (Path(case.file).name, case.line)
@@ -82,7 +84,7 @@ class SymptomReport(Report):
             for case in finding.cases
             if case.file is not None and case.line is not None
         }
-        return bool(judged.lines) and all(_is_near(line, shown) for line in judged.lines)
+        return bool(judged.lines) and all(_is_at_or_beside(line, shown) for line in judged.lines)
 
     def ruled_out(self) -> tuple[JudgedCause, ...]:
         """The causes that something in the project rules out."""
@@ -110,7 +112,7 @@ class SymptomReport(Report):
         return tuple(finding for finding in others if RANK[finding.severity] <= gravest)
 
     def more(self) -> dict[str, Any]:
-        """The symptom, and its causes."""
+        """The symptom and its causes, for the JSON."""
         return {
             "symptom": {
                 "question": self.question,

@@ -1,4 +1,5 @@
-"""From a symptom and the user's files to its causes: what proves one comes first, then what is left to check.
+"""Goes from a symptom and the user's files to its causes: what proves one comes first, then what is
+left to check.
 
 A user knows what they see ("the loss does not fall") and has some files. Every check is run on these files; findings
 that prove a cause of this symptom stand before the others. The causes that no rule could prove are listed by how well
@@ -31,10 +32,10 @@ from truetune.troubleshooting.rank_causes import (
     LikelyCause,
     choose_guides,
     keep_possible_guides,
-    named_share,
     names_cause,
     rank_causes,
     rules_of_many_causes,
+    share_of_cause_in_finding,
 )
 from truetune.troubleshooting.ruled_out import find_reason_against
 from truetune.troubleshooting.symptom_report import CauseState, JudgedCause, SymptomReport
@@ -75,11 +76,11 @@ def troubleshoot(
     report = check_project(paths, spec, base=base, progress=progress)
     texts = read_project_texts(paths)
     logs = [subject.log for subject in report.subjects if subject.log is not None]
-    guides, causes = judge_texts(question, texts, logs, report)
+    guides, causes = choose_guides_and_judge_causes(question, texts, logs, report)
     explaining, others = _split_findings(report, guides)
     return SymptomReport(
         spec=report.spec,
-        subjects=(*report.subjects, *_rows_as_subject(report)),
+        subjects=(*report.subjects, *_subject_of_rows(report)),
         findings=(*explaining, *others),
         examined=report.examined,
         not_judged=report.not_judged,
@@ -93,8 +94,8 @@ def troubleshoot(
     )
 
 
-def _rows_as_subject(report: Report) -> tuple[Subject, ...]:
-    """The rows of a report that is about rows itself, as one of the things that were looked at."""
+def _subject_of_rows(report: Report) -> tuple[Subject, ...]:
+    """The rows of a report that is on rows itself, as one of its subjects."""
     if not isinstance(report, DataReport) or not report.rows:
         return ()
     files = ", ".join(map(str, report.spec.data))
@@ -102,7 +103,7 @@ def _rows_as_subject(report: Report) -> tuple[Subject, ...]:
     return (Subject("data", files, facts),)
 
 
-def judge_texts(
+def choose_guides_and_judge_causes(
     question: str, texts: Sequence[ProjectText], logs: Sequence[RunLog | None], report: Report
 ) -> tuple[tuple[tuple[Guide, float], ...], tuple[JudgedCause, ...]]:
     """The guides on a symptom that a project can have, and what its texts, logs and findings say of their causes."""
@@ -115,7 +116,8 @@ def judge_texts(
 def judge_causes(
     likely: Sequence[LikelyCause], report: Report, evidence: Evidence
 ) -> tuple[JudgedCause, ...]:
-    """What a report says of each cause: those that were found first, then open ones, each in the order given.
+    """What a report says of each cause: those that were found first, then open ones, each in the
+    order given.
 
     A listed cause that was looked for and not found keeps its place among the open ones: rules see some of the ways in
     which a fault is written, and a symptom without a finding is their very gap. One that is the fault of a single rule,
@@ -125,11 +127,11 @@ def judge_causes(
     examined = {examined.rule for examined in report.examined}
     nearest = _nearest_causes(likely, found)
     judged = [(one, _judge_cause(one, found, examined, evidence, nearest)) for one in likely]
-    judged.sort(key=lambda pair: _order(*pair))
+    judged.sort(key=lambda pair: _rank_of_judged_cause(*pair))
     return tuple(one for _, one in judged)
 
 
-def _order(likely: LikelyCause, judged: JudgedCause) -> int:
+def _rank_of_judged_cause(likely: LikelyCause, judged: JudgedCause) -> int:
     """0 for what was found, 1 for what is open, 2 for what lacks a thing or what a rule of its own did not find."""
     if judged.state == "found":
         return 0
@@ -148,7 +150,8 @@ def _findings_by_rule(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
 def _nearest_causes(
     likely: Sequence[LikelyCause], found: Mapping[str, Sequence[Finding]]
 ) -> frozenset[tuple[str, str]]:
-    """Rule and text of the causes that are nearest to the words of a finding which many causes name as their proof.
+    """(rule, text) of the causes that are nearest to the words of a finding which many causes name
+    as their proof.
 
     A finding on code or rows is a fault, and so the cause of the symptom in one of these ways: of the nearest ones the
     list does not say that nothing proves them. A log's finding is a symptom, which any of its causes may have.
@@ -159,7 +162,7 @@ def _nearest_causes(
         if not faults:
             continue
         shares = {
-            one.cause.text: max(named_share(finding, one.cause) for finding in faults)
+            one.cause.text: max(share_of_cause_in_finding(finding, one.cause) for finding in faults)
             for one in likely
             if rule in one.cause.rules
         }
@@ -176,7 +179,8 @@ def _judge_cause(
     evidence: Evidence,
     nearest: frozenset[tuple[str, str]],
 ) -> JudgedCause:
-    """What is known of one cause by the rules that fired and those that found nothing, and by what speaks against it.
+    """Judge one cause by the rules that fired and those that found nothing, and by what speaks
+    against it.
 
     What a rule found stays, whatever lines say.
     """
@@ -217,30 +221,33 @@ def _proves(rule: str, findings: Sequence[Finding], cause: Cause) -> bool:
 def _split_findings(
     report: Report, guides: Sequence[tuple[Guide, float]]
 ) -> tuple[list[Finding], list[Finding]]:
-    """The findings that explain the symptom, and the others, both by severity.
+    """(findings that explain the symptom, the others), both by severity.
 
     Of those that explain, errors come first, then the ones of the guides that fit best; of the others, faults that
     show as another symptom come last: a loop that asks row by row is slow, and no answer to a question on accuracy.
     """
     near = [(guide, share) for guide, share in guides if share >= MIN_NAMED_SHARE]
-    explaining = [finding for finding in report.findings if _explains(finding, guides)]
+    explaining = [
+        finding for finding in report.findings if _proves_cause_of_guides(finding, guides)
+    ]
     # A proven error is no less of a cause for a guide that fits the words a little less.
     explaining.sort(
         key=lambda finding: (
             finding.severity != "error",
-            not _explains(finding, near),
+            not _proves_cause_of_guides(finding, near),
             # A note is a fact beside the fault, not one that explains what users see.
             finding.severity == "info",
         )
     )
-    explaining = _with_causes_of_answers(explaining, report)
+    explaining = _asking_faults_first(explaining, report)
     others = [finding for finding in report.findings if finding not in explaining]
     others.sort(key=_is_of_another_symptom)
     return explaining, others
 
 
-def _with_causes_of_answers(explaining: list[Finding], report: Report) -> list[Finding]:
-    """The findings that explain, after the faults of the script that asked, where answers show the symptom.
+def _asking_faults_first(explaining: list[Finding], report: Report) -> list[Finding]:
+    """The findings that explain, those on the script that asked the model first, where answers show
+    the symptom.
 
     Such a fault is the cause of what the answers show, in whatever words a user tells of them.
     """
@@ -255,7 +262,7 @@ def _is_of_another_symptom(finding: Finding) -> bool:
     return finding.severity != "error" and bool(find_rule(finding.rule).symptoms)
 
 
-def _explains(finding: Finding, guides: Sequence[tuple[Guide, float]]) -> bool:
+def _proves_cause_of_guides(finding: Finding, guides: Sequence[tuple[Guide, float]]) -> bool:
     """Does a finding prove a cause of one of these guides, or does its rule name one of them as what users see?"""
     names = {guide.name for guide, _ in guides}
     rules = {rule for guide, _ in guides for cause in guide.causes for rule in cause.rules}

@@ -1,4 +1,4 @@
-"""Rows of data as `truetune show` shows them, a few at a time, from anywhere in the files.
+"""Token rows of data as `truetune show` shows them, a few at a time, from anywhere in the files.
 
 A row is read and rendered when it is asked for, by the same functions as in a check. What a check learns from the
 first rows of a file, its format, is found once for each file and kept. The trade-off: a format that first shows
@@ -34,7 +34,9 @@ FORMAT_ROWS = 1000
 
 
 class ConversationRows:
-    """Token rows of records, rendered and encoded under the settings of a run; not for several threads at once."""
+    """Makes the token rows of records, rendered and encoded under the settings of a run; not for
+    several threads at once.
+    """
 
     def __init__(self, spec: RunSpec) -> None:
         """Raises SpecError, TokenizerError or TemplateError."""
@@ -43,14 +45,15 @@ class ConversationRows:
         self._like: dict[str, Record | DataError] = {}
 
     def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
-        """Of each record its rows; `first` is the number of the first of them."""
+        """For each record its token rows; `first` is the number of the first of them."""
         for row, conversation in self._conversations(first, records):
             if isinstance(conversation, Conversation):
-                yield self._drawn(conversation)
+                yield self._render_row(conversation)
             else:
                 yield [row_without_tokens(row, str(conversation))]
 
-    def _drawn(self, row: Conversation) -> list[TokenRow]:
+    def _render_row(self, row: Conversation) -> list[TokenRow]:
+        """The token rows of one conversation."""
         try:
             return self.rendered.token_rows(row)
         # The page shows other rows as well, and a defect of ours in one of them must not take
@@ -65,7 +68,9 @@ class ConversationRows:
             ]
 
     def faulty(self, first: int, records: SourcedRecords) -> int | None:
-        """The first that can't be read or rendered, has a problem, or teaches nothing."""
+        """The first record that can't be read or rendered, has a problem, or teaches nothing; None
+        where all are fine.
+        """
         conversations = list(self._conversations(first, records))
         batch = self.rendered.make_batch(
             [row for _, row in conversations if isinstance(row, Conversation) and not row.problems]
@@ -79,22 +84,24 @@ class ConversationRows:
         return next((origin.row for origin, _ in conversations if origin.row not in fine), None)
 
     def searched_text(self, record: Record) -> str:
-        """What is searched, where a record does not stand on a line."""
+        """The text that a search looks at, where a record is not on a line of its own."""
         return json.dumps(record.row, ensure_ascii=False, default=str)
 
     def forget(self) -> None:
-        """The files were changed."""
+        """Drop what is cached of the files, since they were changed."""
         self._like.clear()
 
     def _conversations(
         self, first: int, sourced_records: SourcedRecords
     ) -> Iterator[tuple[Origin, Conversation | DataError]]:
-        """In order; a DataError is why there is no row."""
+        """(origin, conversation) of each record in order; a DataError in its place says why there
+        is no row.
+        """
         number = first
         # One call may reach over the end of a file, and the next file may have another format.
         for source, group in groupby(sourced_records, lambda one: one[0]):
             part = [record for _, record in group]
-            like = self._exemplar(source)
+            like = self._record_that_decides_format(source)
             origins = [
                 Origin(str(source.path), record.line, row)
                 for row, record in enumerate(part, number)
@@ -123,7 +130,7 @@ class ConversationRows:
                 yield origin, by_row.get(origin.row, record.error or missing)
             number += len(part)
 
-    def _exemplar(self, source: Source) -> Record | DataError:
+    def _record_that_decides_format(self, source: Source) -> Record | DataError:
         """The record that decides the format of a file, or why there is none."""
         name = str(source.path)
         if name not in self._like:

@@ -1,4 +1,5 @@
-"""Rows of a folder that `truetune encode` wrote: documents, positions, labels, and where each came from.
+"""Token rows of a folder that `truetune encode` wrote, from its documents, positions, labels and
+origins.
 
 They hold ids, so that a tokenizer is needed to spell them, and it should be the one that made them: another one
 spells other text, which looks right for a while. A difference of its files is said above the page, and the page is
@@ -40,7 +41,7 @@ TOKEN_COLUMNS = ("input_ids", "labels")
 
 
 def shard_sources(folder: Path, manifest: Mapping[str, Any]) -> list[Source]:
-    """The shards, in order."""
+    """The files of the shards, in order."""
     return [
         Source(
             folder / DATA / shard["file"],
@@ -51,7 +52,7 @@ def shard_sources(folder: Path, manifest: Mapping[str, Any]) -> list[Source]:
 
 
 class EncodedRows:
-    """Token rows of encoded rows; not for several threads at once."""
+    """Makes the token rows of encoded rows; not for several threads at once."""
 
     def __init__(self, folder: Path, spec: RunSpec) -> None:
         """Raises SpecError, DataError or TokenizerError."""
@@ -65,17 +66,17 @@ class EncodedRows:
             )
         self.folder, self.manifest = folder, manifest
         self.tokenizer = load_tokenizer(spec.tokenizer, model=spec.model)
-        self.notice = tokenizer_notice(self.tokenizer, manifest)
+        self.notice = warn_of_other_tokenizer(self.tokenizer, manifest)
         self.vocabulary = TokenBytes(self.tokenizer.backend)
         self._control = np.array(sorted(self.tokenizer.control), np.int64)
         # Two shards: the page asks for neighbours, which may lie on both sides of a border.
         self._origins = lru_cache(maxsize=2)(self._read_origins)
 
     def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
-        """Of each record its row; `first` is the number of the first of them."""
+        """For each record its token row; `first` is the number of the first of them."""
         for number, (source, record) in enumerate(records, first):
             try:
-                yield [self._row(number, source, record)]
+                yield [self._token_row(number, source, record)]
             # A folder that was edited by hand shows which row is damaged; the rows around it
             # are drawn.
             except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -84,14 +85,14 @@ class EncodedRows:
                 yield [row_without_tokens(None, str(record.error or why), **place)]
 
     def faulty(self, first: int, records: SourcedRecords) -> int | None:
-        """The first that can't be read, or teaches nothing."""
+        """The first record that can't be read, or teaches nothing; None where all are fine."""
         for number, rows in enumerate(self.rows(first, records), first):
             if any(row.get("error") or "1" not in row["supervised"] for row in rows):
                 return number
         return None
 
     def searched_text(self, record: Record) -> str:
-        """What is searched: the text that the ids spell."""
+        """The text that a search looks at: what the ids spell."""
         ids = np.asarray((record.row or {}).get("input_ids") or (), np.int64)
         # An id beyond the vocabulary has no text; without this the whole row could not be
         # searched.
@@ -99,10 +100,11 @@ class EncodedRows:
         return self.vocabulary.bytes(ids.astype(np.int32)).tobytes().decode("utf-8", "replace")
 
     def forget(self) -> None:
-        """The files were changed."""
+        """Drop what is cached of the files, since they were changed."""
         self._origins.cache_clear()
 
-    def _row(self, number: int, source: Source, record: Record) -> TokenRow:
+    def _token_row(self, number: int, source: Source, record: Record) -> TokenRow:
+        """The token row of one record."""
         if record.error is not None:
             raise DataError(str(record.error))
         columns = record.row
@@ -130,7 +132,7 @@ class EncodedRows:
             "ids": ids.tolist(),
             "pieces": text_of_tokens(ids, self.vocabulary),
             "source": source_letters(
-                self._guessed(ids) if kinds is None else np.array(kinds, np.uint8)
+                self._sources_without_column(ids) if kinds is None else np.array(kinds, np.uint8)
             ),
             "supervised": mask_bits(labels != IGNORED),
             "runs": [[0, "", -1, -1, None]],
@@ -143,8 +145,10 @@ class EncodedRows:
                 row[name] = list(columns[column])
         return row
 
-    def _guessed(self, ids: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Without the column `sources`: control tokens are the template's, the rest is not known."""
+    def _sources_without_column(self, ids: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """(tokens,) sources where the column `sources` is missing: control tokens are the
+        template's, the rest is not known.
+        """
         # A control token in text is written by a template; which words are whose can't be known
         # from ids alone.
         return np.where(np.isin(ids, self._control), np.uint8(Kind.TEMPLATE), np.uint8(Kind.OTHER))
@@ -161,7 +165,7 @@ class EncodedRows:
         return origins
 
 
-def tokenizer_notice(tokenizer: Tokenizer, manifest: Mapping[str, Any]) -> str | None:
+def warn_of_other_tokenizer(tokenizer: Tokenizer, manifest: Mapping[str, Any]) -> str | None:
     """A warning where the files of a tokenizer are not those that the data was encoded with."""
     digests_then: Mapping[str, str] = manifest.get("inputs", {}).get("tokenizer", {})
     digests_now = {

@@ -1,4 +1,4 @@
-"""How parts of files are read: texts from any place, tables onward from a start.
+"""Reads parts of files: texts from any byte, tables forward from a start.
 
 A text file can be read from any byte, unless it is packed: then it is unpacked from its start, and its last
 megabytes are kept, since pages continue where they were. Some tables can only be read onward as well; their last
@@ -34,8 +34,9 @@ def has_row_per_line(source: Source, raw: IO[bytes]) -> bool:
 
 
 class TextReader:
-    """The bytes of a text file. Of a packed one the last few megabytes are kept; what stands before them is unpacked
-    from the start of the file."""
+    """Reads the bytes of a text file from any place. Of a packed one the last few megabytes are
+    kept; what is before them is unpacked from the start of the file.
+    """
 
     def __init__(self, source: Source, over: Callable[[], bool]) -> None:
         """`over`: is nothing to be read any more?"""
@@ -70,16 +71,20 @@ class TextReader:
         return b"".join(self._blocks)[start - first : stop - first]
 
     def close(self) -> None:
+        """Close the file."""
         self._raw.close()
 
     def _restart(self) -> None:
+        """Begin to unpack again at the start of the file."""
         self._stream = open_decompressed_bytes(self._raw, self._path)
         self._blocks: deque[bytes] = deque()
         self._at = self._held = 0
 
 
 class ForwardReader:
-    """The rows of a Parquet or Arrow file, or of one of its groups, in order; the last batches are held."""
+    """Reads the rows of a Parquet or Arrow file, or of one of its groups, in order; the last
+    batches are held.
+    """
 
     def __init__(
         self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]
@@ -101,12 +106,12 @@ class ForwardReader:
         return at >= (self._held[0][0] if self._held else 0)
 
     def rows(self, at: int, count: int) -> list[Any]:
-        """Raises DataError."""
+        """The next `count` rows from row `at` on. Raises DataError."""
         from truetune.data.read_parquet_and_arrow_rows import batch_to_rows
 
         rows: list[Any] = []
         while len(rows) < count:
-            held = self._batch_with(at + len(rows))
+            held = self._batch_that_holds(at + len(rows))
             if held is None:
                 break
             first, batch = held
@@ -116,10 +121,13 @@ class ForwardReader:
         return rows
 
     def close(self) -> None:
+        """Close the file."""
         self._raw.close()
 
-    def _batch_with(self, at: int) -> tuple[int, Any] | None:
-        """The number of its first row, and the batch that holds the row `at`; None where the file ends before."""
+    def _batch_that_holds(self, at: int) -> tuple[int, Any] | None:
+        """(number of its first row, batch) of the batch that holds the row `at`; None where the
+        file ends before.
+        """
         while self.reached <= at and not self._over():
             batch = next(self._batches, None)
             if batch is None:
@@ -137,7 +145,7 @@ class ForwardReader:
 
 
 def missing_record(source: Source) -> Record:
-    """A row that was found and can't be read any more."""
+    """A record in the place of a row that was found and can't be read any more."""
     return Record(
         0,
         None,

@@ -1,4 +1,4 @@
-"""A small server for one page and its rows, for this machine alone.
+"""A small local server for one page and its rows, for this machine alone.
 
 It listens on the loopback interface, and answers only where the path begins with a random token and the Host header
 names the loopback: another site that a browser visits knows no token, and a name that it bends to this machine is
@@ -74,25 +74,27 @@ class ViewServer(HTTPServer):
             ) from None
 
     def _answer(self, connection: socket.socket, address: Any, head: bytes) -> None:
+        """Answer one connection, in a worker."""
         RequestHandler(connection, address, self, head)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Called for each accepted connection, in the thread that accepts."""
+        """Pass an accepted connection to the workers; called in the thread that accepts."""
         self.connections.add(request, client_address)
 
     def server_close(self) -> None:
-        """And read no more: see `RowService.close`."""
+        """Close the server and the row service: see `RowService.close`."""
         super().server_close()
         self.connections.close()
         self.row_service.close()
 
     @property
     def url(self) -> str:
+        """The address of the page, with its random token."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/{self.token}/"
 
 
 class RequestHandler(BaseHTTPRequestHandler):
-    """GET and HEAD of the page, `rows` and `search`."""
+    """Answers GET and HEAD of the page, `rows` and `search`."""
 
     server: ViewServer
     protocol_version = "HTTP/1.1"
@@ -108,6 +110,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         super().__init__(connection, address, server)
 
     def setup(self) -> None:
+        """Prepare one connection for its request."""
         super().setup()
         self.rfile.close()
         # The head was read without blocking by `server_connections`; the base class parses it as if it
@@ -115,29 +118,33 @@ class RequestHandler(BaseHTTPRequestHandler):
         self.rfile = io.BytesIO(self._head)
 
     def handle(self) -> None:
-        """One request of each connection, so that no idle one holds a worker."""
+        """Answer one request of each connection, so that no idle one holds a worker."""
         self.handle_one_request()
 
     def do_GET(self) -> None:
+        """Answer a GET request."""
         self._answer(body=True)
 
     def do_HEAD(self) -> None:
+        """Answer a HEAD request, without the body."""
         self._answer(body=False)
 
     def __getattr__(self, name: str) -> Any:
         # Every other method gets an answer; the base class would answer with a page of its own,
         # without our headers.
         if name.startswith("do_"):
-            return self._no_method
+            return self._refuse_method
         raise AttributeError(name)
 
-    def _no_method(self) -> None:
+    def _refuse_method(self) -> None:
+        """Answer that only GET and HEAD are allowed."""
         self.close_connection = True
         self._send(405, "text/plain", b"only GET and HEAD\n", {"Allow": "GET, HEAD"})
 
     def _answer(self, *, body: bool) -> None:
+        """Send the answer to the request, or the error as its status."""
         try:
-            kind, content = self._found()
+            kind, content = self._find_answer()
         except RequestRefused as refused:
             self._send(refused.status, "text/plain", f"{refused}\n".encode(), body=body)
         # The data was changed or can't be read: it may be whole again later, so the status is
@@ -150,8 +157,8 @@ class RequestHandler(BaseHTTPRequestHandler):
         else:
             self._send(200, kind, content, body=body)
 
-    def _found(self) -> tuple[str, bytes]:
-        """(kind, bytes). Raises Refused."""
+    def _find_answer(self) -> tuple[str, bytes]:
+        """(content type, bytes) of the answer. Raises RequestRefused."""
         # A site may let its own name point to this machine (DNS rebinding): its name in the
         # Host header gives it away.
         if not ALLOWED_HOST.fullmatch(self.headers.get("Host", "")):
@@ -170,7 +177,7 @@ class RequestHandler(BaseHTTPRequestHandler):
             raise RequestRefused(404, "nothing is here")
         if name == "":
             # Loading the page again is how a user asks for a file that was changed.
-            self.server.row_service.renew()
+            self.server.row_service.reload_if_changed()
             return "text/html", self.server.page
         if name not in ROUTES:
             raise RequestRefused(404, "nothing is here")
@@ -188,6 +195,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         *,
         body: bool = True,
     ) -> None:
+        """Send a status, headers and content."""
         self.send_response(status)
         for header, value in {**HEADERS, **(more or {})}.items():
             self.send_header(header, value)
@@ -198,16 +206,16 @@ class RequestHandler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the standard library refuses by itself, without its page."""
+        """Send what the standard library refuses by itself, without its page."""
         self.close_connection = True
         self._send(code, "text/plain", b"this request is not answered here\n")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the path holds the token."""
+        """Log nothing: the path holds the token."""
 
 
 def _answer_rows(row_service: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """`rows?start=K&count=N`; raises RequestRefused."""
+    """Answer `rows?start=K&count=N`; raises RequestRefused."""
     start, count = (
         _parse_number(parameters, "start", MAX_ROW_NUMBER),
         _parse_number(parameters, "count", MAX_ROWS),
@@ -216,7 +224,7 @@ def _answer_rows(row_service: RowService, parameters: Mapping[str, str]) -> dict
 
 
 def _answer_search(row_service: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """`search?q=TEXT&start=K` or `search?kind=error&start=K`; raises RequestRefused."""
+    """Answer `search?q=TEXT&start=K` or `search?kind=error&start=K`; raises RequestRefused."""
     start = _parse_number(parameters, "start", MAX_ROW_NUMBER)
     if parameters.get("kind") == "error":
         return row_service.faulty(start)
@@ -232,7 +240,7 @@ ROUTES: dict[str, Callable[[RowService, Mapping[str, str]], dict[str, Any]]] = {
 
 
 def _parse_query(query: str) -> dict[str, str]:
-    """The parameters, each once."""
+    """The parameters of a query, each once."""
     try:
         # At most 8 fields, as many as anybody needs: more only cost time.
         return {name: values[-1] for name, values in parse_qs(query, max_num_fields=8).items()}

@@ -1,4 +1,5 @@
-"""The rows of files by their number, none of them held; one pass over the files notes where their chunks begin.
+"""Finds the rows of files by their number, without holding them: one pass over the files notes
+where their chunks begin.
 
 Lines, JSON and CSV are noted every few hundred kilobytes, Parquet by its row groups, Arrow's file form by its
 batches. Packed texts are unpacked up to the chunk. Arrow streams and packed Parquet can only be read from their
@@ -67,7 +68,9 @@ class Chunk(NamedTuple):
 
 
 class RowIndex:
-    """Rows of some files by number. `index` finds them, `start` does so in a thread; `records` reads what is found."""
+    """An index of the rows of some files by number. `index` finds them, `start` does so in a
+    thread; `records` reads what is found.
+    """
 
     def __init__(
         self, sources: Sequence[Source], *, stretch: int | None = None, kept: int = 512
@@ -80,7 +83,7 @@ class RowIndex:
         """All rows, once they are found"""
         # Size and time when the index began: places that are noted are those of this version of
         # a file.
-        self._stamps = [_file_stamp(source) for source in self.sources]
+        self._stamps = [_size_and_time_of_file(source) for source in self.sources]
         self._size = stretch or max(
             MIN_CHUNK_BYTES, sum(size for size, _ in self._stamps) // MAX_CHUNKS
         )
@@ -98,7 +101,7 @@ class RowIndex:
         self._free.set()
 
     def start(self) -> None:
-        """Find the rows in a thread."""
+        """Index the rows in a thread."""
         self._thread = threading.Thread(target=self.index, name="truetune rows", daemon=True)
         self._thread.start()
 
@@ -107,18 +110,18 @@ class RowIndex:
         for number, source in enumerate(self.sources):
             try:
                 with open_raw(source.path) as raw:
-                    for part, rows in self._parts_of(number, source, raw):
-                        self._note(part, rows)
+                    for part, rows in self._find_chunks(number, source, raw):
+                        self._add_chunk(part, rows)
                         if self._closed:
                             return
             except (DataError, *UNREADABLE) as error:
-                self._note(Chunk(number, self.indexed, error=_as_data_error(source, error)), 1)
+                self._add_chunk(Chunk(number, self.indexed, error=_as_data_error(source, error)), 1)
         with self._found:
             self.total = self.indexed
             self._found.notify_all()
 
     def wait(self, row: int, seconds: float) -> bool:
-        """Until a row is found, all are, or the time is over: is it there?"""
+        """Wait until a row is found, all are, or the time is over: is it there?"""
         with self._found:
             self._found.wait_for(
                 lambda: self.indexed > row or self.total is not None or self._closed, seconds
@@ -126,7 +129,7 @@ class RowIndex:
             return self.indexed > row
 
     @contextmanager
-    def undisturbed(self) -> Iterator[None]:
+    def pause_indexing(self) -> Iterator[None]:
         """The pass over the files rests meanwhile: what is looked at comes first."""
         self._free.clear()
         try:
@@ -142,10 +145,10 @@ class RowIndex:
             while not self._closed and len(records) < count and start + len(records) < self.indexed:
                 row = start + len(records)
                 number = bisect_right(self._firsts, row) - 1
-                part, end = self._parts[number], self._end(number)
+                part, end = self._parts[number], self._end_of_chunk(number)
                 source, wanted = self.sources[part.source], min(count - len(records), end - row)
                 try:
-                    read = self._read(number, part, row - part.first, wanted)
+                    read = self._read_records(number, part, row - part.first, wanted)
                 except (DataError, *UNREADABLE) as error:
                     read = [Record(0, None, error=_as_data_error(source, error))]
                 # A chunk that gives no row was found once and is gone: one row says so, and the
@@ -153,8 +156,10 @@ class RowIndex:
                 records += [(source, record) for record in read or [missing_record(source)]]
         return records
 
-    def text_at(self, row: int) -> tuple[int, int, bytes, bool] | None:
-        """Of the part that holds a row, if it is one of text: (first row, one past the last, bytes, a row a line?)."""
+    def text_of_chunk_at(self, row: int) -> tuple[int, int, bytes, bool] | None:
+        """(first row, one past the last, bytes, is it a row a line?) of the chunk of text that
+        holds a row; None where it is no text.
+        """
         with self._reading:
             if self._closed or row >= self.indexed:
                 return None
@@ -163,19 +168,19 @@ class RowIndex:
             # A table has no text that could be searched as bytes.
             if part.stretch is None:
                 return None
-            body = self._text_of(part.source).read(part.stretch.start, part.stretch.stop)
-            return part.first, self._end(number), body, part.columns is None
+            body = self._text_reader_of(part.source).read(part.stretch.start, part.stretch.stop)
+            return part.first, self._end_of_chunk(number), body, part.columns is None
 
     def changed(self) -> list[str]:
         """The files that are not as they were."""
         return [
             str(s.path)
             for s, stamp in zip(self.sources, self._stamps, strict=True)
-            if _file_stamp(s) != stamp
+            if _size_and_time_of_file(s) != stamp
         ]
 
     def close(self) -> None:
-        """End what reads, and let go of all files."""
+        """Stop the readers, and close all files."""
         with self._found:
             self._closed = True
             self._found.notify_all()
@@ -192,19 +197,24 @@ class RowIndex:
                 reader.close()
             self._constant_texts, self._onward = {}, []
 
-    def _parts_of(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Chunk, int]]:
-        """Each with its rows; a part may come again, with more of them."""
+    def _find_chunks(
+        self, number: int, source: Source, raw: IO[bytes]
+    ) -> Iterator[tuple[Chunk, int]]:
+        """(chunk, number of its rows) of a file; a chunk may come again, with more of them."""
         if has_row_per_line(source, raw):
             for stretch, _ in cut_stretches(
                 open_decompressed_bytes(raw, source.path), self._size, source.path
             ):
                 yield Chunk(number, self.indexed, stretch), stretch.rows
         elif source.kind in TABLE_KINDS:
-            yield from self._of_table(number, source, raw)
+            yield from self._find_chunks_of_table(number, source, raw)
         else:
-            yield from self._of_text(number, read_records(source, raw))
+            yield from self._find_chunks_of_text(number, read_records(source, raw))
 
-    def _of_table(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Chunk, int]]:
+    def _find_chunks_of_table(
+        self, number: int, source: Source, raw: IO[bytes]
+    ) -> Iterator[tuple[Chunk, int]]:
+        """(chunk, number of its rows) of a table: its row groups or batches."""
         from truetune.data.read_parquet_and_arrow_rows import (
             count_rows_of_parts,
             read_record_batches,
@@ -219,8 +229,10 @@ class RowIndex:
         if line == 1:
             yield from ((whole, batch.num_rows) for batch in read_record_batches(source, raw))
 
-    def _of_text(self, number: int, records: Iterator[Record]) -> Iterator[tuple[Chunk, int]]:
-        """JSON and CSV are cut behind rows."""
+    def _find_chunks_of_text(
+        self, number: int, records: Iterator[Record]
+    ) -> Iterator[tuple[Chunk, int]]:
+        """(chunk, number of its rows) of JSON or CSV, which are cut after rows."""
         part, start, stop, count = Chunk(number, self.indexed), 0, 0, 0
 
         def cut() -> tuple[Chunk, int]:
@@ -248,7 +260,8 @@ class RowIndex:
             raise
         yield cut()
 
-    def _note(self, part: Chunk, rows: int) -> None:
+    def _add_chunk(self, part: Chunk, rows: int) -> None:
+        """Add a chunk to the index; one that grows comes again, with more rows."""
         # Rows that somebody looks at come before the index.
         self._free.wait(MAX_REST_SECONDS)
         with self._found:
@@ -259,17 +272,18 @@ class RowIndex:
             self.indexed += rows
             self._found.notify_all()
 
-    def _end(self, number: int) -> int:
-        """One past the last row of a part."""
+    def _end_of_chunk(self, number: int) -> int:
+        """One past the last row of a chunk."""
         return self._firsts[number + 1] if number + 1 < len(self._firsts) else self.indexed
 
-    def _read(self, number: int, part: Chunk, at: int, count: int) -> list[Record]:
+    def _read_records(self, number: int, part: Chunk, at: int, count: int) -> list[Record]:
+        """Read records `at` to `at + count` of a chunk."""
         source = self.sources[part.source]
         if part.error is not None:
             raise part.error
         if part.stretch is not None:
             start, stop, line, _ = part.stretch
-            body = BytesIO(self._text_of(part.source).read(start, stop))
+            body = BytesIO(self._text_reader_of(part.source).read(start, stop))
             if part.columns is None:
                 return list(islice(read_json_lines(body, source.path, line, start), at, at + count))
             whole = list(islice(read_part_of_file(body, source, part.columns), at + count))
@@ -280,12 +294,13 @@ class RowIndex:
                 for record in whole[at:]
             ]
         if source.kind in TABLE_KINDS:
-            rows = self._onward_at(number, part, at).rows(at, count)
+            rows = self._table_reader_at(number, part, at).rows(at, count)
             return [Record(line, row) for line, row in enumerate(rows, part.line + at)]
         with open_raw(source.path) as raw:
             return list(islice(read_records(source, raw), at, at + count))
 
-    def _text_of(self, number: int) -> TextReader:
+    def _text_reader_of(self, number: int) -> TextReader:
+        """The open text reader of a file; the oldest of too many is closed."""
         if number not in self._constant_texts:
             # In the order in which they were opened; a page reads one or two files at a time.
             while len(self._constant_texts) >= MAX_READERS:
@@ -293,8 +308,10 @@ class RowIndex:
             self._constant_texts[number] = TextReader(self.sources[number], lambda: self._closed)
         return self._constant_texts[number]
 
-    def _onward_at(self, number: int, part: Chunk, at: int) -> ForwardReader:
-        """A reader that can continue to a record; the one that was used last stands last."""
+    def _table_reader_at(self, number: int, part: Chunk, at: int) -> ForwardReader:
+        """A table reader that can continue to a record; the one that was used last is last in the
+        list.
+        """
         able = [reader for reader in self._onward if reader.part == number and reader.reaches(at)]
         # The one that is furthest on has the least to pass over.
         reader = max(able, key=lambda r: r.reached, default=None)
@@ -311,7 +328,7 @@ class RowIndex:
         return reader
 
 
-def _file_stamp(source: Source) -> tuple[int, int]:
+def _size_and_time_of_file(source: Source) -> tuple[int, int]:
     """Size and time of a file; (-1, 0) where it is gone."""
     try:
         about = source.path.stat()

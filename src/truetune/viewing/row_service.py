@@ -43,7 +43,7 @@ SearchStep = Callable[[int], tuple[int | None, int]]
 
 
 class RowMaker(Protocol):
-    """What draws records."""
+    """Protocol of what makes the token rows of records."""
 
     def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]: ...
     def faulty(self, first: int, records: SourcedRecords) -> int | None: ...
@@ -52,7 +52,7 @@ class RowMaker(Protocol):
 
 
 class RowService:
-    """For several threads: one draws at a time."""
+    """Answers requests for rows, for several threads: one draws at a time."""
 
     def __init__(
         self, open_index: Callable[[], RowIndex], maker: RowMaker, notice: str | None = None
@@ -68,13 +68,13 @@ class RowService:
         self._tokens = 0
 
     def start(self) -> None:
-        """Find the rows, in a thread. Whatever ends Python, `close` comes before."""
+        """Index the rows in a thread. Whatever ends Python, `close` comes before."""
         atexit.register(self.close)
         self.row_index.start()
 
-    def renew(self) -> None:
-        """Go through the files again if they were changed."""
-        with self._answering(), self._drawing:
+    def reload_if_changed(self) -> None:
+        """Index the files again if they were changed."""
+        with self._count_as_under_way(), self._drawing:
             # Under the drawing lock: no row of the old files is drawn while the new ones are
             # opened.
             if not self._closed and self.row_index.changed():
@@ -86,30 +86,35 @@ class RowService:
                 self.row_index.start()
 
     def rows(self, start: int, count: int) -> dict[str, Any]:
-        """See `truetune.report.page.token_rows`."""
-        with self._answering():
+        """The token rows of `count` rows from `start` on, as JSON: see
+        `truetune.report.page.token_rows`.
+        """
+        with self._count_as_under_way():
             # Wait a moment for the index; what is not there by then the page asks for again.
             self.row_index.wait(start + max(count, 1) - 1, ROW_WAIT_SECONDS)
-            why = self._changed()
+            why = self._describe_changed_files()
             if why:
-                return self._state(
+                return self._answer_with_state(
                     [row_without_tokens(None, why, row=row) for row in range(start, start + count)],
                     why,
                 )
-            with self._drawing, self.row_index.undisturbed():
-                return self._state([row for rows in self._drawn(start, count) for row in rows])
+            with self._drawing, self.row_index.pause_indexing():
+                return self._answer_with_state(
+                    [row for rows in self._draw_rows(start, count) for row in rows]
+                )
 
     def search(self, text: str, start: int) -> dict[str, Any]:
-        """The first row from `start` on that holds the text; a step takes about half a second."""
+        """Search on from row `start` for one that holds the text; a step takes about half a second."""
         needles = spelling_variants(text)
-        return self._stepped(start, lambda row: self._holding(row, needles))
+        return self._search_for_a_while(start, lambda row: self._search_text_step(row, needles))
 
     def faulty(self, start: int) -> dict[str, Any]:
-        """The first row from `start` on that is not as it should be."""
-        return self._stepped(start, self._amiss)
+        """Search on from row `start` for one that is not as it should be."""
+        return self._search_for_a_while(start, self._search_faulty_step)
 
     def close(self) -> None:
-        """Read and draw no more, and wait for what is under way.
+        """Stop reading and drawing, and wait for what is under way. A thread that Python's end
+        meets inside pyarrow or tokenizers ends the process.
 
         A thread that Python's end meets inside pyarrow or tokenizers ends the process.
         """
@@ -121,7 +126,8 @@ class RowService:
         atexit.unregister(self.close)
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
+    def _count_as_under_way(self) -> Iterator[None]:
+        """While this lasts, a request counts as under way, so that `close` waits for it."""
         with self._idle:
             self._under_way += 1
         try:
@@ -131,10 +137,12 @@ class RowService:
                 self._under_way -= 1
                 self._idle.notify_all()
 
-    def _stepped(self, start: int, look: SearchStep) -> dict[str, Any]:
-        """Raises DataError where the places of rows are no longer those that were found."""
-        with self._answering():
-            why = self._changed()
+    def _search_for_a_while(self, start: int, step: SearchStep) -> dict[str, Any]:
+        """Repeat a step of a search until it finds a row or the time is over. Raises DataError
+        where the files were changed.
+        """
+        with self._count_as_under_way():
+            why = self._describe_changed_files()
             if why:
                 raise DataError(why)
             deadline, row, match = time.monotonic() + SEARCH_SECONDS, start, None
@@ -144,7 +152,7 @@ class RowService:
                 and time.monotonic() < deadline
                 and self.row_index.wait(row, 0)
             ):
-                match, row = look(row)
+                match, row = step(row)
             total = self.row_index.total
             return {
                 "row": match,
@@ -152,9 +160,9 @@ class RowService:
                 "done": match is not None or (total is not None and row >= total),
             }
 
-    def _holding(self, row: int, needles: Sequence[bytes]) -> tuple[int | None, int]:
+    def _search_text_step(self, row: int, needles: Sequence[bytes]) -> tuple[int | None, int]:
         """(a row that holds one of the texts, if one does that is near `row`, where to continue)."""
-        text, count = self.row_index.text_at(row), SEARCH_ROWS
+        text, count = self.row_index.text_of_chunk_at(row), SEARCH_ROWS
         if text is not None:
             first, end, body, on_lines = text
             # bytes.lower() changes ASCII letters only, as `spelling_variants` expects.
@@ -175,13 +183,17 @@ class RowService:
                 return number, number + 1
         return None, row + len(records)
 
-    def _amiss(self, row: int) -> tuple[int | None, int]:
+    def _search_faulty_step(self, row: int) -> tuple[int | None, int]:
+        """(a row that is not as it should be, if one near `row` is, where to continue)."""
         records = self.row_index.records(row, CHECK_ROWS)
         with self._drawing:
             match = self.maker.faulty(row, records) if records else None
         return match, row + len(records) if match is None else match + 1
 
-    def _changed(self) -> str | None:
+    def _describe_changed_files(self) -> str | None:
+        """Which files were changed since the page was opened, as an error's text; None where none
+        were.
+        """
         changed = self.row_index.changed()
         return (
             f"{', '.join(changed)}: changed since this page was opened; load the page again"
@@ -189,13 +201,16 @@ class RowService:
             else None
         )
 
-    def _state(self, rows: list[TokenRow], notice: str | None = None) -> dict[str, Any]:
+    def _answer_with_state(self, rows: list[TokenRow], notice: str | None = None) -> dict[str, Any]:
+        """The JSON of an answer: the rows, how many are indexed, and a notice."""
         state = {"rows": rows, "total": self.row_index.total, "indexed": self.row_index.indexed}
         text = notice or self.notice
         return state | ({"notice": text} if text else {})
 
-    def _drawn(self, start: int, count: int) -> Iterator[list[TokenRow]]:
-        """What is kept, and what is drawn now; fewer rows where they are long."""
+    def _draw_rows(self, start: int, count: int) -> Iterator[list[TokenRow]]:
+        """The token rows from `start` on, those that are kept and those drawn now; fewer rows where
+        they are long.
+        """
         wanted = range(start, max(start, min(start + count, self.row_index.indexed)))
         records = (
             []
@@ -217,18 +232,19 @@ class RowService:
                 # drawn.
                 (drawn,) = self.maker.rows(row, [records[row - start]])
                 rows = [cut_row_to_limit(one) for one in drawn]
-                self._keep(row, rows)
+                self._keep_drawn(row, rows)
             yield rows
-            tokens += _rows_weight(rows)
+            tokens += _count_row_tokens(rows)
             # An answer of very long rows ends early; the page continues behind it.
             if tokens > MAX_KEPT_TOKENS:
                 return
 
-    def _keep(self, row: int, rows: list[TokenRow]) -> None:
-        self._tokens += _rows_weight(rows) - _rows_weight(self._kept.pop(row, []))
+    def _keep_drawn(self, row: int, rows: list[TokenRow]) -> None:
+        """Keep the rows that were drawn, and drop the oldest where they are too many."""
+        self._tokens += _count_row_tokens(rows) - _count_row_tokens(self._kept.pop(row, []))
         self._kept[row] = rows
         while self._tokens > MAX_KEPT_TOKENS:
-            self._tokens -= _rows_weight(self._kept.popitem(last=False)[1])
+            self._tokens -= _count_row_tokens(self._kept.popitem(last=False)[1])
 
 
 def spelling_variants(text: str) -> list[bytes]:
@@ -266,7 +282,7 @@ def find_in_lines(body: bytes, needles: Sequence[bytes], skipped: int) -> int | 
     )
 
 
-def _rows_weight(rows: list[TokenRow]) -> int:
+def _count_row_tokens(rows: list[TokenRow]) -> int:
     """Their weight; a row without tokens counts too."""
     # Fifty for what else a row holds; chosen, not measured.
     return sum(50 + len(row["ids"]) for row in rows)

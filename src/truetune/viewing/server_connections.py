@@ -1,5 +1,5 @@
-"""Connections of the local server: heads are read by one thread without blocking, answers are made by a few
-workers.
+"""Holds the connections of the local server: one thread reads request heads without blocking, a few
+workers answer.
 
 A thread for each connection has no bound, and a slow client holds its thread as long as it likes. Here a client
 costs a socket and some bytes until its request is whole, and it has a time to send it. What is more than the
@@ -43,7 +43,7 @@ Answer = Callable[[socket.socket, Any, bytes], None]
 
 @dataclass(slots=True)
 class _Connection:
-    """A client whose request is being read, or waits."""
+    """A client whose request is being read, or waits for a worker."""
 
     socket: socket.socket
     address: Any
@@ -52,7 +52,9 @@ class _Connection:
 
 
 class Connections:
-    """Takes accepted sockets; each is answered once, by `answer(socket, address, head)` in a worker, and closed."""
+    """Takes accepted sockets; each is answered once, by `answer(socket, address, head)` in a
+    worker, and closed.
+    """
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -72,7 +74,9 @@ class Connections:
             threading.Thread(target=self._read_heads, name="truetune requests", daemon=True)
         ]
         self._threads += [
-            threading.Thread(target=self._work, name=f"truetune answers {number}", daemon=True)
+            threading.Thread(
+                target=self._answer_requests, name=f"truetune answers {number}", daemon=True
+            )
             for number in range(WORKERS)
         ]
         for thread in self._threads:
@@ -82,16 +86,16 @@ class Connections:
         """Take an accepted socket."""
         # Answered at once, and not left waiting: a browser shows the reason and tries again.
         if self._is_closed or self._open >= MAX_CONNECTIONS:
-            _refuse(connection)
+            _refuse_busy(connection)
             return
         connection.setblocking(False)
         self._accepted.put(_Connection(connection, address, time.monotonic() + HEAD_SECONDS))
-        self._wake()
+        self._wake_reader_thread()
 
     def close(self) -> None:
-        """Answer no more. Workers that are at an answer end with it."""
+        """Stop answering. Workers that are at an answer end with it."""
         self._is_closed = True
-        self._wake()
+        self._wake_reader_thread()
         # First the thread that reads: it puts requests into the queue that is emptied below.
         self._threads[0].join()
         while True:
@@ -105,30 +109,33 @@ class Connections:
             # One for each worker: whoever takes it ends.
             self._requests.put(None)
 
-    def _wake(self) -> None:
+    def _wake_reader_thread(self) -> None:
+        """Wake the thread that reads heads."""
         try:
             self._wake_writer.send(b"\0")
         except OSError:
             return  # its buffer is full, so the thread wakes anyway
 
     def _read_heads(self) -> None:
+        """Read request heads until the server closes: the loop of the reading thread."""
         while not self._is_closed:
             # It returns at the latest after a quarter of a second, so that late clients are
             # dropped even where nothing arrives.
             for key, _ in self._selector.select(_TURN):
                 if key.data is None:
-                    self._take_accepted()
+                    self._register_accepted()
                 else:
-                    self._read(key.data)
+                    self._read_head(key.data)
             self._drop_late()
         for key in list(self._selector.get_map().values()):
             if key.data is not None:
-                self._let_go(key.data).close()
+                self._unregister(key.data).close()
         self._selector.close()
         self._wake_reader.close()
         self._wake_writer.close()
 
-    def _take_accepted(self) -> None:
+    def _register_accepted(self) -> None:
+        """Register the sockets that were accepted since, to be read."""
         try:
             self._wake_reader.recv(1 << 12)
         except OSError:
@@ -138,7 +145,8 @@ class Connections:
             self._selector.register(connection.socket, selectors.EVENT_READ, connection)
             self._open += 1
 
-    def _read(self, connection: _Connection) -> None:
+    def _read_head(self, connection: _Connection) -> None:
+        """Read what a client has sent; a head that is whole goes to the workers."""
         try:
             content = connection.socket.recv(MAX_HEAD_BYTES)
         except BlockingIOError:
@@ -147,7 +155,7 @@ class Connections:
             content = b""
         connection.head += content
         if not content:
-            self._let_go(connection).close()
+            self._unregister(connection).close()
         elif (
             # The head is whole, or longer than any that is answered: the worker refuses the
             # latter.
@@ -155,15 +163,16 @@ class Connections:
             or b"\n\n" in connection.head
             or len(connection.head) > MAX_HEAD_BYTES
         ):
-            self._let_go(connection)
+            self._unregister(connection)
             # From here on the client has done its part, and the time is ours.
             connection.deadline = time.monotonic() + QUEUE_SECONDS
             try:
                 self._requests.put_nowait(connection)
             except queue.Full:
-                _refuse(connection.socket)
+                _refuse_busy(connection.socket)
 
     def _drop_late(self) -> None:
+        """Close the connections that did not send their head in time."""
         now = time.monotonic()
         late = [
             key.data
@@ -171,28 +180,32 @@ class Connections:
             if key.data is not None and key.data.deadline < now
         ]
         for connection in late:
-            self._let_go(connection).close()
+            self._unregister(connection).close()
 
-    def _let_go(self, connection: _Connection) -> socket.socket:
+    def _unregister(self, connection: _Connection) -> socket.socket:
+        """Stop watching a connection, and give its socket."""
         self._selector.unregister(connection.socket)
         self._open -= 1
         return connection.socket
 
-    def _work(self) -> None:
+    def _answer_requests(self) -> None:
+        """Answer waiting requests one by one: the loop of a worker."""
         for connection in iter(self._requests.get, None):
             if time.monotonic() > connection.deadline:
-                _refuse(connection.socket)
+                _refuse_busy(connection.socket)
                 continue
             try:
                 self._answer(connection.socket, connection.address, bytes(connection.head))
             except OSError:
                 pass  # a browser that goes away in the middle of an answer is no error
             finally:
-                _close(connection.socket)
+                _close_after_answer(connection.socket)
 
 
-def _close(connection: socket.socket) -> None:
-    """Close it so that the answer arrives: with bytes of the client unread, the system would throw the answer away."""
+def _close_after_answer(connection: socket.socket) -> None:
+    """Close a connection so that the answer arrives: with bytes of the client unread, the system
+    would throw the answer away.
+    """
     try:
         # The client sees the end of the answer, and closes its side.
         connection.shutdown(socket.SHUT_WR)
@@ -209,8 +222,8 @@ def _close(connection: socket.socket) -> None:
         connection.close()
 
 
-def _refuse(connection: socket.socket) -> None:
-    """Say that there is no time for it now."""
+def _refuse_busy(connection: socket.socket) -> None:
+    """Answer that there is no time for it now."""
     try:
         # A client that does not read must not hold the thread that accepts the others.
         connection.settimeout(0.1)

@@ -1,4 +1,5 @@
-"""What `truetune view` and `truetune.view` show: data, a folder of encoded data, or rows of token ids.
+"""Opens the view of data (conversations, a folder of encoded data, or rows of token ids) for
+`truetune view` and `truetune.view`.
 
 The three kinds are told apart here, once; behind it all are rows by number. A notebook gets a few rows in a page of
 its own, and a browser a page whose rows come from a local server.
@@ -43,8 +44,10 @@ KEPT_ENCODED_ROWS = 16
 """Encoded rows that are held: they are long"""
 
 
-def row_service_for(spec: RunSpec) -> RowService:
-    """Of the data of `spec`, not yet read. Raises SpecError, DataError, TokenizerError or TemplateError."""
+def make_row_service(spec: RunSpec) -> RowService:
+    """The row service of the data of `spec`, which is not read yet. Raises SpecError, DataError,
+    TokenizerError or TemplateError.
+    """
     # Encoded data has a manifest; a folder of data files has none.
     folder = Path(spec.data[0]) if len(spec.data) == 1 else None
     if folder is not None and (folder / "manifest.json").is_file():
@@ -66,7 +69,7 @@ def row_service_for(spec: RunSpec) -> RowService:
     return RowService(lambda: RowIndex(find_sources(spec.data)), ConversationRows(spec))
 
 
-def start_server(
+def start_view_server(
     spec: RunSpec, *, port: int = 0, row: int = 0, result: Result | None = None
 ) -> ViewServer:
     """A server of the token view over the data, its rows being found, those around `row` being drawn.
@@ -78,12 +81,12 @@ def start_server(
         result: the JSON of a report on the same data: the rows that its findings cite are marked.
 
     Raises:
-        TruetuneError: as `row_service_for`; UsageError also where the report is on other data.
+        TruetuneError: as `make_row_service`; UsageError also where the report is on other data.
     """
     marks = {} if result is None else {"marks": marks_for_data(spec, result)}
-    row_service = row_service_for(spec)
+    row_service = make_row_service(spec)
     server = ViewServer(
-        view_page(spec, {"remote": "rows", **marks}, connect=True), row_service, port
+        view_page_html(spec, {"remote": "rows", **marks}, connect=True), row_service, port
     )
     row_service.start()
     threading.Thread(
@@ -92,8 +95,8 @@ def start_server(
     return server
 
 
-def view_page(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False) -> str:
-    """The page with the token view alone."""
+def view_page_html(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False) -> str:
+    """The HTML of the page with the token view alone."""
     name = ", ".join(spec.data)
     tokens = token_view_section(rows)
     section = Section(tokens.id, visible(name), tokens.html, tokens.data)
@@ -121,8 +124,8 @@ def marks_for_data(spec: RunSpec, result: Result) -> Marks:
     # stand at other rows.
     if reported != list(named):
         raise UsageError(
-            f"the report is on {_list_paths(reported_names)}, and not on {_list_paths(spec.data)}: rows are counted"
-            " over all files, so name the same files in the same order, from the folder where the"
+            f"the report is on {_paths_in_words(reported_names)}, and not on"
+            f" {_paths_in_words(spec.data)}: rows are counted over all files, so name the same files in the same order, from the folder where the"
             " check ran"
         )
     marks = marks_of_cited_rows(result, in_page=False)
@@ -131,8 +134,8 @@ def marks_for_data(spec: RunSpec, result: Result) -> Marks:
     return marks
 
 
-def _list_paths(names: Sequence[str]) -> str:
-    """Paths, whole: what tells two of them apart may stand at their end."""
+def _paths_in_words(names: Sequence[str]) -> str:
+    """Paths in one line, whole: what distinguishes two of them may be at their end."""
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     return f"{', '.join(names[:MAX_NAMED])}{more}" if names else "no data"
 
@@ -163,13 +166,13 @@ class View:
     """Some rows of data, token by token; a notebook draws them."""
 
     def __init__(self, spec: RunSpec, rows: Iterable[int], marks: Marks | None = None) -> None:
-        """Raises as `row_service_for`; a row that can't be read or rendered says why."""
+        """Raises as `make_row_service`; a row that can't be read or rendered says why."""
         self.spec = spec
         self.marks: Marks = marks or {"rules": [], "cases": []}
         """See `truetune.report.page.mark_cited_rows`"""
         self.rows: list[TokenRow] = []
         """See `truetune.report.page.token_rows`"""
-        row_service = row_service_for(spec)
+        row_service = make_row_service(spec)
         wanted = sorted({row for row in rows if row >= 0})
         # A notebook needs no rows beyond these: index and files are let go.
         with closing(row_service):
@@ -195,6 +198,8 @@ class View:
         )
 
     def _repr_html_(self) -> str:
+        """The HTML by which a notebook draws the view."""
         return notebook_frame(
-            view_page(self.spec, {"rows": self.rows, "marks": self.marks}), "truetune token view"
+            view_page_html(self.spec, {"rows": self.rows, "marks": self.marks}),
+            "truetune token view",
         )

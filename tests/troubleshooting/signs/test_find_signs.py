@@ -19,7 +19,7 @@ from truetune.troubleshooting.signs.required_literals import required_literals
 from truetune.troubleshooting.signs.sign_rarity import (
     COUNTS,
     UNCOUNTED_SHARE,
-    key_of_sign,
+    count_key_of_sign,
     rarity_of_sign,
 )
 from truetune.troubleshooting.statements import (
@@ -110,7 +110,7 @@ def test_most_patterns_require_a_literal() -> None:
 def test_signs_are_counted() -> None:
     """`python -m bench.sign_counts` after a change of the tables; a few new ones may wait for it."""
     counted = json.loads(COUNTS.read_text(encoding="utf-8"))["counts"]
-    assert sum(key_of_sign(sign) in counted for sign in SIGNS) > 0.95 * len(SIGNS)
+    assert sum(count_key_of_sign(sign) in counted for sign in SIGNS) > 0.95 * len(SIGNS)
 
 
 def test_rare_signs_say_more() -> None:
@@ -121,4 +121,4 @@ def test_rare_signs_say_more() -> None:
         rarity_of_sign(SIGNS[1]._replace(shown_by="nor this"))
     )
     assert 0 < UNCOUNTED_SHARE < 0.1
-    assert key_of_sign(SIGNS[0]) == key_of_sign(SIGNS[0]._replace(words="others"))
+    assert count_key_of_sign(SIGNS[0]) == count_key_of_sign(SIGNS[0]._replace(words="others"))

@@ -60,7 +60,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 from truetune.render.rendering import Source
 
 ANSWER_SOURCES = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT)
@@ -85,7 +85,7 @@ class AnotherFieldSupervised(BatchRule):
             " line",
             f"map the answer to {answer}; if {column} is meant, leave this rule out",
             evidence=[
-                f"columns in the batches: {name_list(sorted({_column_of(field) for field in read}))}"
+                f"columns in the batches: {format_name_list(sorted({_column_of(field) for field in read}))}"
             ],
             cases=[Case(self._show_labelled_tokens(sample)) for sample in samples[:MAX_CASES]],
             count=count,

@@ -61,7 +61,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 from truetune.settings.run_spec import Severity
 
 # Weights are numbers, which no batch shows as text: they are looked for by name.
@@ -97,7 +97,7 @@ class ColumnsNeverUsed(BatchRule):
         lost = self._lost_weights()
         if lost:
             yield self.finding(
-                f"the rows have {name_list(lost)}, which reaches neither collator nor loss",
+                f"the rows have {format_name_list(lost)}, which reaches neither collator nor loss",
                 "set remove_unused_columns=False, and use the weights in a collator and a loss of"
                 " your own",
                 severity="warning",
@@ -106,7 +106,7 @@ class ColumnsNeverUsed(BatchRule):
     def _finding_on_columns(self, columns: Mapping[str, str], severity: Severity) -> Finding:
         """Columns, each with one of its texts, that reach no batch."""
         return self.finding(
-            f"columns of the given rows whose text is in no batch: {name_list(columns)}",
+            f"columns of the given rows whose text is in no batch: {format_name_list(columns)}",
             "write them into the messages or the prompt, or take them out of the rows",
             severity=severity,
             cases=[Case(f"{name}: {text[:60]!r}") for name, text in columns.items()],

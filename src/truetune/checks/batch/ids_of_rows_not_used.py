@@ -54,7 +54,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.data.column_name_aliases import token_id_columns
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 
 PREFERENCE_METHODS = ("dpo", "orpo", "kto", "reward")
 # Enough to tell any two answers apart; the last ids of a long one may be beyond the limit.
@@ -90,7 +90,7 @@ class IdsOfRowsNotUsed(BatchRule):
         if self.unmet() is not None or self.used:
             return
         yield self.finding(
-            f"the ids of {name_list(self.columns)} are not used: none of {len(self.lines)} lines"
+            f"the ids of {format_name_list(self.columns)} are not used: none of {len(self.lines)} lines"
             " holds those of a row",
             "leave these columns out: the trainer tokenizes the text of the rows",
             cases=[

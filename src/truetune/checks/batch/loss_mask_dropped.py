@@ -61,7 +61,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 
 
 class LossMaskDropped(BatchRule):
@@ -123,7 +123,7 @@ class LossMaskDropped(BatchRule):
 
     def _evidence_of_lost_mask(self, on: str | None) -> list[str]:
         """Evidence: the columns that the collator is given, and on which way the mask was lost."""
-        columns = name_list(self.subject.facts["data"]["used"])
+        columns = format_name_list(self.subject.facts["data"]["used"])
         return [f"columns that reach the collator: {columns}", *([f"lost by {on}"] if on else [])]
 
     def unmet(self) -> Unmet | None:

@@ -55,7 +55,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 
 TEXT_REMEDY = (
     "give the trainer prompt and completion, or messages, and let it tokenize them; or rows with"
@@ -85,7 +85,7 @@ class MaskingSettingWithoutEffect(BatchRule):
         yield self.finding(
             f"{name} asks for a mask, and every token of the batches is in the loss{self._describe_cause()}",
             ENCODE_REMEDY if did_rows_come_tokenized(self.subject) else TEXT_REMEDY,
-            evidence=[f"columns of the rows given: {name_list(columns)}"] if columns else (),
+            evidence=[f"columns of the rows given: {format_name_list(columns)}"] if columns else (),
         )
 
     def _describe_cause(self) -> str:

@@ -41,7 +41,7 @@ from truetune.checks.batch.evidence.unmet_batch_needs import ONE_PROCESS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 
 
 class RanksOutOfStep(BatchRule):
@@ -65,11 +65,12 @@ class RanksOutOfStep(BatchRule):
         differing = _keys_not_in_all(list(keys.values()))
         if differing:
             yield self.finding(
-                f"not all processes have {name_list(sorted(differing))} in their batches",
+                f"not all processes have {format_name_list(sorted(differing))} in their batches",
                 "give all processes the same columns: prepare the whole data set before it is"
                 " split",
                 cases=[
-                    Case(f"rank {rank}: {name_list(sorted(names))}") for rank, names in keys.items()
+                    Case(f"rank {rank}: {format_name_list(sorted(names))}")
+                    for rank, names in keys.items()
                 ],
             )
 

@@ -70,7 +70,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 from truetune.settings.run_spec import Severity
 
 # Audits see a few batches: with 8 for a warning most of them would say nothing, with 2 each binary
@@ -158,8 +158,10 @@ class SupervisedAnswersAllAlike(BatchRule):
         if untaught:
             learned = ""
             if beside.learned:
-                learned = f"the labels are of {name_list(beside.learned)}, and "
-            message += f"; {learned}{name_list(untaught)}, which holds more, reaches no label"
+                learned = f"the labels are of {format_name_list(beside.learned)}, and "
+            message += (
+                f"; {learned}{format_name_list(untaught)}, which holds more, reaches no label"
+            )
             return message, f"train {untaught[0]}, if it holds the answers"
         if not (self.subject.facts.get("canary") or {}).get("fields"):
             remedy += (

@@ -64,7 +64,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 
 SOME_LEARNED = Unmet(
     "the collator masks prompts, and not all of them: prompt-supervised says which are learned"
@@ -88,7 +88,7 @@ class TokenizedRowsWithoutLabels(BatchRule):
             f" prompt tokens are in the loss ({bare.learned / bare.labels:.0%} of all labels)",
             ENCODE_REMEDY,
             evidence=[
-                f"columns of the rows given: {name_list(sorted(columns_before_preparation(self.subject)))}"
+                f"columns of the rows given: {format_name_list(sorted(columns_before_preparation(self.subject)))}"
             ],
             cases=[
                 self._case_of_learned_prompt(bare, number)

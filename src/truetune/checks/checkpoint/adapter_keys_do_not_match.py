@@ -40,7 +40,7 @@ from collections.abc import Iterable, Iterator
 from truetune.checkpoint.adapter_tensor_names import (
     PEFT_PREFIX,
     AdapterTensor,
-    list_modules,
+    list_modules_and_parents,
     parse_adapter_tensors,
 )
 from truetune.checks.checkpoint.layer_names import layer_number
@@ -105,7 +105,9 @@ class AdapterKeysDoNotMatch(CheckpointRule):
     ) -> Iterator[tuple[AdapterTensor, str]]:
         """Tensors that peft does not load, each with the reason."""
         base = self.subject.base
-        modules = list_modules(base.tensors) if base is not None and base.tensors else None
+        modules = (
+            list_modules_and_parents(base.tensors) if base is not None and base.tensors else None
+        )
         for piece in names:
             reason = _why_name_does_not_load(piece)
             if reason is None and modules is not None:

@@ -45,12 +45,12 @@ from truetune.checkpoint.adapter_tensor_names import (
     group_low_rank_tensors,
     parse_adapter_tensor,
 )
-from truetune.checkpoint.base_fingerprint import FINGERPRINT_FILE, compare_fingerprint
+from truetune.checkpoint.base_fingerprint import FINGERPRINT_FILE, compare_base_with_fingerprint
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES, TokenMatrix
 from truetune.checkpoint.float_formats import NUMPY_TYPES
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CheckpointRule
 
@@ -130,9 +130,9 @@ class AdapterOnAnotherBase(CheckpointRule):
         """Evidence: tensors of the base whose digests are not those that truetune wrote down in
         training.
         """
-        record = read_object(self.subject.folder / FINGERPRINT_FILE, [])
+        record = read_json_object(self.subject.folder / FINGERPRINT_FILE, [])
         if record is not None:
-            texts, compared = compare_fingerprint(record, base)
+            texts, compared = compare_base_with_fingerprint(record, base)
             for text in texts:
                 yield f"{text} ({len(texts):,} of {compared:,} recorded tensors differ)"
 

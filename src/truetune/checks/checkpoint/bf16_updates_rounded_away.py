@@ -46,7 +46,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from truetune.checkpoint.bf16_rounding_cliff import Octave, count_moved_by_octave, find_cliff
+from truetune.checkpoint.bf16_rounding_cliff import (
+    Octave,
+    count_moved_by_octave,
+    find_octave_of_cliff,
+)
 from truetune.checkpoint.detect_merge import is_merge
 from truetune.checks.figure import Figure, Mark, Series
 from truetune.checks.findings import Finding
@@ -114,7 +118,7 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
             return
         matrices = self._partly_moved_matrices()
         octaves = count_moved_by_octave(checkpoint, matrices)
-        edge = find_cliff(octaves)
+        edge = find_octave_of_cliff(octaves)
         if edge is None:
             return
         below, above = octaves[edge - 1], octaves[edge]

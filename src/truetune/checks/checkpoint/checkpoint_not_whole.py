@@ -36,10 +36,10 @@ from collections.abc import Iterator
 from truetune.checkpoint.run_folder import (
     RUN_FILE,
     WHOLE_FILE,
-    checkpoint_step,
     find_checkpoint_fault,
+    step_of_checkpoint_name,
 )
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -64,14 +64,14 @@ class CheckpointNotWhole(CheckpointRule):
         )
 
     def figure(self) -> str:
-        files = (read_object(self.subject.folder / WHOLE_FILE, []) or {}).get("files")
+        files = (read_json_object(self.subject.folder / WHOLE_FILE, []) or {}).get("files")
         if isinstance(files, dict):
             return f"{len(files):,} of {len(files):,} files are as whole.json says"
         return f"the run is {self.subject.run.get('status')}"
 
     def findings(self) -> Iterator[Finding]:
         checkpoint = self.subject
-        is_numbered = checkpoint_step(checkpoint.folder) is not None
+        is_numbered = step_of_checkpoint_name(checkpoint.folder) is not None
         # whole.json is written last: a checkpoint of a run that has none was cut off while it was written.
         if checkpoint.has(WHOLE_FILE) or (is_numbered and checkpoint.run):
             fault = find_checkpoint_fault(checkpoint.folder)

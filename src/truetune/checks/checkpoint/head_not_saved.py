@@ -36,7 +36,7 @@ from collections.abc import Iterable, Iterator
 
 from truetune.checkpoint.adapter_tensor_names import (
     find_replaced_tensors,
-    list_modules,
+    list_modules_and_parents,
     matches_target,
     parse_adapter_tensors,
 )
@@ -136,7 +136,7 @@ class HeadNotSaved(CheckpointRule):
         replaced = find_replaced_tensors(checkpoint.tensors)
         pieces = parse_adapter_tensors(checkpoint.tensors)
         # A head may also be adapted by a pair instead of being saved whole.
-        modules = list_modules(replaced) | {piece.module for piece in pieces}
+        modules = list_modules_and_parents(replaced) | {piece.module for piece in pieces}
         task = config.get("task_type")
         task_heads = HEADS_OF_TASKS.get(task, ()) if isinstance(task, str) else ()
         for name in self._modules_to_save():
@@ -161,7 +161,7 @@ class HeadNotSaved(CheckpointRule):
         """Heads that a whole model lacks, by its class."""
         tensors = self.subject.tensors
         yield from _heads_lacking_by_class(
-            model_classes(self.subject.config), list_modules(tensors), tensors
+            model_classes(self.subject.config), list_modules_and_parents(tensors), tensors
         )
 
     def _logs_rewards(self) -> bool:

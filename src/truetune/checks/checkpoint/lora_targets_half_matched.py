@@ -36,7 +36,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from truetune.checkpoint.adapter_tensor_names import (
     find_replaced_tensors,
     group_low_rank_tensors,
-    list_modules,
+    list_modules_and_parents,
     matches_target,
 )
 from truetune.checks.findings import Case, Finding
@@ -124,7 +124,10 @@ class LoraTargetsHalfMatched(CheckpointRule):
                 for name in self._names_in_target_modules()
                 if name not in parts and name != targets
             ]
-        saved_modules = (*adapted, *list_modules(find_replaced_tensors(self.subject.tensors)))
+        saved_modules = (
+            *adapted,
+            *list_modules_and_parents(find_replaced_tensors(self.subject.tensors)),
+        )
         return [
             name
             for name in self._names_in_target_modules()
@@ -136,7 +139,8 @@ class LoraTargetsHalfMatched(CheckpointRule):
         known: Iterable[str] = counts
         if self.subject.base is not None:
             known = {
-                module.rpartition(".")[2] for module in list_modules(self.subject.base.tensors)
+                module.rpartition(".")[2]
+                for module in list_modules_and_parents(self.subject.base.tensors)
             }
         names = sorted(known)
         for target in lost:

@@ -52,8 +52,8 @@ from collections.abc import Iterator, Mapping
 from truetune.checkpoint.compare_tensor_samples import SampledChange
 from truetune.checkpoint.detect_merge import (
     BLOCK_VALUES,
-    change_at_peaks,
-    find_4_bit_matrices,
+    change_at_block_peaks,
+    find_matrices_of_4_bit_values,
     is_merge,
 )
 from truetune.checks.findings import Case, Finding
@@ -116,8 +116,12 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
             )
             return
         # A base that was itself unpacked from 4 bits is so with and without a merge.
-        of_base = set(find_4_bit_matrices(base.tensors))
-        unpacked = [name for name in find_4_bit_matrices(checkpoint.tensors) if name not in of_base]
+        of_base = set(find_matrices_of_4_bit_values(base.tensors))
+        unpacked = [
+            name
+            for name in find_matrices_of_4_bit_values(checkpoint.tensors)
+            if name not in of_base
+        ]
         if unpacked:
             yield self.finding(
                 f"{len(unpacked):,} matrices hold at most 16 different values in each block of 64:"
@@ -169,7 +173,7 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
         for name, movement in list(changed.items())[:MAX_SAMPLED_MATRICES]:
             is_readable = self.subject.tensors[name].items >= MIN_VALUES
             if movement.change > MIN_CHANGE and is_readable:
-                share = change_at_peaks(self.subject, name)
+                share = change_at_block_peaks(self.subject, name)
                 if share < MAX_CHANGE_AT_PEAKS:
                     spared[name] = share
         if not spared:

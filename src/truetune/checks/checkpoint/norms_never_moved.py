@@ -47,7 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.bf16_rounding_cliff import count_moved_by_octave, find_cliff
+from truetune.checkpoint.bf16_rounding_cliff import count_moved_by_octave, find_octave_of_cliff
 from truetune.checkpoint.detect_merge import is_merge
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -111,7 +111,7 @@ class NormsNeverMoved(CheckpointRule):
         base = self.subject.base
         tensors = base.tensors if base is not None else {}
         in_bfloat16 = [name for name in matrices if tensors[name].dtype == "BF16"]
-        return find_cliff(count_moved_by_octave(self.subject, in_bfloat16)) is not None
+        return find_octave_of_cliff(count_moved_by_octave(self.subject, in_bfloat16)) is not None
 
     def findings(self) -> Iterator[Finding]:
         checkpoint, base = self.subject, self.subject.base

@@ -44,8 +44,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.run_folder import CONTRACT_FILE, checkpoint_step
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.run_folder import CONTRACT_FILE, step_of_checkpoint_name
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -84,8 +84,10 @@ class PromptsDifferFromTraining(CheckpointRule):
         None if there is none.
         """
         folder = self.subject.folder
-        run_folder = folder.resolve().parent if checkpoint_step(folder) is not None else folder
-        return read_object(run_folder / CONTRACT_FILE, [])
+        run_folder = (
+            folder.resolve().parent if step_of_checkpoint_name(folder) is not None else folder
+        )
+        return read_json_object(run_folder / CONTRACT_FILE, [])
 
     def _folder_of_served_tokenizer(self) -> Path | None:
         """The folder whose tokenizer is served: its own, else the base's; None where neither has one."""

@@ -36,8 +36,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from truetune.checkpoint.load_checkpoint import Checkpoint
-from truetune.checkpoint.weight_files import read_object
 from truetune.checks.checkpoint.text_model_settings import first_set_text_model_setting
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -165,7 +165,7 @@ def _read_special_tokens(checkpoint: Checkpoint) -> dict[str, str]:
     settings: dict[str, Any] = {}
     # Before transformers 4.34 special_tokens_map.json held them; later it is a copy that may be stale.
     if "added_tokens_decoder" not in config:
-        settings |= read_object(checkpoint.folder / "special_tokens_map.json", []) or {}
+        settings |= read_json_object(checkpoint.folder / "special_tokens_map.json", []) or {}
     settings |= {name: value for name, value in config.items() if value is not None}
     tokens = {}
     for name in SPECIAL_NAMES:

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.compare_tensor_samples import compare_tensor_samples
+from truetune.checkpoint.compare_tensor_samples import compare_tensor_sample
 from truetune.checkpoint.embedding_matrices import find_embedding, find_output_head
 from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checks.checkpoint.text_model_settings import has_text_output_head
@@ -108,7 +108,7 @@ def _describe_difference(head: StoredTensor, embedding: StoredTensor) -> str | N
     """How the head differs from the input embedding; None where it is the same."""
     if head.shape != embedding.shape:
         return f"{head.name} is {list(head.shape)}, {embedding.name} {list(embedding.shape)}"
-    comparison = compare_tensor_samples(head, embedding)
+    comparison = compare_tensor_sample(head, embedding)
     if comparison.same == comparison.seen:
         return None
     return (

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.run_folder import RUN_FILE, find_damages
+from truetune.checkpoint.run_folder import RUN_FILE, describe_damages
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -66,7 +66,7 @@ class WeightsChangedSinceTraining(CheckpointRule):
             return
         weights = {name: entry for name, entry in files.items() if name.endswith(".safetensors")}
         settings = {name: entry for name, entry in files.items() if name in SETTINGS_FILES}
-        changed = list(find_damages(self.subject.folder, weights))
+        changed = list(describe_damages(self.subject.folder, weights))
         if changed:
             yield self.finding(
                 f"the weights are not those that the run wrote: {changed[0]}",
@@ -78,7 +78,7 @@ class WeightsChangedSinceTraining(CheckpointRule):
                 total=len(weights),
             )
         # People edit settings on purpose (stop ids, sampling), so it is a note.
-        edited = list(find_damages(self.subject.folder, settings))
+        edited = list(describe_damages(self.subject.folder, settings))
         if edited:
             yield self.finding(
                 f"settings were changed after the training: {edited[0]}",

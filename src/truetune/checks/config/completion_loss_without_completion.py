@@ -46,7 +46,7 @@ from truetune.checks.config.evidence.training_file_columns import training_colum
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 from truetune.settings.config import Config
 
 WHOLE_ROW_COLUMNS = ("messages", "conversations", "text")
@@ -91,7 +91,7 @@ class CompletionLossWithoutCompletion(ConfigRule):
                 _setting_in_its_place(config),
                 cases=[
                     setting_case(config, True, "training.completion_only_loss"),
-                    Case(f"columns: {name_list(sorted(there))}"),
+                    Case(f"columns: {format_name_list(sorted(there))}"),
                 ],
             )
 

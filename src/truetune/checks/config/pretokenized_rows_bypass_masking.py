@@ -49,7 +49,7 @@ from truetune.checks.config.evidence.training_file_columns import training_colum
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 
 MASK_COLUMNS = {"completion_only_loss": "completion_mask", "assistant_only_loss": "assistant_masks"}
 
@@ -89,7 +89,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
         if is_value_unknown(config, "completion_only_loss"):
             return
         there = training_columns(config)
-        shown = Case(f"columns: {name_list(sorted(there))}")
+        shown = Case(f"columns: {format_name_list(sorted(there))}")
         for option, mask in MASK_COLUMNS.items():
             if getattr(training, option) and not there & {"labels", mask}:
                 yield from self._findings_on_option(option, mask, there, shown)

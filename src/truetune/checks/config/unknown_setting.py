@@ -63,7 +63,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 from truetune.settings.stacks.known_keys import load_known_keys
 from truetune.settings.suggest_spelling import find_misspelt_key
 
@@ -109,7 +109,7 @@ class UnknownSetting(ConfigRule):
         own = words_of_another_program(self.subject)
         if own:
             return Unmet(
-                f"{name_list(own)}: a program with settings of its own reads this file, and it"
+                f"{format_name_list(own)}: a program with settings of its own reads this file, and it"
                 " alone knows them"
             )
         return super().unmet()

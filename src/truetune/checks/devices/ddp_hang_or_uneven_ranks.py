@@ -35,7 +35,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.launch_settings import STREAMING_KEYS
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.memory_settings import flatten_settings
+from truetune.memory.memory_settings import flatten_stack_settings
 
 
 class DdpHangOrUnevenRanks(DeviceRule):
@@ -45,7 +45,7 @@ class DdpHangOrUnevenRanks(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        other, world = flatten_settings(self.training.other), self.subject.world
+        other, world = flatten_stack_settings(self.training.other), self.subject.world
         # Where the last batch is dropped, every process drops to the same number.
         if world < 2 or other.get("dataloader_drop_last"):
             return

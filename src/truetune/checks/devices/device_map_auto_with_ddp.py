@@ -41,7 +41,7 @@ from truetune.checks.devices.run_size import find_local_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import estimate_memory
-from truetune.memory.memory_settings import resolve_settings
+from truetune.memory.memory_settings import resolve_memory_settings
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 
 
@@ -115,5 +115,7 @@ class DeviceMapAutoWithDdp(DeviceRule):
         model = find_local_architecture(self.config)
         if model is None:
             return False
-        need = estimate_memory(model, resolve_settings(self.config, model, gpus=1)).peak.total
+        need = estimate_memory(
+            model, resolve_memory_settings(self.config, model, gpus=1)
+        ).peak.total
         return need <= min(self.machine.gpus[index].memory for index in self.machine.visible)

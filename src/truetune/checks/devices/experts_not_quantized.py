@@ -40,7 +40,7 @@ from truetune.checks.devices.run_size import find_local_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import GIB
-from truetune.memory.memory_settings import flatten_settings
+from truetune.memory.memory_settings import flatten_stack_settings
 
 FUSING_STACKS = ("truetune", "trl", "transformers", "axolotl")
 """Stacks on transformers 5, which fuses the experts of a layer into one tensor"""
@@ -53,7 +53,7 @@ class ExpertsNotQuantized(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        model, other = find_local_architecture(self.config), flatten_settings(self.training.other)
+        model, other = find_local_architecture(self.config), flatten_stack_settings(self.training.other)
         if model is None or self.training.load_in is None:
             return
         if self.config.stack not in FUSING_STACKS:

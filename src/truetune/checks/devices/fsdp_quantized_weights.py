@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.memory_settings import flatten_settings
+from truetune.memory.memory_settings import flatten_stack_settings
 
 STACKS_THAT_SET_STORAGE = ("axolotl", "llama-factory")
 """Stacks that set the storage dtype; Axolotl patches FSDP for 8 bits as well"""
@@ -66,7 +66,7 @@ class FsdpQuantizedWeights(DeviceRule):
         ]
         # bitsandbytes' own default is uint8; a script may write the dtype as `torch.bfloat16`.
         storage = str(
-            flatten_settings(self.training.other).get("bnb_4bit_quant_storage", "uint8")
+            flatten_stack_settings(self.training.other).get("bnb_4bit_quant_storage", "uint8")
         ).removeprefix("torch.")
         if self.training.load_in == 8:
             yield self.finding(

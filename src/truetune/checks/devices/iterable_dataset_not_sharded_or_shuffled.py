@@ -39,7 +39,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.launch_settings import STREAMING_KEYS
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.memory_settings import flatten_settings
+from truetune.memory.memory_settings import flatten_stack_settings
 
 
 class IterableDatasetNotShardedOrShuffled(DeviceRule):
@@ -50,7 +50,7 @@ class IterableDatasetNotShardedOrShuffled(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        other, world = flatten_settings(self.training.other), self.subject.world
+        other, world = flatten_stack_settings(self.training.other), self.subject.world
         if not any(other.get(name) for name in STREAMING_KEYS):
             return
         files = len(self.config.spec.data)

@@ -65,7 +65,7 @@ from truetune.checks.rule import DeviceRule
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, parse_architecture
 from truetune.memory.estimate_memory import GIB, estimate_memory
-from truetune.memory.memory_settings import MemorySettings, Offload, resolve_settings
+from truetune.memory.memory_settings import MemorySettings, Offload, resolve_memory_settings
 from truetune.memory.published_model_shapes import published_config
 from truetune.settings.config import Config
 
@@ -98,7 +98,7 @@ class OffloadedThoughItFits(DeviceRule):
         model = _architecture_of_files_or_name(self.config)
         if model is None:
             return
-        settings = resolve_settings(self.config, model)
+        settings = resolve_memory_settings(self.config, model)
         offloading = self._offloading(settings)
         if offloading is None:
             return

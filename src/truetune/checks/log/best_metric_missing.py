@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from truetune.checks.log.eval_without_loss import evaluated_metrics
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 from truetune.logs.console.messages import KnownMessage
 from truetune.logs.run_log import RunLog
 
@@ -42,7 +42,7 @@ def explain_missing_metric(
         return None
     if not given:
         return _explain_evaluations_without_metrics(log, name)
-    shown = name_list(given[:MAX_SHOWN])
+    shown = format_name_list(given[:MAX_SHOWN])
     return MissingMetric(
         f"the best checkpoint is chosen by `{name}`, which no evaluation gives",
         f"set metric_for_best_model to a metric that the evaluations give ({given[0]}), or return"
@@ -58,5 +58,5 @@ def _explain_evaluations_without_metrics(log: RunLog, name: str) -> MissingMetri
         f"the evaluations measured nothing, and the best checkpoint is chosen by `{name}`",
         'set label_names=["labels"] in TrainingArguments: the Trainer finds no labels through a PeftModel, and gives no'
         " loss; without PEFT, see that the rows of eval_dataset have labels",
-        f"the evaluations of this log give {name_list(timings[:MAX_SHOWN])} alone",
+        f"the evaluations of this log give {format_name_list(timings[:MAX_SHOWN])} alone",
     )

@@ -42,7 +42,7 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 from truetune.logs.metric_direction import metric_improving_after
 from truetune.logs.robust_statistics import fit_robust_trend
 from truetune.logs.run_log import Curve, RunLog
@@ -162,6 +162,6 @@ def _remedy(log: RunLog, step: float, other: str | None) -> str:
             f"take checkpoint-{min(kept, key=lambda found: abs(found - step))}; next time {again}"
         )
     if log.checkpoints:
-        left = name_list([f"checkpoint-{found}" for found in log.checkpoints])
+        left = format_name_list([f"checkpoint-{found}" for found in log.checkpoints])
         return f"no checkpoint of about step {step:,.0f} is left (there is {left}): train again, and {again}"
     return f"take the checkpoint nearest to step {step:,.0f}, {again}"

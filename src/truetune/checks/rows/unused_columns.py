@@ -51,7 +51,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
-from truetune.errors import MAX_NAMED, TruetuneError, name_list, shortened
+from truetune.errors import MAX_NAMED, TruetuneError, format_name_list, shorten_name
 from truetune.settings.row_formats import NO_COLUMN, is_script_format
 
 
@@ -92,7 +92,7 @@ class UnusedColumns(DataRule):
 
     def figure(self) -> Measurement:
         left = (
-            f"; with short values alone: {name_list(map(shortened, self.columns))}"
+            f"; with short values alone: {format_name_list(map(shorten_name, self.columns))}"
             if self.columns
             else ""
         )
@@ -108,11 +108,11 @@ class UnusedColumns(DataRule):
             columns = self._columns_to_name(told, is_prompt=wanted)
             if columns:
                 first = [
-                    Case(f"first seen: {shortened(name)}", self.first[name])
+                    Case(f"first seen: {shorten_name(name)}", self.first[name])
                     for name in islice(columns, MAX_NAMED)
                 ]
-                names = name_list(
-                    f"{shortened(name)} ({count:,} rows)" for name, count in columns.items()
+                names = format_name_list(
+                    f"{shorten_name(name)} ({count:,} rows)" for name, count in columns.items()
                 )
                 instead = self._column_learned_instead(columns) if wanted else ""
                 yield self.finding(
@@ -146,7 +146,7 @@ class UnusedColumns(DataRule):
     def _finding_on_lost_source(self, column: str, words: AnswerWords) -> Finding:
         """The finding on a column that the answers were made from, and that no prompt holds."""
         name = _name_without_note(column)
-        quoted = repr(shortened(name))
+        quoted = repr(shorten_name(name))
         is_unread = self.spec.map.get(name) == NO_COLUMN
         reason = f"the settings map no column to {name}" if is_unread else "no prompt holds it"
         return self.finding(
@@ -158,8 +158,8 @@ class UnusedColumns(DataRule):
             else f"write {quoted} into the prompt, in training and where the model is asked: "
             + self._remedy_for_columns({column: 1}, ""),
             severity="error" if words.is_prompt or is_unread else "warning",
-            evidence=[f"such words, of one row: {shortened(words.example)}"],
-            cases=[Case(f"first seen: {shortened(name)}", self.first[column])],
+            evidence=[f"such words, of one row: {shorten_name(words.example)}"],
+            cases=[Case(f"first seen: {shorten_name(name)}", self.first[column])],
             count=self.columns[column],
             total=self.rows,
         )
@@ -170,7 +170,7 @@ class UnusedColumns(DataRule):
         if not answers or not self.learned:
             return ""
         name, rows = self.learned.most_common(1)[0]
-        return shortened(name) if rows * 2 > self.rows else ""
+        return shorten_name(name) if rows * 2 > self.rows else ""
 
     def _remedy_for_columns(self, columns: dict[str, int], instead: str) -> str:
         """What to do with columns that sound like a part of prompt or answer."""
@@ -190,9 +190,9 @@ class UnusedColumns(DataRule):
             if is_answer_column_name(_name_without_note(name))
         )
         return (
-            f"where the answers stand in {shortened(answer)}, map that column as the answer in place of {instead}"
-            f" (--map output={shortened(answer)}; in LLaMA-Factory's dataset_info.json"
-            f' "response": "{shortened(answer)}")'
+            f"where the answers stand in {shorten_name(answer)}, map that column as the answer in place of {instead}"
+            f" (--map output={shorten_name(answer)}; in LLaMA-Factory's dataset_info.json"
+            f' "response": "{shorten_name(answer)}")'
         )
 
     def _does_column_hold_sentences(self, column: str) -> bool:

@@ -66,7 +66,7 @@ from truetune.checks.python_values_in_renderings import PythonValueFinder
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_at_character, side_of_pair_name
 from truetune.encoding.batch import Batch, Example
-from truetune.errors import shortened
+from truetune.errors import shorten_name
 
 NULL = "null"
 KINDS = {"object": "an object", "list": "a list", NULL: "null, as None"}
@@ -136,7 +136,7 @@ class ValuesPrintedAsPython(DataRule):
         self.kinds[value.kind] += 1
         if len(self.cases) < MAX_CASES:
             case = case_at_character(
-                batch, i, value.start, f"printed as {shortened(value.text)}", value.turn
+                batch, i, value.start, f"printed as {shorten_name(value.text)}", value.turn
             )
             self.cases.append(
                 replace(case, side=side_of_pair_name("rejected")) if is_other else case

@@ -68,10 +68,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import (
-    splits_with_class_in_test_only,
-)
-from truetune.errors import name_list
+from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import splits_with_class_in_test_only
+from truetune.errors import format_name_list
 from truetune.source.module import Module
 
 MAX_SHOWN = 5
@@ -95,7 +93,7 @@ class SortedRowsSplitInOrder(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for split in splits_with_class_in_test_only(module):
-            shown = name_list([repr(one) for one in split.only_in_test[:MAX_SHOWN]])
+            shown = format_name_list([repr(one) for one in split.only_in_test[:MAX_SHOWN]])
             more = len(split.only_in_test) - MAX_SHOWN
             rest = f" and {more:,} more" if more > 0 else ""
             yield self.finding(

@@ -32,8 +32,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import TokenizedRule
-from truetune.errors import name_list
-from truetune.trainers.label_columns import label_columns_of
+from truetune.errors import format_name_list
+from truetune.trainers.label_columns import label_columns_of_trainer
 
 
 class LossMaskNotRead(TokenizedRule):
@@ -43,12 +43,12 @@ class LossMaskNotRead(TokenizedRule):
     needs_right_tokenizer = False
 
     def findings(self) -> Iterator[Finding]:
-        summary, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
+        summary, rule = self.subject.summary, label_columns_of_trainer(self.subject.trainer.name)
         unread = self._masks_none_of_which_is_read()
         if rule is None or not unread:
             return
         yield self.finding(
-            f"{self.subject.trainer.called} does not read {name_list(unread)}, and the rows have no"
+            f"{self.subject.trainer.called} does not read {format_name_list(unread)}, and the rows have no"
             f" labels: all {summary.tokens:,} tokens are learned",
             "write the mask as labels: the id where it is 1, -100 elsewhere",
             evidence=[f"{self.subject.trainer.called} {rule.without_labels}", rule.place],
@@ -57,7 +57,7 @@ class LossMaskNotRead(TokenizedRule):
 
     def _masks_none_of_which_is_read(self) -> list[str]:
         """The masks, where none of them is read."""
-        summary, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
+        summary, rule = self.subject.summary, label_columns_of_trainer(self.subject.trainer.name)
         if rule is None or summary.labels:
             return []
         # TRL reads completion_mask where it is told to, or where the rows have prompt and
@@ -69,11 +69,11 @@ class LossMaskNotRead(TokenizedRule):
         return [] if set(masks) & ({*rule.masks} | mask_settings) else masks
 
     def figure(self) -> str:
-        return f"masks: {name_list(sorted(self.subject.summary.masks))}"
+        return f"masks: {format_name_list(sorted(self.subject.summary.masks))}"
 
     def unmet(self) -> Unmet | None:
         if not self.subject.summary.masks or self.subject.summary.labels:
             return Unmet("it is about rows with a mask and without labels")
-        if label_columns_of(self.subject.trainer.name) is None:
+        if label_columns_of_trainer(self.subject.trainer.name) is None:
             return Unmet("it is not known which trainer reads the mask", "name it with --trainer")
         return super().unmet()

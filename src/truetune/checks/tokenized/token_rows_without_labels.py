@@ -36,7 +36,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
-from truetune.trainers.label_columns import label_columns_of
+from truetune.trainers.label_columns import label_columns_of_trainer
 
 LEARNS_EVERYTHING = "a trainer learns everything, prompts too"
 
@@ -50,7 +50,7 @@ class TokenRowsWithoutLabels(TokenizedRule):
         summary = self.subject.summary
         if summary.says_what_is_learned or self.subject.learns_everything:
             return
-        rule = label_columns_of(self.subject.trainer.name)
+        rule = label_columns_of_trainer(self.subject.trainer.name)
         does = f"{self.subject.trainer.called} {rule.without_labels}" if rule else LEARNS_EVERYTHING
         known = [f"{self.subject.trainer.called}: {rule.place}"] if rule else []
         if summary.chats:

@@ -1,4 +1,4 @@
-"""Rows whose contents stand in an earlier row."""
+"""Drops rows whose contents are in an earlier row or in the evaluation data."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
+from truetune.fixing.remedy import Attempt, Remedy, RemedyContext, RowView, Stage
 from truetune.fixing.row_edits import DropRow
 
 
 class DropCopies(Remedy):
-    """Copies in contents, roles and tools; columns that reach no example may differ. Two hashes a row are kept."""
+    """Drops copies: rows with the same contents, roles and tools as an earlier one; columns that
+    reach no example may differ. Two hashes a row are kept.
+    """
 
     rule = "duplicate-rows"
     what = "drop rows that are equal to an earlier one"
@@ -20,14 +22,14 @@ class DropCopies(Remedy):
     needs_tokenizer = False
     proved_by_rule = False
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RemedyContext) -> None:
         super().__init__(context)
         self._seen: set[int] = set()
         self._contents: set[int] = set()
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Drop a row that was seen before; every row that stays is remembered."""
-        fingerprint = _fingerprint_of(row)
+        """An attempt that drops a row which was seen before; every row that stays is remembered."""
+        fingerprint = _fingerprint_of_contents(row)
         if fingerprint in self._seen:
             yield [DropRow()]
         # The rule counts such a row, and it may be another task all the same: a person decides.
@@ -38,8 +40,8 @@ class DropCopies(Remedy):
         self._contents.add(row.fingerprint)
 
 
-def _fingerprint_of(row: RowView) -> int:
-    """Of contents, roles and tools together."""
+def _fingerprint_of_contents(row: RowView) -> int:
+    """The fingerprint of a row's contents, roles and tools together."""
     roles = [message.get("role") for message in row.conversation.messages]
     # Hashes and not rows: a set of millions of rows then takes some hundred MB.
     surroundings = json.dumps(
@@ -49,7 +51,7 @@ def _fingerprint_of(row: RowView) -> int:
 
 
 class DropLeaked(Remedy):
-    """Training rows that stand in the evaluation data; the evaluation rows stay."""
+    """Drops training rows that are in the evaluation data; the evaluation rows stay."""
 
     rule = "train-eval-leak"
     what = "drop rows that stand in the evaluation data"
@@ -59,6 +61,8 @@ class DropLeaked(Remedy):
     proved_by_rule = False
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Drop a row whose contents stand in the evaluation data, case and spaces aside."""
+        """An attempt that drops a row whose contents are in the evaluation data, case and spaces
+        aside.
+        """
         if row.normal_fingerprint in self.context.eval_prints:
             yield [DropRow()]

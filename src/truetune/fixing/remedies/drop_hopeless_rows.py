@@ -1,4 +1,4 @@
-"""Rows that can teach nothing: no answer in them, or a pair without two answers."""
+"""Drops rows that can teach nothing: without an answer, or pairs without two different answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from truetune.fixing.row_judge import JudgedRows
 
 
 class DropHollowRows(ProblemRemedy):
-    """Rows whose messages are none, or that lack a question or an answer."""
+    """Drops rows whose messages are none, or that lack a question or an answer."""
 
     rule = "malformed-rows"
     what = "drop rows without messages or content"
@@ -19,30 +19,30 @@ class DropHollowRows(ProblemRemedy):
     kinds = ("empty", "no-content", "no-format", "not-messages")
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Drop a row with one of these problems."""
+        """An attempt that drops a row with one of these problems."""
         if any(problem.kind in self.kinds for problem in row.conversation.problems):
             yield [DropRow()]
 
 
 class _DropRow(Remedy):
-    """Drops every row in which its rule finds something."""
+    """Drops every row in which its rule finds something; the base of the remedies below."""
 
     safe = False
     stage = Stage.ROW
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """The rule's own measure proves that the row was the fault."""
+        """An attempt that drops the row. The rule's own count proves that the row was the fault."""
         yield [DropRow()]
 
 
 class DropEmptyAnswers(_DropRow):
-    """The last answer is empty, so that the model learns to say nothing."""
+    """Drops rows whose last answer is empty, so that the model would learn to say nothing."""
 
     rule = "wrong-field-mapped"
     what = "drop rows with an empty answer"
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Drop a row whose last answer has no text."""
+        """An attempt that drops a row whose last answer has no text."""
         answer = _last_answer(row)
         if answer is not None and not answer.strip():
             yield [DropRow()]
@@ -58,33 +58,33 @@ def _last_answer(row: RowView) -> str | None:
 
 
 class DropUntaughtRows(_DropRow):
-    """Nothing of the row is in the loss: it only costs time."""
+    """Drops rows of which nothing is in the loss: they only cost time."""
 
     rule = "no-supervised-token"
     what = "drop rows without a supervised token"
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Drop a row without a supervised token, unless the template refused it."""
+        """An attempt that drops a row without a supervised token, unless the template refused it."""
         # A refused row has no token either; another remedy says why.
         if not row.supervised and row.rejected is None:
             yield [DropRow()]
 
 
 class DropForgedRows(_DropRow):
-    """A token in a role or a key breaks the structure of the prompt."""
+    """Drops rows with a control token in a role or a key, which breaks the structure of the prompt."""
 
     rule = "special-token-in-structure"
     what = "drop rows with control tokens in roles, keys or variables"
 
 
 class DropEqualPairs(_DropRow):
-    """Two equal answers have no preference to learn."""
+    """Drops pairs of two equal answers, which have no preference to learn."""
 
     rule = "preference-pairs-identical"
     what = "drop pairs whose answers are the same"
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Drop a pair whose sides are the same."""
+        """An attempt that drops a pair whose sides are the same."""
         chosen = (
             row.conversation.messages[row.conversation.prompt_messages or 0 :]
             or row.conversation.completion
@@ -94,23 +94,23 @@ class DropEqualPairs(_DropRow):
 
 
 class DropOneSidedPairs(_DropRow):
-    """An empty rejected answer teaches to write anything at all."""
+    """Drops pairs with an empty rejected answer, which teach to write anything at all."""
 
     rule = "rejected-side-empty"
     what = "drop pairs whose rejected answer is empty"
 
 
-class DropRejectedRows(_DropRow):
-    """Rows that no other remedy made the template take."""
+class DropRefusedRows(_DropRow):
+    """Drops rows that the template refuses, and that no other remedy made it take."""
 
     rule = "template-rejects-rows"
     what = "drop rows that the template refuses"
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Drop a row that the template refuses."""
+        """An attempt that drops a row which the template refuses."""
         if row.rejected is not None:
             yield [DropRow()]
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
-        """Rows that the template refuses; the rule's own count may group them."""
-        return len(judged_rows.rejected)
+        """How many rows the template refuses; the rule's own count may group them."""
+        return len(judged_rows.refused_by_template)

@@ -1,4 +1,6 @@
-"""Text that was rendered beforehand: BOS and stop tokens that the trainer writes once more."""
+"""Removes or adds BOS and stop tokens in text that was rendered beforehand, where the trainer would
+write them twice or not at all. BOS and stop tokens that the trainer writes once more.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from truetune.fixing.row_edits import Edit, PutValue
 
 
 def _texts_of_columns(row: RowView, *columns: str) -> Iterator[tuple[str, str]]:
-    """(column, text) of those columns that hold text"""
+    """(column, text) of those columns that hold text."""
     names = {alias: name for name in columns for alias in COLUMN_ALIASES[name]} | dict(
         row.context.names
     )
@@ -20,7 +22,7 @@ def _texts_of_columns(row: RowView, *columns: str) -> Iterator[tuple[str, str]]:
 
 
 class RemoveLeadingBos(Remedy):
-    """The tokenizer writes one of its own."""
+    """Removes BOS from the beginning of rendered text, where the tokenizer writes one of its own."""
 
     rule = "render-then-retokenize-double-bos"
     what = "remove BOS from the beginning of rendered text"
@@ -28,7 +30,7 @@ class RemoveLeadingBos(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """All columns that a prompt may begin in."""
+        """One attempt on all columns that a prompt may begin in."""
         assert row.context.setup is not None
         bos = row.context.setup.tokenizer.special.get("bos")
         if bos is not None:
@@ -42,7 +44,9 @@ class RemoveLeadingBos(Remedy):
 
 
 class RemoveTrailingStop(Remedy):
-    """One is written behind it: by the tokenizer, or by the trainer that `--append-eos` speaks of."""
+    """Removes the stop token from the end of rendered text, where the tokenizer, or the trainer
+    that `--append-eos` speaks of, writes one.
+    """
 
     rule = "duplicate-eos"
     what = "remove the stop token from the end of rendered text"
@@ -50,13 +54,13 @@ class RemoveTrailingStop(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """All columns that an answer may end in."""
+        """One attempt on all columns that an answer may end in."""
         assert row.context.setup is not None
         stops = [stop.token for stop in row.context.setup.probes.stops]
-        yield from combine_into_one_attempt(self._edits(row, stops))
+        yield from combine_into_one_attempt(self._edits_without_stop(row, stops))
 
-    def _edits(self, row: RowView, stops: list[str]) -> Iterator[Edit]:
-        """The stop token at the end of each text, with the space behind it."""
+    def _edits_without_stop(self, row: RowView, stops: list[str]) -> Iterator[Edit]:
+        """Edits that remove the stop token at the end of each text, with the space after it."""
         for name, text in _texts_of_columns(row, "text", "completion", "output"):
             # A line break behind the stop token is the template's as well.
             bare = text.rstrip()
@@ -66,7 +70,7 @@ class RemoveTrailingStop(Remedy):
 
 
 class EndBothSides(Remedy):
-    """The token that one side of a pair ends with, behind the other."""
+    """Ends both sides of a pair with the token that one of them ends with."""
 
     rule = "pair-side-not-terminated"
     what = "end both answers of a pair with the stop token of the one"
@@ -74,7 +78,7 @@ class EndBothSides(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """The token of the side that has one, behind the side that has none."""
+        """An attempt that puts the token of the side that has one after the side that has none."""
         assert row.context.setup is not None
         stops = [stop.token for stop in row.context.setup.probes.stops]
         sides = list(_texts_of_columns(row, "chosen", "rejected"))
@@ -93,7 +97,9 @@ class EndBothSides(Remedy):
 
 
 class MoveSpaceToAnswer(Remedy):
-    """The text of both together stays; the prompt that is served must lose its space too."""
+    """Moves a space at the prompt's end to the answer. The text of both together stays; the prompt
+    that is served must lose its space too.
+    """
 
     rule = "boundary-token-merge"
     what = "move the space from the prompt's end to the answer's beginning"
@@ -101,7 +107,7 @@ class MoveSpaceToAnswer(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """The space at the prompt's end, in front of each answer."""
+        """An attempt that moves the space at the prompt's end in front of each answer."""
         prompts = list(_texts_of_columns(row, "prompt"))
         answers = list(_texts_of_columns(row, "completion", "chosen", "rejected"))
         # One prompt: of several columns nobody knows which one the answer follows.
@@ -116,7 +122,9 @@ class MoveSpaceToAnswer(Remedy):
 
 
 class EndTextWithEos(Remedy):
-    """Only for trainers that append none: for the others, say `--append-eos`."""
+    """Puts EOS at the end of texts, for trainers that append none; for the others, say
+    `--append-eos`.
+    """
 
     rule = "eos-not-appended-by-tokenizer"
     what = "end rows of plain text with the EOS token"
@@ -124,7 +132,7 @@ class EndTextWithEos(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """EOS behind each text that is learned."""
+        """An attempt that puts EOS after each text that is learned."""
         assert row.context.setup is not None
         eos = row.context.setup.tokenizer.special.get("eos")
         if eos is not None:

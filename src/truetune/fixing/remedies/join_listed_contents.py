@@ -1,4 +1,4 @@
-"""Contents that are a list of strings."""
+"""Makes one text of contents that are a list of strings."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combi
 from truetune.fixing.row_edits import PutValue
 
 
-def strings_in(row: RowView) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:
-    """(place, strings) of each content that is such a list."""
+def find_listed_contents(row: RowView) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:
+    """(path, strings) of each content that is a list of strings."""
     for turn in row.turns:
         # Lists of parts are a form that templates know: only strings are meant here.
         for key in ("content", "value"):
@@ -24,7 +24,7 @@ def strings_in(row: RowView) -> Iterator[tuple[tuple[str | int, ...], list[str]]
 
 
 class UnlistOneString(ProblemRemedy):
-    """A list of one string is that string: nothing has to be guessed."""
+    """Makes a text of a list of one string: nothing has to be guessed."""
 
     rule = "malformed-rows"
     what = "write a content that is a list of one string as that string"
@@ -33,16 +33,16 @@ class UnlistOneString(ProblemRemedy):
     kinds = ("not-a-string",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Each content that is a list of one string."""
+        """One attempt on each content that is a list of one string."""
         yield from combine_into_one_attempt(
             PutValue(path, parts[0], row.json_text_at((*path, 0)))
-            for path, parts in strings_in(row)
+            for path, parts in find_listed_contents(row)
             if len(parts) == 1
         )
 
 
 class JoinStrings(ProblemRemedy):
-    """What stood between them is not known."""
+    """Joins a list of several strings; not safe, since what separated them is not known."""
 
     rule = "malformed-rows"
     what = "join a content that is a list of strings by line ends"
@@ -51,7 +51,7 @@ class JoinStrings(ProblemRemedy):
     kinds = ("not-a-string",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Each content that is a list of strings, joined."""
+        """Attempts that join each content that is a list of strings."""
         yield from combine_into_one_attempt(
-            PutValue(path, "\n".join(parts)) for path, parts in strings_in(row)
+            PutValue(path, "\n".join(parts)) for path, parts in find_listed_contents(row)
         )

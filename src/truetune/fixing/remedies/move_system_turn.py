@@ -1,4 +1,6 @@
-"""A system turn that the template refuses."""
+"""Moves the text of a system turn into the first question, where the template refuses the system
+turn.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ def _first_turn(row: RowView, *roles: str) -> Turn | None:
 
 
 class MoveSystemTurn(Remedy):
-    """Its text is put in front of the first question, as serving must then do as well."""
+    """Puts the system text in front of the first question, as serving must then do as well."""
 
     rule = "template-rejects-rows"
     what = "put the system turn in front of the first question"
@@ -24,7 +26,9 @@ class MoveSystemTurn(Remedy):
     stage = Stage.TEMPLATE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """The system text before the first question, parted by an empty line, and the system turn removed."""
+        """An attempt that puts the system text before the first question, with an empty line
+        between, and removes the system turn.
+        """
         system = _first_turn(row, "system", "developer")
         question = _first_turn(row, "user", "human")
         if row.rejected is None or system is None or question is None:
@@ -40,5 +44,5 @@ class MoveSystemTurn(Remedy):
             yield [PutValue((*question.path, key), joined), RemoveEntry(system.path)]
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
-        """Rows that the template refuses."""
-        return len(judged_rows.rejected)
+        """How many rows the template refuses."""
+        return len(judged_rows.refused_by_template)

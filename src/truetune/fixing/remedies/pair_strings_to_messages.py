@@ -1,4 +1,4 @@
-"""Plain strings on a chat model."""
+"""Makes messages of prompts and answers that are plain strings, for a chat model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from truetune.fixing.row_edits import Edit, PutValue
 
 
 class WriteStringsAsMessages(Remedy):
-    """Prompt and answers become messages, so that they go through the template; spaces at their ends go."""
+    """Makes messages of prompt and answers, so that they go through the template; spaces at their
+    ends are removed.
+    """
 
     rule = "plain-string-pair-skips-template"
     what = "write prompt and answers as messages"
@@ -18,11 +20,11 @@ class WriteStringsAsMessages(Remedy):
     stage = Stage.SHAPE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """All columns of the row in one attempt."""
-        yield from combine_into_one_attempt(self._edits(row))
+        """One attempt on all columns of the row."""
+        yield from combine_into_one_attempt(self._edits_to_messages(row))
 
-    def _edits(self, row: RowView) -> Iterator[Edit]:
-        """Each text of the pair as one message of its role."""
+    def _edits_to_messages(self, row: RowView) -> Iterator[Edit]:
+        """Edits that make each text of the pair one message of its role."""
         # Only columns of pairs: a column of plain text is trained as it is, on purpose.
         roles = {
             "prompt": "user",

@@ -1,4 +1,4 @@
-"""Values that the template prints as Python would."""
+"""Writes values as JSON text, where the template would print them as Python does."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from itertools import combinations
 
 from truetune.fixing.remedies.reshape_rows_for_template import (
     FormChange,
-    arguments_as_text,
+    edits_arguments_to_text,
     join_text_parts,
     write_missing_content,
 )
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
 
-TEXT_CHANGES: tuple[FormChange, ...] = (join_text_parts, arguments_as_text, write_missing_content)
+TEXT_CHANGES: tuple[FormChange, ...] = (
+    join_text_parts,
+    edits_arguments_to_text,
+    write_missing_content,
+)
 
 
 class WriteAsText(Remedy):
-    """One change alone first, then two together, and so on."""
+    """Writes values as text: one kind of change alone first, then two together, and so on."""
 
     rule = "values-printed-as-python"
     what = "write as text what the template prints as Python"
@@ -25,7 +29,9 @@ class WriteAsText(Remedy):
     stage = Stage.TEMPLATE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """The changes of which the row has something, one, then two of them, and so on."""
+        """Attempts with the kinds of change that the row has a use for: one, then two of them, and
+        so on.
+        """
         all_edits = {change: change(row) for change in TEXT_CHANGES}
         edits = {change: row_edits for change, row_edits in all_edits.items() if row_edits}
         for size in range(1, len(TEXT_CHANGES) + 1):

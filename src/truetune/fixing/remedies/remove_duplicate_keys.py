@@ -1,4 +1,4 @@
-"""Keys that stand twice in an object."""
+"""Removes keys that are twice in an object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from truetune.fixing.row_edits import RemoveRepeatedKey
 
 
 class RemoveEqualKeys(ProblemRemedy):
-    """Both hold the same, so that nothing is lost."""
+    """Removes one of two keys that hold the same value, so that nothing is lost."""
 
     rule = "malformed-rows"
     what = "remove a key that stands twice with one value"
@@ -18,7 +18,7 @@ class RemoveEqualKeys(ProblemRemedy):
     kinds = ("duplicate-key",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Remove the first of two members that say the same."""
+        """An attempt that removes the first of two members with the same value."""
         repeated = list(row.body.repeated_keys())
         yield from combine_into_one_attempt(
             RemoveRepeatedKey(path, key) for path, key, differ in repeated if not differ
@@ -26,7 +26,9 @@ class RemoveEqualKeys(ProblemRemedy):
 
 
 class KeepLastKey(ProblemRemedy):
-    """What all readers of JSON take, with what they lose in silence."""
+    """Keeps the last of several equal keys, as all readers of JSON do, and says what they lose in
+    silence.
+    """
 
     rule = "malformed-rows"
     what = "keep the last of two values of one key, as readers do"
@@ -35,7 +37,7 @@ class KeepLastKey(ProblemRemedy):
     kinds = ("duplicate-key",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Remove all but the last member of each key."""
+        """An attempt that removes all but the last member of each key."""
         yield from combine_into_one_attempt(
             RemoveRepeatedKey(path, key) for path, key, _ in row.body.repeated_keys()
         )

@@ -1,4 +1,4 @@
-"""Pairs whose answers hold the prompt once more."""
+"""Removes the prompt from the answers of pairs, where it is repeated at their beginning."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue, RemoveEntry
-from truetune.fixing.row_turns import parse_json_value
+from truetune.fixing.row_turns import parse_json_list_or_object
 
 
-class TakePromptOutOfAnswers(Remedy):
-    """The prompt stands in its own column, and is taken from the beginning of both sides."""
+class RemovePromptFromAnswers(Remedy):
+    """Removes the prompt, which has its own column, from the beginning of both sides."""
 
     rule = "pair-prompt-not-shared"
     what = "take the prompt out of both answers"
@@ -19,23 +19,28 @@ class TakePromptOutOfAnswers(Remedy):
     stage = Stage.SHAPE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """Both sides in one attempt."""
+        """One attempt on both sides."""
         columns = {
             name: next((a for a in COLUMN_ALIASES[name] if a in row.value), None)
             for name in ("prompt", "chosen", "rejected")
         }
         if None in columns.values():
             return
-        prompt = parse_json_value(row.value[str(columns["prompt"])])
+        prompt = parse_json_list_or_object(row.value[str(columns["prompt"])])
         sides = [str(columns["chosen"]), str(columns["rejected"])]
-        edits = [self._edits(side, parse_json_value(row.value[side]), prompt) for side in sides]
+        edits = [
+            self._edits_of_side(side, parse_json_list_or_object(row.value[side]), prompt)
+            for side in sides
+        ]
         # Both or neither: one side with the prompt and one without would differ in more than the
         # answer.
         if all(edits):
             yield from combine_into_one_attempt(edit for side in edits for edit in side)
 
-    def _edits(self, column: str, side: object, prompt: object) -> list[Edit]:
-        """Edits that take the prompt from the beginning of a side; none where it does not begin with it."""
+    def _edits_of_side(self, column: str, side: object, prompt: object) -> list[Edit]:
+        """Edits that remove the prompt from the beginning of a side; none where it does not begin
+        with it.
+        """
         if not prompt:
             return []
         if isinstance(side, str) and isinstance(prompt, str) and side.startswith(prompt):

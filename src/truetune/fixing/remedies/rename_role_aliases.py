@@ -1,4 +1,4 @@
-"""Names that people give to roles, instead of the four that chat templates know."""
+"""Renames roles to the four that chat templates know, where people gave them other names."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ ALIASES = {alias: role for role, aliases in _SPOKEN.items() for alias in aliases
 IN_SHAREGPT = {"user": "human", "assistant": "gpt", "system": "system", "tool": "tool"}
 
 
-def role_meant(name: Any) -> str | None:
-    """The role that a name stands for; None where that is not plain."""
+def standard_role_of_name(name: Any) -> str | None:
+    """The standard role that a name stands for; None where that is not plain."""
     if not isinstance(name, str):
         return None
     # `User:` and ` user ` are what scripts cut out of plain text.
@@ -61,7 +61,7 @@ def role_meant(name: Any) -> str | None:
 
 
 class RenameRoles(ProblemRemedy):
-    """A name that stands for one role becomes that role."""
+    """Renames roles whose name stands for one standard role."""
 
     rule = "role-alias-dropped"
     what = "rename roles to those that templates know"
@@ -70,25 +70,29 @@ class RenameRoles(ProblemRemedy):
     kinds = ("unknown-role",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """All turns of the row in one attempt."""
+        """One attempt on all turns of the row."""
         yield from combine_into_one_attempt(
-            edit for turn in row.turns for edit in self._edits(row, turn)
+            edit for turn in row.turns for edit in self._edits_of_turn(row, turn)
         )
 
-    def _edits(self, row: RowView, turn: Turn) -> Iterator[Edit]:
-        """The role of a turn, where its name is known and not read as it stands."""
+    def _edits_of_turn(self, row: RowView, turn: Turn) -> Iterator[Edit]:
+        """The edit of a turn's role, where its name is an alias and not read as it is."""
         key, name = turn.role_key, turn.role
         known = ROLE_BY_SHAREGPT_NAME if key == "from" else ROLES
         if key is None or not isinstance(name, str) or name in known or name == "function_call":
             return
-        meant = role_meant(name)
+        meant = standard_role_of_name(name)
         # Left to a person, with a note: a wrong role teaches the model to speak as the user.
         if meant is None:
             row.notes.append(f"the role {str(name)[:40]!r} could be any; rename it yourself")
             return
-        yield PutValue((*turn.path, key), self._spelling(row, meant) if key == "from" else meant)
+        yield PutValue(
+            (*turn.path, key), self._spelling_of_role(row, meant) if key == "from" else meant
+        )
 
-    def _spelling(self, row: RowView, role: str) -> str:
-        """`from` takes ShareGPT's names, but where the other turns of the row have OpenAI's."""
+    def _spelling_of_role(self, row: RowView, role: str) -> str:
+        """How a role is spelled in this row: `from` takes ShareGPT's names, unless the other turns
+        of the row have OpenAI's.
+        """
         others = {turn.role for turn in row.turns if turn.role_key == "from"}
         return role if others & {"user", "assistant"} else IN_SHAREGPT.get(role, role)

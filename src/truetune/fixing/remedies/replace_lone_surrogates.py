@@ -1,4 +1,4 @@
-"""Halves of surrogate pairs, which no tokenizer can hold."""
+"""Replaces halves of surrogate pairs, which no tokenizer can hold, by the replacement character."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue, RenameKey, ValuePath
-from truetune.fixing.row_turns import parse_json_value
+from truetune.fixing.row_turns import parse_json_list_or_object
 
 HALF = re.compile("[\ud800-\udfff]")
 
 
-class ReplaceHalfSurrogates(ProblemRemedy):
-    """What truetune reads in their place, and other readers fail on."""
+class ReplaceLoneSurrogates(ProblemRemedy):
+    """Writes what truetune reads in their place, and other readers fail on."""
 
     rule = "malformed-rows"
     what = "write U+FFFD for half of a surrogate pair"
@@ -23,14 +23,14 @@ class ReplaceHalfSurrogates(ProblemRemedy):
     kinds = ("lone-surrogate",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """All texts and keys of the row in one attempt."""
+        """One attempt on all texts and keys of the row."""
         yield from combine_into_one_attempt(_edits_of_value(row.value, ()))
 
 
 def _edits_of_value(value: Any, path: ValuePath) -> Iterator[Edit]:
-    """Of values first, then of the keys that lead to them."""
+    """Edits that replace half surrogates in values first, then in the keys that lead to them."""
     if isinstance(value, str):
-        inner = parse_json_value(value)
+        inner = parse_json_list_or_object(value)
         if HALF.search(value):
             yield PutValue(path, HALF.sub("\ufffd", value))
         elif inner is not value:

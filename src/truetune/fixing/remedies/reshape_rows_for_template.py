@@ -1,4 +1,4 @@
-"""Rows in another form than the chat template takes: the form is changed, the content is not.
+"""Changes the form of rows (not their content) until the chat template takes them.
 
 Which form a template takes is not read from its source: the smallest change with which it takes the row is found by
 trying, one change alone first, then two together, and so on.
@@ -13,11 +13,15 @@ from hashlib import blake2b
 from itertools import combinations
 from typing import Any
 
+from truetune.fixing.remedy import Attempt
+from truetune.fixing.remedy import Remedy
+from truetune.fixing.remedy import RowView
+from truetune.fixing.remedy import Stage
 from truetune.data.column_name_aliases import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
+from truetune.fixing.remedy import RemedyContext
 from truetune.fixing.row_edits import Edit, PutValue, ValuePath
 from truetune.fixing.row_judge import JudgedRows
-from truetune.fixing.row_turns import Turn, parse_json_value
+from truetune.fixing.row_turns import Turn, parse_json_list_or_object
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import parse_json
 
@@ -28,7 +32,9 @@ FormChange = Callable[[RowView], list[Edit]]
 
 
 def write_missing_content(row: RowView) -> list[Edit]:
-    """`content: null`, or none, on turns that call tools becomes an empty text."""
+    """Edits that write an empty text as the content of turns that call tools and have `content:
+    null`, or none.
+    """
     return [
         PutValue((*turn.path, "content"), "")
         for turn in row.turns
@@ -37,7 +43,7 @@ def write_missing_content(row: RowView) -> list[Edit]:
 
 
 def join_text_parts(row: RowView) -> list[Edit]:
-    """Contents that are parts of text become one text."""
+    """Edits that make one text of contents that are parts of text."""
     edits: list[Edit] = []
     for turn in row.turns:
         for key in ("content", "value"):
@@ -48,23 +54,25 @@ def join_text_parts(row: RowView) -> list[Edit]:
     return edits
 
 
-def arguments_as_text(row: RowView) -> list[Edit]:
-    """Arguments that are objects become JSON text."""
+def edits_arguments_to_text(row: RowView) -> list[Edit]:
+    """Edits that make JSON text of arguments that are objects."""
     return [
-        PutValue((*path, "arguments"), _one_line(row.json_text_at((*path, "arguments"))))
+        PutValue((*path, "arguments"), _json_on_one_line(row.json_text_at((*path, "arguments"))))
         for turn in row.turns
         for path, call in turn.tool_calls
         if isinstance(call.get("arguments"), dict | list)
     ]
 
 
-def arguments_as_objects(row: RowView) -> list[Edit]:
-    """Arguments that are JSON text become objects."""
-    return [edit for turn in row.turns for edit in argument_objects(turn)]
+def edits_arguments_to_objects(row: RowView) -> list[Edit]:
+    """Edits that make objects of arguments that are JSON text."""
+    return [edit for turn in row.turns for edit in edits_arguments_of_turn_to_objects(turn)]
 
 
-def shorten_ids(row: RowView) -> list[Edit]:
-    """Ids of calls and of their results become nine letters and digits; results without one get that of their call."""
+def edits_shorten_call_ids(row: RowView) -> list[Edit]:
+    """Edits that make nine letters and digits of the ids of calls and of their results; results
+    without one get that of their call.
+    """
     edits: list[Edit] = []
     # The ids of calls that no result has answered yet, in order.
     waiting: list[str] = []
@@ -84,28 +92,28 @@ def shorten_ids(row: RowView) -> list[Edit]:
 
 
 def _ids_of_calls(turn: Turn) -> Iterator[tuple[ValuePath, Any, str]]:
-    """(place of the call, its id, the id that the template takes) of each call of a turn."""
+    """(path of the call, its id, the id that the template takes) of each call of a turn."""
     for index, (path, call) in enumerate(turn.tool_calls if "tool_calls" in turn.message else ()):
         # The id stands beside `function`, not inside of it.
         place = path[:-1] if path[-1] == "function" else path
-        old = _id_at(turn, index)
+        old = _call_id_at(turn, index)
         # A call without an id gets one of its place and contents: the same row gives the same ids.
         source = old if isinstance(old, str) else f"{place}{json.dumps(call, sort_keys=True)}"
-        yield place, old, _short_id(source)
+        yield place, old, _id_of_nine_characters(source)
 
 
 def _id_of_result(old: Any, waiting: Sequence[str]) -> str | None:
     """The id of a result: its own, or that of the first call without a result; None where there is neither."""
     if isinstance(old, str):
-        return _short_id(old)
+        return _id_of_nine_characters(old)
     return waiting[0] if waiting else None
 
 
-def tools_as_functions(row: RowView) -> list[Edit]:
-    """Tools that are bare descriptions of functions get the object around them that OpenAI's form has."""
+def edits_wrap_tools_as_functions(row: RowView) -> list[Edit]:
+    """Edits that put OpenAI's object around tools that are bare descriptions of functions."""
     edits: list[Edit] = []
     for column in COLUMN_ALIASES["tools"]:
-        tools = parse_json_value(row.value.get(column))
+        tools = parse_json_list_or_object(row.value.get(column))
         for index, tool in enumerate(tools if isinstance(tools, list) else ()):
             if isinstance(tool, dict) and "name" in tool and "function" not in tool:
                 path = (column, index)
@@ -114,8 +122,8 @@ def tools_as_functions(row: RowView) -> list[Edit]:
     return edits
 
 
-def developer_as_system(row: RowView) -> list[Edit]:
-    """The role developer becomes system, which is its older name."""
+def edits_developer_to_system(row: RowView) -> list[Edit]:
+    """Edits that rename the role developer to system, which is its older name."""
     return [
         PutValue((*turn.path, "role"), "system")
         for turn in row.turns
@@ -127,23 +135,23 @@ def developer_as_system(row: RowView) -> list[Edit]:
 FORM_CHANGES: tuple[FormChange, ...] = (
     write_missing_content,
     join_text_parts,
-    arguments_as_text,
-    arguments_as_objects,
-    developer_as_system,
-    shorten_ids,
-    tools_as_functions,
+    edits_arguments_to_text,
+    edits_arguments_to_objects,
+    edits_developer_to_system,
+    edits_shorten_call_ids,
+    edits_wrap_tools_as_functions,
 )
 
 
-class FitTheTemplate(Remedy):
-    """The smallest change of form with which the template takes the row."""
+class ReshapeForTemplate(Remedy):
+    """Makes the smallest change of form with which the template takes the row."""
 
     rule = "template-rejects-rows"
     what = "write rows in the form that the template takes"
     safe = True
     stage = Stage.TEMPLATE
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RemedyContext) -> None:
         super().__init__(context)
         self._order: list[tuple[FormChange, ...]] = [
             changes
@@ -153,7 +161,9 @@ class FitTheTemplate(Remedy):
         ]
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """The changes of which a refused row has something, one, then two of them, and so on."""
+        """Attempts with the changes that a refused row has a use for: one, then two of them, and so
+        on.
+        """
         if row.rejected is None:
             return
         all_edits = {change: change(row) for change in FORM_CHANGES}
@@ -163,17 +173,17 @@ class FitTheTemplate(Remedy):
                 yield [edit for change in changes for edit in edits[change]]
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
-        """Rows that the template refuses."""
-        return len(judged_rows.rejected)
+        """How many rows the template refuses."""
+        return len(judged_rows.refused_by_template)
 
 
 def _are_opposed(changes: tuple[FormChange, ...]) -> bool:
-    """Would one of these changes undo another?"""
-    return arguments_as_text in changes and arguments_as_objects in changes
+    """Would one of these changes of form undo another?"""
+    return edits_arguments_to_text in changes and edits_arguments_to_objects in changes
 
 
 def is_text_parts(value: list[Any]) -> bool:
-    """Are these parts of text, and nothing else in them?"""
+    """Is a content a list of parts of text, and nothing else in it?"""
     return bool(value) and all(
         isinstance(part, dict)
         and part.get("type", "text") == "text"
@@ -183,17 +193,21 @@ def is_text_parts(value: list[Any]) -> bool:
     )
 
 
-def argument_objects(turn: Turn) -> Iterator[PutValue]:
-    """Edits that make objects of the arguments of a turn which are JSON text, as it is written there."""
+def edits_arguments_of_turn_to_objects(turn: Turn) -> Iterator[PutValue]:
+    """Edits that make objects of the arguments of a turn which are JSON text, spelled as they are
+    there.
+    """
     for path, call in turn.tool_calls:
-        text = object_text(call.get("arguments"))
+        text = json_of_object_in_string(call.get("arguments"))
         if text is not None:
             value = parse_json(text, ROW, surrogates="keep", exact_integers=True)
             yield PutValue((*path, "arguments"), value, text)
 
 
-def object_text(value: Any) -> str | None:
-    """The JSON of an object that stands in a string, maybe in a string of a string; None where it is none."""
+def json_of_object_in_string(value: Any) -> str | None:
+    """The JSON of an object that is kept in a string, maybe in a string of a string; None where it
+    is none.
+    """
     # Chosen, not measured: a script that saves a row several times encodes its arguments once more
     # each time.
     for _ in range(4):
@@ -209,25 +223,31 @@ def object_text(value: Any) -> str | None:
     return None
 
 
-def _one_line(text: str) -> str:
-    """JSON on one line: a template writes it between other text. What is on one already stays as it is spelled."""
+def _json_on_one_line(text: str) -> str:
+    """JSON on one line: a template writes it between other text. What is on one already stays as it
+    is spelled.
+    """
     if "\n" not in text:
         return text
     value = parse_json(text, ROW, surrogates="keep", exact_integers=True)
     return json.dumps(value, ensure_ascii=False)
 
 
-def _id_at(turn: Turn, index: int) -> Any:
+def _call_id_at(turn: Turn, index: int) -> Any:
     """The id of a call of a turn; None where it has none."""
-    calls = parse_json_value(turn.message.get("tool_calls"))
+    calls = parse_json_list_or_object(turn.message.get("tool_calls"))
     call = (
-        parse_json_value(calls[index]) if isinstance(calls, list) and index < len(calls) else None
+        parse_json_list_or_object(calls[index])
+        if isinstance(calls, list) and index < len(calls)
+        else None
     )
     return call.get("id") if isinstance(call, dict) else None
 
 
-def _short_id(id: str) -> str:
-    """The id itself where it is short enough, else one made of it: the same id gives the same."""
+def _id_of_nine_characters(id: str) -> str:
+    """A call id of nine letters and digits: the id itself where it is short enough, else one made
+    of it; the same id gives the same.
+    """
     if len(id) == ID_LENGTH and id.isascii() and id.isalnum():
         return id
     digest = blake2b(id.encode("utf-8", "surrogatepass"), digest_size=ID_LENGTH).digest()

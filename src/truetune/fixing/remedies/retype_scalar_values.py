@@ -1,4 +1,4 @@
-"""Numbers and truth values where text stands, and text where they stand."""
+"""Retypes numbers and truth values: as text where text is read, and from text where they are read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ TEXT_COLUMNS = (
 
 
 class WriteScalarsAsText(ProblemRemedy):
-    """A number as its digits stand, `true` as `true`: what truetune reads there."""
+    """Writes numbers and truth values as text, as truetune reads them there: a number with its
+    digits, `true` as `true`.
+    """
 
     rule = "malformed-rows"
     what = "write numbers and truth values in contents as text"
@@ -36,11 +38,11 @@ class WriteScalarsAsText(ProblemRemedy):
     kinds = ("not-a-string",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """All contents and columns of the row in one attempt."""
-        yield from combine_into_one_attempt(self._edits(row))
+        """One attempt on all contents and columns of the row."""
+        yield from combine_into_one_attempt(self._edits_to_text(row))
 
-    def _edits(self, row: RowView) -> Iterator[Edit]:
-        """Each number or truth value that stands where text is read."""
+    def _edits_to_text(self, row: RowView) -> Iterator[Edit]:
+        """Edits that make text of each number or truth value where text is read."""
         for turn in row.turns:
             for key in ("content", "value"):
                 if _is_scalar(turn.message.get(key)):
@@ -56,12 +58,12 @@ class WriteScalarsAsText(ProblemRemedy):
 
 
 def _is_scalar(value: Any) -> bool:
-    """NaN is none: it says that nothing is there."""
+    """Is a value a number or a truth value? NaN is none: it says that nothing is there."""
     return isinstance(value, int) or (isinstance(value, float) and isfinite(value))
 
 
 class WriteTurnSettings(ProblemRemedy):
-    """`weight` and `train` of a turn that stand as text."""
+    """Makes numbers and truth values of `weight` and `train` of a turn that are kept as text."""
 
     rule = "malformed-rows"
     what = "write weight and train of turns as number and truth value"
@@ -70,14 +72,16 @@ class WriteTurnSettings(ProblemRemedy):
     kinds = ("not-a-number", "not-a-bool")
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """All turns of the row in one attempt."""
+        """One attempt on all turns of the row."""
         yield from combine_into_one_attempt(
             edit for turn in row.turns for edit in _edits_of_settings(turn.path, turn.message)
         )
 
 
 def _edits_of_settings(path: tuple[str | int, ...], message: dict[str, Any]) -> Iterator[Edit]:
-    """The weight and the train of a message, where their text is a number or a truth value."""
+    """Edits of the weight and the train of a message, where their text is a number or a truth
+    value.
+    """
     for key in ("weight", "loss_weight"):
         value = message.get(key)
         if isinstance(value, str) and NUMBER.fullmatch(value):
@@ -96,7 +100,7 @@ LABELS = {
 
 
 class WriteLabels(ProblemRemedy):
-    """KTO's label, in a word whose meaning is plain."""
+    """Makes a truth value of KTO's label, where it is a word whose meaning is plain."""
 
     rule = "malformed-rows"
     what = "write labels as true or false"
@@ -105,7 +109,7 @@ class WriteLabels(ProblemRemedy):
     kinds = ("bad-label",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """The row's label."""
+        """An attempt on the row's label."""
         names = {
             *COLUMN_ALIASES["label"],
             *(column for column, name in self.context.names.items() if name == "label"),

@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 
 from truetune.checkpoint.load_checkpoint import (
     Checkpoint,
-    find_base_folder,
+    find_model_folder,
     is_checkpoint,
     read_checkpoint,
 )
 from truetune.checkpoint.run_folder import CONTRACT_FILE, read_run
-from truetune.checkpoint.weight_files import read_object
 from truetune.data.read_predictions import suggest_score_command
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer
@@ -88,7 +88,7 @@ class ModelSource:
         # An adapter's own generation_config.json comes before its base's: whoever saved it meant it for this model.
         own_config = None
         if self.folder and self.kind == "adapter":
-            own_config = read_object(self.folder / GENERATION_CONFIG, [])
+            own_config = read_json_object(self.folder / GENERATION_CONFIG, [])
         if own_config is None:
             return probes
         return replace(probes, tokenizer=replace(probes.tokenizer, generation_config=own_config))
@@ -141,7 +141,7 @@ def find_model_source(
             f"{name}: a file; expected the folder of a model or an adapter, a .gguf file, a URL, or"
             f" a model of the local hub cache{suggest_score_command(path)}"
         )
-    folder = find_base_folder(name, Path())
+    folder = find_model_folder(name, Path())
     if folder is None or not is_checkpoint(folder):
         what = "no such file or folder" if folder is None else "holds no model and no adapter"
         raise UsageError(
@@ -212,7 +212,7 @@ def _has_tokenizer(folder: Path) -> bool:
 
 def _folder_of_option(name: str, option: str) -> Path:
     """The folder that an option names. Raises UsageError where there is none."""
-    folder = find_base_folder(name, Path())
+    folder = find_model_folder(name, Path())
     if folder is None:
         raise UsageError(
             f"{option} {name}: no such folder, and no model of that name in the local hub cache"

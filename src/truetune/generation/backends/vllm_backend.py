@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from truetune.checkpoint.weight_files import read_object
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, ScoredIds
@@ -79,7 +79,7 @@ def open_backend(source: ModelSource, options: Options, tokenizer: Tokenizer) ->
     if source.kind not in ("model", "adapter") or model is None:
         raise UsageError(f"{source.name}: vLLM asks the folder of a model or of an adapter")
     adapter = source.folder if source.kind == "adapter" else None
-    config = read_object(adapter / "adapter_config.json", []) or {} if adapter else {}
+    config = read_json_object(adapter / "adapter_config.json", []) or {} if adapter else {}
     # Before vLLM is imported, which takes seconds.
     unsupported = unsupported_adapter_settings(config)
     if unsupported:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from truetune.errors import SpecError, name_list
+from truetune.errors import SpecError, format_name_list
 from truetune.settings import located_document
 from truetune.settings.config import Config, SettingLocation, Stack
 from truetune.settings.located_document import LocatedDocument
@@ -261,7 +261,7 @@ def name_foreign_file(value: object) -> str | None:
 def _describe_value(value: object) -> str:
     if (name := name_foreign_file(value)) is not None:
         return name
-    keys = name_list(value, empty="") if isinstance(value, dict) else ""
+    keys = format_name_list(value, empty="") if isinstance(value, dict) else ""
     return f"the keys {keys}" if keys else "nothing" if value is None else "no settings by name"
 
 

@@ -1,4 +1,4 @@
-"""How projects write what signs of several symptoms look for: fragments of patterns."""
+"""Fragments of patterns that signs of several symptoms share: how projects write things."""
 
 from __future__ import annotations
 

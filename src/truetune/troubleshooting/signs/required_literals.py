@@ -1,4 +1,5 @@
-"""What a text must hold for a pattern to match in it: a quick question before the slow one.
+"""Finds the literals that a text must hold for a pattern to match in it: a fast test before the
+slow search.
 
 How it works: the tree that `re` itself parses a pattern into is walked for literals that each match has to hold, one of
 them for each alternative. `in` searches them some fifty times as fast as a pattern is searched, and of 800 patterns a
@@ -26,13 +27,13 @@ def required_literals(pattern: str) -> frozenset[str]:
     try:
         parser = importlib.import_module("re._parser")
         tree = parser.parse(pattern, re.MULTILINE)
-        return _of_sequence(tree) or frozenset()
+        return _literals_of_sequence(tree) or frozenset()
     except (ImportError, AttributeError, TypeError, ValueError, RecursionError):
         return frozenset()
 
 
-def _of_sequence(items: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
-    """The best of what the items of a sequence require: each match has to hold all of them."""
+def _literals_of_sequence(items: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
+    """The best literals that a sequence of items requires: each match has to hold all its items."""
     choices: list[frozenset[str]] = []
     run = ""
     for operation, argument in items:
@@ -41,7 +42,7 @@ def _of_sequence(items: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
             continue
         choices.append(frozenset((run.lower(),)))
         run = ""
-        inner = _of_item(str(operation), argument)
+        inner = _literals_of_item(str(operation), argument)
         if inner is not None:
             choices.append(inner)
     choices.append(frozenset((run.lower(),)))
@@ -49,22 +50,26 @@ def _of_sequence(items: Iterable[tuple[Any, Any]]) -> frozenset[str] | None:
     return best if min(map(len, best)) >= MIN_CHARACTERS else None
 
 
-def _of_item(operation: str, argument: Any) -> frozenset[str] | None:
-    """What one item of a pattern requires; None for one that requires nothing that is known."""
+def _literals_of_item(operation: str, argument: Any) -> frozenset[str] | None:
+    """The literals that one item of a pattern requires; None for one that requires nothing that is
+    known.
+    """
     if operation == "SUBPATTERN":
-        return _of_sequence(argument[-1])
+        return _literals_of_sequence(argument[-1])
     if operation == "ATOMIC_GROUP":
-        return _of_sequence(argument)
+        return _literals_of_sequence(argument)
     if operation in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") and argument[0] >= 1:
-        return _of_sequence(argument[-1])
-    return _of_branches(argument[1]) if operation == "BRANCH" else None
+        return _literals_of_sequence(argument[-1])
+    return _literals_of_branches(argument[1]) if operation == "BRANCH" else None
 
 
-def _of_branches(branches: Sequence[Iterable[tuple[Any, Any]]]) -> frozenset[str] | None:
-    """What alternatives require: one of the literals of all; None where one of them requires nothing."""
+def _literals_of_branches(branches: Sequence[Iterable[tuple[Any, Any]]]) -> frozenset[str] | None:
+    """The literals that alternatives require, one of which a match holds; None where one
+    alternative requires nothing.
+    """
     literals: set[str] = set()
     for branch in branches:
-        inner = _of_sequence(branch)
+        inner = _literals_of_sequence(branch)
         if inner is None:
             return None
         literals |= inner

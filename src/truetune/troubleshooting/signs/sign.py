@@ -1,4 +1,4 @@
-"""The record of a sign, and what its patterns share."""
+"""The record of a sign: patterns of statements that show some causes."""
 
 from __future__ import annotations
 

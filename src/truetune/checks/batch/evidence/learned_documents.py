@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import NO_DOCUMENT, Sample
 from truetune.checks.answer_diversity import AnswerDiversity
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 from truetune.render.rendering import Source
 
 # As for `few-distinct-answers`: of fewer documents two classes at even odds look like one by
@@ -89,7 +89,7 @@ def describe_learned_answers(spread: AnswerDiversity) -> str:
     if spread.commonest_share >= MIN_COMMON_SHARE or spread.kind == "repeated":
         return f"{rows} of {spread.total} answers in the loss are {answer[:SHOWN_CHARACTERS]!r}"
     rows = sum(count for _, count in spread.common)
-    texts = name_list(repr(text[:SHOWN_CHARACTERS]) for text, _ in spread.common)
+    texts = format_name_list(repr(text[:SHOWN_CHARACTERS]) for text, _ in spread.common)
     return (
         f"{rows} of {spread.total} answers in the loss are one of {len(spread.common)} texts:"
         f" {texts}"

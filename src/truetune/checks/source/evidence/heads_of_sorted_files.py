@@ -37,7 +37,7 @@ from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import (
     rows_in_file_order,
     slices_of,
 )
-from truetune.errors import name_list
+from truetune.errors import format_name_list
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -352,8 +352,8 @@ def describe_head_difference(head: SortedHead) -> str:
             f"their answers have {head.lengths.of_head:g} words, those of the other rows"
             f" {head.lengths.of_others:g} (medians): the other kind of row is never tested"
         )
-    held = name_list(map(repr, head.held))
-    missing = name_list(f"{name!r} ({count:,} rows)" for name, count in head.missing)
+    held = format_name_list(map(repr, head.held))
+    missing = format_name_list(f"{name!r} ({count:,} rows)" for name, count in head.missing)
     verb = "is" if len(head.missing) == 1 else "are"
     return f"their `{head.column}` is {held} alone: {missing} {verb} never tested"
 
