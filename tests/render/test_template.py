@@ -58,7 +58,7 @@ def test_renders_as_transformers_does(part: int, record_property: Any) -> None:
                         continue
                     assert template is not None, where
                     text = template.render(messages, tools=tools, **settings)
-                    assert "".join(traced_string.parts(text)) == wanted, where
+                    assert traced_string.plain_text(text) == wanted, where
                     _check_map(text, {"messages": messages, "tools": tools})
                     counts["identical"] += 1
     record_property("grid", dict(counts))
@@ -68,7 +68,7 @@ def test_renders_as_transformers_does(part: int, record_property: Any) -> None:
 
 def _check_map(text: str, inputs: dict[str, Any]) -> None:
     """Every character that is said to come from a field is there in the field."""
-    for part in traced_string.parts(text):
+    for part in traced_string.parts_of(text):
         if not isinstance(part, Traced):
             continue
         assert sum(segment.length for segment in part.segments) == len(part.plain)
@@ -102,7 +102,7 @@ def test_options_of_tojson() -> None:
     )
     message = {"role": "user", "content": 'é "q" \n 😀'}
     text = Template(source).render([message])
-    assert "".join(traced_string.parts(text)) == expected(source, [message], None)
+    assert traced_string.plain_text(text) == expected(source, [message], None)
 
 
 def test_documents_and_named_variables() -> None:
@@ -111,8 +111,8 @@ def test_documents_and_named_variables() -> None:
         " strftime_now('%Y')|length }}"
     )
     text = Template(source).render([], documents=[{"title": "T", "text": "x"}], style="rag")
-    assert "".join(traced_string.parts(text)) == "T: x\nrag4"
+    assert traced_string.plain_text(text) == "T: x\nrag4"
     paths = [
-        part.segments[0].path for part in traced_string.parts(text) if isinstance(part, Traced)
+        part.segments[0].path for part in traced_string.parts_of(text) if isinstance(part, Traced)
     ]
     assert paths == [("documents", 0, "title"), ("documents", 0, "text")]

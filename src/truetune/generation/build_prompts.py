@@ -30,7 +30,7 @@ from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.rendering import Rendering, Source, Span
 from truetune.render.template import OWN_KEYS
 from truetune.render.tokenizer import Tokenizer
-from truetune.render.traced_string import parts
+from truetune.render.traced_string import plain_text
 from truetune.settings.run_spec import Learn, RunSpec
 
 # Chosen, not measured: a row costs little before it is tried, and data of which 15 in 16 rows have no answer is
@@ -245,7 +245,7 @@ class PromptMaker:
             add_generation_prompt=True,
             **settings,
         )
-        return "".join(parts(prompt))
+        return plain_text(prompt)
 
     def _render_text(self, row: Conversation) -> _RenderedRow:
         """A prompt and a completion as they are; of plain text, a beginning and the rest."""
