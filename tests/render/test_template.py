@@ -13,7 +13,8 @@ from tests.render.templates import all_templates
 from truetune.errors import TemplateError
 from truetune.render import traced_string
 from truetune.render.template import Template
-from truetune.render.traced_string import Traced
+from truetune.render.template_protocol import PrefixRequest
+from truetune.render.traced_string import Trace, Traced
 
 PARTS = 8
 """The templates are shared out over so many tests, which workers can share."""
@@ -116,3 +117,14 @@ def test_documents_and_named_variables() -> None:
         part.segments[0].path for part in traced_string.parts_of(text) if isinstance(part, Traced)
     ]
     assert paths == [("documents", 0, "title"), ("documents", 0, "text")]
+
+
+def test_a_plain_rendering_before_the_first_traced_one_spoils_no_text() -> None:
+    template = Template("{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}")
+    messages = [{"role": "user", "content": "yes"}, {"role": "assistant", "content": "no"}]
+    inputs = template.make_inputs(messages, None, None)
+    requests = [PrefixRequest(1, False, traced) for traced in (False, True)]
+    requests.append(PrefixRequest(2, False, True))
+    renderings = template.render_prefixes(inputs, Trace(), requests, {})
+    texts = ["".join(parts) for parts in renderings if not isinstance(parts, TemplateError)]
+    assert texts == ["<user>yes</>", "<user>yes</>", "<user>yes</><assistant>no</>"]
