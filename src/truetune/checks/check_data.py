@@ -23,7 +23,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import make_batch as one_batch
-from truetune.encoding.stream_batches import stream_batches, without_shortcuts_if_wrong
+from truetune.encoding.stream_batches import retry_without_shortcuts, stream_batches
 from truetune.errors import DataError, TruetuneError
 from truetune.render.probes import Probes, make_probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer, with_special_tokens_set
@@ -68,7 +68,7 @@ def check(
     limit = spec.max_length if cut else None
     # A fast path that gives another result than the reference once voids the whole pass: it is then made again
     # without.
-    return without_shortcuts_if_wrong(
+    return retry_without_shortcuts(
         lambda only_reference: _check_data(
             spec,
             rules,

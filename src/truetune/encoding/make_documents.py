@@ -1,4 +1,4 @@
-"""Documents: the training examples of rows, each short enough, as arrays that are ready to be written.
+"""Documents are made of rows here: training examples, each short enough, as arrays that are ready to be written.
 
 Between a batch and a file stand the decisions about single examples: is a row refused (a field that the template does
 not write, a control token in a content), is an example too long, does it teach anything. Each row comes out as
@@ -40,9 +40,9 @@ from truetune.render.text_origins_in_file import text_origins
 from truetune.render.tokenizer import Tokenizer
 from truetune.settings.run_spec import RunSpec
 
-# (sources,) may a token of this source only stand for text? Control tokens of the template itself are no forgery.
-TEXT_ALONE = np.ones(len(Source), dtype=np.bool_)
-TEXT_ALONE[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
+# (sources,) is it a text of the row, where a control token is a forgery? Those of the template itself are none.
+IS_FROM_ROW = np.ones(len(Source), dtype=np.bool_)
+IS_FROM_ROW[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
 HARMLESS = frozenset(("unknown-role", "mixed-formats", "lone-surrogate", "empty", "no-format"))
 """Problems of a row that leave nothing out of what it trains: the template judges a role, another format is read as
 what it is, half a character is replaced, and what has no turns has no example. With any other, a value of the row was
@@ -93,8 +93,8 @@ class DocumentsResult:
     rejected: list[RejectedRow] = field(default_factory=list)
     shortened: int = 0
     """documents with fewer turns, or a shorter question, than their rows have"""
-    lost: int = 0
-    """supervised tokens of rows that are written without them"""
+    lost_tokens: int = 0
+    """supervised tokens of rows that are written without them, for they were too long"""
     lost_fields: Counter[str] = field(default_factory=Counter)
     """rows by the fields of theirs that no token comes from"""
 
@@ -149,7 +149,7 @@ class DocumentMaker:
             result.documents += of_row.documents
             result.dropped += of_row.dropped
             result.shortened += of_row.shortened
-            result.lost += of_row.lost
+            result.lost_tokens += of_row.lost_tokens
             if of_row.documents:
                 result.lost_fields.update(_known_fields(lost[number]))
         # A chat of which no turn is learned has no example.
@@ -218,7 +218,7 @@ class DocumentMaker:
         """The first control token inside a content of each example that has one."""
         if self.settings.content_specials == "keep":
             return {}
-        is_forged = self._control[batch.ids] & TEXT_ALONE[batch.source]  # (tokens,)
+        is_forged = self._control[batch.ids] & IS_FROM_ROW[batch.source]  # (tokens,)
         # From the last to the first: of several in one example, the first is the one that stays in the dict.
         tokens = np.flatnonzero(is_forged)[::-1]
         examples = np.searchsorted(batch.offsets, tokens, side="right") - 1
@@ -263,7 +263,7 @@ class DocumentMaker:
         result.shortened += len(parts)
         if parts:
             remaining = sum(int(part.supervised.sum()) for part in parts)
-            result.lost += int(document.supervised.sum()) - remaining
+            result.lost_tokens += int(document.supervised.sum()) - remaining
         too_long = [part for part in shorter if len(part.ids) > limit]
         if not shorter:
             too_long = [document]
@@ -292,7 +292,7 @@ class DocumentMaker:
         if self.settings.content_specials == "error":
             named = self._describe_forged_token(batch, i, forged)
             raise DataError(f"{named}; drop the row, or choose --content-specials text or keep")
-        ranges = [(run.start, run.end) for run in example.rendering.runs if TEXT_ALONE[run.source]]
+        ranges = [(run.start, run.end) for run in example.rendering.runs if IS_FROM_ROW[run.source]]
         encoded = self.encoder.encode_content_as_text(example.rendering.text, ranges)
         if encoded is None:
             named = self._describe_forged_token(batch, i, forged)

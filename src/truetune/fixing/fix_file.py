@@ -26,7 +26,7 @@ from truetune.data.remote_path import RemotePath
 from truetune.data.rows import read_conversations
 from truetune.data.write_atomically import PartialFile
 from truetune.encoding.row_fingerprints import Fingerprints
-from truetune.encoding.stream_batches import without_shortcuts_if_wrong
+from truetune.encoding.stream_batches import retry_without_shortcuts
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.fixing.fix_outputs import (
     ChangeLog,
@@ -142,7 +142,7 @@ def fix_data_file(
         check_same_kind(Path(str(source.path)), target)
         check_outputs(target, _input_paths(spec))
     try:
-        return without_shortcuts_if_wrong(
+        return retry_without_shortcuts(
             lambda only_reference: _FixRun(
                 spec,
                 source,

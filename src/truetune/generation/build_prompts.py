@@ -22,7 +22,7 @@ import numpy as np
 from truetune.auditing.expected_tokens import find_answer_marker
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.make_documents import HARMLESS, TEXT_ALONE
+from truetune.encoding.make_documents import HARMLESS, IS_FROM_ROW
 from truetune.encoding.token_labels import label_tokens
 from truetune.errors import TemplateError
 from truetune.generation.answer_samples import Chat, Prompt
@@ -206,7 +206,7 @@ class PromptMaker:
         """The supervised ids. Raises NoPrompt where contents hold control tokens, as training refuses them too."""
         encoded = self._encoder.encode([rendering.text])
         source, supervised = label_tokens([rendering], encoded)
-        control = np.isin(encoded.ids, list(self._tokenizer.control)) & TEXT_ALONE[source]
+        control = np.isin(encoded.ids, list(self._tokenizer.control)) & IS_FROM_ROW[source]
         if control.any() and self._spec.encode.content_specials != "keep":
             raise NoPrompt("a control token stands in its contents")
         ids: list[int] = encoded.ids[supervised].tolist()
