@@ -22,8 +22,7 @@ from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch as one_batch
-from truetune.encoding.stream_batches import retry_without_shortcuts, stream_batches
+from truetune.encoding.stream_batches import make_batch, retry_without_shortcuts, stream_batches
 from truetune.errors import DataError, TruetuneError
 from truetune.render.probes import Probes, make_probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer, with_special_tokens_set
@@ -191,7 +190,7 @@ def view_row_tokens(spec: RunSpec, row: int = 0, *, line: int | None = None) -> 
     for conversation in _read_rows(spec, spec.data):
         if (conversation.origin.row == row) if line is None else (conversation.origin.line == line):
             encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-            batch = one_batch([conversation], setup.probes.renderer(), encoder, exact=True)
+            batch = make_batch([conversation], setup.probes.renderer(), encoder, exact=True)
             if batch.rejected:
                 raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
             views = make_token_views(batch, encoder.vocabulary)
@@ -271,7 +270,7 @@ def _near_views(
         setup.spec, setup.spec.data, on_broken=_told_before, on_empty=_told_before
     ):
         if row.origin in wanted or (row.origin.row < first and tokens < VIEWED_TOKENS):
-            batch = one_batch([row], renderer, encoder, exact=True)
+            batch = make_batch([row], renderer, encoder, exact=True)
             tokens += len(batch.ids) + (
                 0 if batch.rejected_sides is None else len(batch.rejected_sides.ids)
             )
@@ -290,7 +289,7 @@ def _far_views(setup: Setup, encoder: Encoder, wanted: set[Origin]) -> Iterator[
     renderer = setup.probes.renderer()
     for row in rows_at(setup.spec, wanted):
         yield from make_token_views(
-            one_batch([row], renderer, encoder, exact=True), encoder.vocabulary
+            make_batch([row], renderer, encoder, exact=True), encoder.vocabulary
         )
 
 

@@ -306,10 +306,8 @@ def _check_settings(spec: RunSpec) -> None:
             " script write its rows (`train_dataset.to_json(...)`), and encode that file"
         )
     is_packed = settings.packing != "none"
-    if is_packed and spec.max_length is None:
-        raise SpecError("packing needs max_length, the length of a packed row; give --max-length")
-    if settings.overflow != "drop" and spec.max_length is None:
-        raise SpecError(f"overflow {settings.overflow} needs max_length; give --max-length")
+    if spec.max_length is None:
+        _check_settings_without_length(settings.overflow, is_packed=is_packed)
     if settings.trainer == "axolotl" and is_packed:
         raise SpecError(
             "Axolotl loses the borders in packed rows; leave packing to its sample_packing"
@@ -320,6 +318,14 @@ def _check_settings(spec: RunSpec) -> None:
         for name in ("loss_weights", "sources"):
             if getattr(settings, name):
                 raise SpecError(f"{settings.trainer} has no use for {name}; leave them out")
+
+
+def _check_settings_without_length(overflow: str, *, is_packed: bool) -> None:
+    """Raises SpecError for settings that need a max_length, of which there is none."""
+    if is_packed:
+        raise SpecError("packing needs max_length, the length of a packed row; give --max-length")
+    if overflow != "drop":
+        raise SpecError(f"overflow {overflow} needs max_length; give --max-length")
 
 
 def _check_preference_settings(overflow: str, *, is_packed: bool) -> None:

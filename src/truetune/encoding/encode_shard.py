@@ -170,7 +170,7 @@ def _encode_rows(maker: DocumentMaker, task: Task, broken: list[LineWithoutRow])
     """
     result = DocumentsResult()
     for chunk in _batches_of_rows(_read_rows(maker.spec, task, broken)):
-        _add_result(result, maker.make(chunk))
+        result.add(maker.make(chunk))
         if maker.spec.encode.on_error == "error" and result.rejected:
             row, reason = result.rejected[0]
             raise DataError(f"{row.origin}: {reason} (--on-error skip leaves such rows out)")
@@ -297,17 +297,6 @@ def _batches_of_rows(rows: Iterable[Conversation]) -> Iterator[list[Conversation
     while chunk:
         yield chunk
         chunk = list(islice(source, ROWS))
-
-
-def _add_result(result: DocumentsResult, more: DocumentsResult) -> None:
-    """Add what became of more rows to `result`."""
-    result.rows += more.rows
-    result.documents += more.documents
-    result.dropped += more.dropped
-    result.rejected += more.rejected
-    result.shortened += more.shortened
-    result.lost_tokens += more.lost_tokens
-    result.lost_fields += more.lost_fields
 
 
 def _table_bytes(table: Any, form: str) -> Any:
