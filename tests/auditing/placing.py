@@ -16,7 +16,7 @@ from truetune.auditing.build_audit import list_stop_ids
 from truetune.auditing.row_fields import parse_row
 from truetune.checks.token_views import make_token_views
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch as encoded
+from truetune.encoding.stream_batches import make_batch
 from truetune.probe.observe_run import batch_arrays
 from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, make_probes
@@ -95,7 +95,7 @@ def own(family: str, row: dict[str, Any], **changes: Any) -> Any:
     assert talk is not None
     encoder = _encoder(family)
     (view,) = make_token_views(
-        encoded([talk], made.renderer(**changes), encoder, exact=True), encoder.vocabulary
+        make_batch([talk], made.renderer(**changes), encoder, exact=True), encoder.vocabulary
     )
     return view
 

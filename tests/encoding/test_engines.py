@@ -71,7 +71,7 @@ def test_the_next_engine_is_as_good(family: str, monkeypatch: pytest.MonkeyPatch
         proved_tokenizer_engines, "_MAKERS", {"kitoken": proved_tokenizer_engines._make_kitoken}
     )
     backend = load_tokenizer(str(parts.folder(family))).backend
-    encoder = Encoder(backend, patience=0)
+    encoder = Encoder(backend, characters_before_fast_engine=0)
     encoder.encode(["settle on an engine"])
     assert encoder.engine.name.startswith("kitoken")
     found = encoder.encode(corpus())
@@ -110,7 +110,7 @@ def test_an_engine_that_differs_later_is_found_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(proved_tokenizer_engines, "PROBES", ("plain",))
     monkeypatch.setattr(proved_tokenizer_engines, "_decode_random_pairs", lambda backend: [])
     monkeypatch.setattr(proved_tokenizer_engines.importlib.metadata, "version", lambda name: "0")
-    encoder = Encoder(load_tokenizer(str(TOKENIZER)).backend, patience=0)
+    encoder = Encoder(load_tokenizer(str(TOKENIZER)).backend, characters_before_fast_engine=0)
     encoder.encode(["plain text"])
     assert encoder.engine.name == "json 0"
     with pytest.raises(EnginesDiffer, match=r"json 0 and tokenizers .* encode '0' differently"):

@@ -149,7 +149,7 @@ def test_an_engine_that_is_wrong_on_plain_text_is_not_taken() -> None:
 @pytest.mark.parametrize("family", ["qwen3", "llama3.1-instruct", "deepseek-v3"])
 def test_characters_that_libraries_know_differently(family: str) -> None:
     backend = load_tokenizer(str(parts.folder(family))).backend
-    encoder = Encoder(backend, patience=0)
+    encoder = Encoder(backend, characters_before_fast_engine=0)
     encoder.encode(["settle on an engine"])
     assert encoder.engine.name.startswith("gigatoken")
     texts = [

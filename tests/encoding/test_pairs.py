@@ -222,7 +222,7 @@ def test_pairs_among_other_rows_stay_in_line(tmp_path: Path) -> None:
 
 def test_chats_without_pairs_have_no_other_side(tmp_path: Path) -> None:
     (batch,) = batches_of(tmp_path, "qwen3", [{"messages": turns("a", "b")}])
-    assert batch.other is None
+    assert batch.rejected_sides is None
     assert batch.pairs is None
 
 

@@ -13,7 +13,7 @@ from truetune.render.inference_contract import UNPLACED, make_stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
-from truetune.render.traced_string import parts
+from truetune.render.traced_string import plain_text
 from truetune.settings.run_spec import RunSpec
 
 STOPS = make_stop_patterns(("</s>",), ())
@@ -81,7 +81,7 @@ CHATS: list[list[Message]] = [
 
 def plain(template: Template, messages: list[Message], *, prompt: bool = False) -> str | None:
     try:
-        return "".join(parts(template.render(messages, add_generation_prompt=prompt)))
+        return plain_text(template.render(messages, add_generation_prompt=prompt))
     except TemplateError:
         return None
 

@@ -16,10 +16,15 @@ from tests.render.conversations import CONVERSATIONS, SPECIAL, TOOLS
 from tests.render.templates import all_templates
 from truetune.data.conversation import Conversation, Origin
 from truetune.errors import TemplateError
+from truetune.render import traced_string
 from truetune.render.inference_contract import make_stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Run
+from truetune.render.reusable_render_recipe import GUARD_QUESTIONS, OPERATIONS
 from truetune.render.template import Template
+from truetune.render.traced_environment import TRACED_METHODS
+from truetune.render.traced_json import traced_tojson
+from truetune.render.traced_string import Node, Trace, Traced
 from truetune.settings.run_spec import RunSpec
 
 HOSTILE = [
@@ -169,3 +174,44 @@ def test_filled_rows_equal_rendered_rows_on_any_text(
         assert coarse(outcome(renderer.render, row)) == coarse(
             outcome(renderer.render_exactly, row)
         )
+
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("center", "ljust", "rjust", "zfill"), (9,)),
+    **dict.fromkeys(("partition", "rpartition", "removeprefix", "removesuffix"), ("a",)),
+    **dict.fromkeys(
+        ("startswith", "endswith", "find", "rfind", "index", "rindex", "count"), ("a",)
+    ),
+    "replace": ("a", "b"),
+    "join": (("x", "y"),),
+    "__contains__": ("a",),
+    "__eq__": ("a",),
+    **dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__"), ("a",)),
+    "is_part_of": ("abc",),
+    "is_one_of": (("a", "b"),),
+}
+"""Of the methods that can't be called without any"""
+
+
+def operations_of(node: Node) -> Iterator[str]:
+    while node[0] != "leaf":
+        yield node[0]
+        node = node[1]
+
+
+def test_a_recipe_can_evaluate_whatever_a_traced_string_writes() -> None:
+    trace = Trace()
+    field = traced_string.make_leaf("a b", trace, ("field",))
+    results: list[Any] = [field[0], field[1:], field[::-1], traced_tojson(field), bool(field)]
+    own = {"__eq__", "is_part_of", "is_one_of"}
+    for name in sorted(TRACED_METHODS | own | set(traced_string.QUESTIONS)):
+        result = getattr(field, name)(*ARGUMENTS.get(name, ()))
+        results += result if isinstance(result, list | tuple) else [result]
+    assert not trace.opaque
+    parts = [
+        part for one in results if isinstance(one, str) for part in traced_string.parts_of(one)
+    ]
+    nodes = [part.node for part in parts if isinstance(part, Traced)]
+    nodes += [node for node, _, _ in trace.answers]
+    assert {name for node in nodes for name in operations_of(node)} == OPERATIONS.keys()
+    assert {question for _, question, _ in trace.answers} == GUARD_QUESTIONS.keys()

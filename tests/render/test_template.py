@@ -13,7 +13,8 @@ from tests.render.templates import all_templates
 from truetune.errors import TemplateError
 from truetune.render import traced_string
 from truetune.render.template import Template
-from truetune.render.traced_string import Traced
+from truetune.render.template_protocol import PrefixRequest
+from truetune.render.traced_string import Trace, Traced
 
 PARTS = 8
 """The templates are shared out over so many tests, which workers can share."""
@@ -58,7 +59,7 @@ def test_renders_as_transformers_does(part: int, record_property: Any) -> None:
                         continue
                     assert template is not None, where
                     text = template.render(messages, tools=tools, **settings)
-                    assert "".join(traced_string.parts(text)) == wanted, where
+                    assert traced_string.plain_text(text) == wanted, where
                     _check_map(text, {"messages": messages, "tools": tools})
                     counts["identical"] += 1
     record_property("grid", dict(counts))
@@ -68,7 +69,7 @@ def test_renders_as_transformers_does(part: int, record_property: Any) -> None:
 
 def _check_map(text: str, inputs: dict[str, Any]) -> None:
     """Every character that is said to come from a field is there in the field."""
-    for part in traced_string.parts(text):
+    for part in traced_string.parts_of(text):
         if not isinstance(part, Traced):
             continue
         assert sum(segment.length for segment in part.segments) == len(part.plain)
@@ -102,7 +103,7 @@ def test_options_of_tojson() -> None:
     )
     message = {"role": "user", "content": 'é "q" \n 😀'}
     text = Template(source).render([message])
-    assert "".join(traced_string.parts(text)) == expected(source, [message], None)
+    assert traced_string.plain_text(text) == expected(source, [message], None)
 
 
 def test_documents_and_named_variables() -> None:
@@ -111,8 +112,19 @@ def test_documents_and_named_variables() -> None:
         " strftime_now('%Y')|length }}"
     )
     text = Template(source).render([], documents=[{"title": "T", "text": "x"}], style="rag")
-    assert "".join(traced_string.parts(text)) == "T: x\nrag4"
+    assert traced_string.plain_text(text) == "T: x\nrag4"
     paths = [
-        part.segments[0].path for part in traced_string.parts(text) if isinstance(part, Traced)
+        part.segments[0].path for part in traced_string.parts_of(text) if isinstance(part, Traced)
     ]
     assert paths == [("documents", 0, "title"), ("documents", 0, "text")]
+
+
+def test_a_plain_rendering_before_the_first_traced_one_spoils_no_text() -> None:
+    template = Template("{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}")
+    messages = [{"role": "user", "content": "yes"}, {"role": "assistant", "content": "no"}]
+    inputs = template.make_inputs(messages, None, None)
+    requests = [PrefixRequest(1, False, traced) for traced in (False, True)]
+    requests.append(PrefixRequest(2, False, True))
+    renderings = template.render_prefixes(inputs, Trace(), requests, {})
+    texts = ["".join(parts) for parts in renderings if not isinstance(parts, TemplateError)]
+    assert texts == ["<user>yes</>", "<user>yes</>", "<user>yes</><assistant>no</>"]

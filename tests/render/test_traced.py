@@ -13,6 +13,7 @@ from truetune.render.traced_string import Trace, Traced
 
 TEXT = st.text(alphabet="ab \n<>/x{}é日😀\\\"'", max_size=12)
 SEPARATOR = st.sampled_from(["a", "ab", " ", "\n", "<", "é", "😀"])
+PADDING = st.tuples(st.sampled_from(["center", "zfill"]), st.tuples(st.integers(0, 20)))
 OPERATIONS: list[Any] = [
     st.tuples(
         st.sampled_from(["strip", "lstrip", "rstrip"]),
@@ -21,7 +22,7 @@ OPERATIONS: list[Any] = [
     st.tuples(st.sampled_from(["removeprefix", "removesuffix"]), st.tuples(SEPARATOR)),
     st.tuples(st.just("replace"), st.tuples(SEPARATOR, TEXT)),
     st.tuples(st.sampled_from(["upper", "lower", "title", "capitalize", "swapcase"]), st.just(())),
-    st.tuples(st.sampled_from(["center", "zfill"]), st.tuples(st.integers(0, 20))),
+    PADDING,
     st.tuples(
         st.just("__getitem__"),
         st.tuples(
@@ -39,7 +40,7 @@ STEPS = st.lists(st.one_of(OPERATIONS), max_size=6)
 
 
 def check(made: str, wanted: str, field: str) -> None:
-    assert "".join(traced_string.parts(made)) == wanted
+    assert traced_string.plain_text(made) == wanted
     if not isinstance(made, Traced):
         return
     at = 0
@@ -58,6 +59,27 @@ def test_methods_give_what_str_gives(field: str, steps: list[tuple[str, tuple[An
         made = getattr(made, name)(*args)
         wanted = getattr(wanted, name)(*args)
     check(made, wanted, field)
+
+
+PLAIN_TEXT = st.text(alphabet="ab \n<>/x", max_size=12)
+EXACT_STEPS = st.lists(
+    st.one_of([step for step in OPERATIONS if step is not PADDING]).filter(
+        lambda step: step[0] != "replace" or step[1][1].isascii()
+    ),
+    max_size=6,
+)
+
+
+@given(PLAIN_TEXT, EXACT_STEPS)
+def test_only_padding_loses_the_offset_of_a_character(
+    field: str, steps: list[tuple[str, tuple[Any, ...]]]
+) -> None:
+    made: str = traced_string.make_leaf(field, Trace(), ("field",))
+    for name, args in steps:
+        made = getattr(made, name)(*args)
+    if isinstance(made, Traced):
+        of_field = [segment for segment in made.all_segments() if segment.path is not None]
+        assert all(segment.offset >= 0 for segment in of_field if segment.length)
 
 
 @given(TEXT, SEPARATOR | st.none(), st.integers(-1, 2))
@@ -95,7 +117,7 @@ def test_tojson(value: Any, ensure_ascii: bool) -> None:
         return [wrap(entry) for entry in item] if isinstance(item, list) else item
 
     text = traced_tojson(wrap(value), ensure_ascii=ensure_ascii)
-    assert "".join(traced_string.parts(text)) == json.dumps(value, ensure_ascii=ensure_ascii)
+    assert traced_string.plain_text(text) == json.dumps(value, ensure_ascii=ensure_ascii)
 
 
 def test_questions_are_noted_with_their_answers() -> None:

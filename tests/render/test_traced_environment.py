@@ -79,7 +79,7 @@ TRANSPARENT = [
 
 def trace_of(source: str) -> Trace:
     template, trace = Template(source), Trace()
-    template.run(template.inputs(ROW, None, None), trace, len(ROW), False, {})
+    template.render_prefix(template.make_inputs(ROW, None, None), trace, len(ROW), False, {})
     return trace
 
 
@@ -102,7 +102,9 @@ def test_a_question_from_the_other_side_is_noted() -> None:
 
 def test_text_that_lost_its_fields_is_of_unknown_origin() -> None:
     template = Template("<{{ messages | map(attribute='content') | sort | first | urlencode }}>")
-    parts = template.run(template.inputs(ROW, None, None), Trace(), len(ROW), False, {})
+    parts = template.render_prefix(
+        template.make_inputs(ROW, None, None), Trace(), len(ROW), False, {}
+    )
     assert "".join(parts) == "<no>"
     unknown = [part.plain for part in parts if isinstance(part, Traced)]
     assert unknown == ["no"]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from truetune.auditing.row_fields import parse_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch as one_batch
+from truetune.encoding.stream_batches import make_batch
 from truetune.errors import DataError, UsageError
 from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, alternating_chat
@@ -248,7 +248,7 @@ def _make_row_forms(
     conversations = parse_conversations(rows)
     if not conversations or probes.template is None:
         return
-    batch = one_batch(
+    batch = make_batch(
         conversations,
         probes.renderer(),
         Encoder(probes.tokenizer.backend, only_reference=True),

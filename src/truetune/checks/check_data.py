@@ -24,8 +24,7 @@ from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.read_rows_as_conversations import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch as one_batch
-from truetune.encoding.stream_batches import stream_batches, without_shortcuts_if_wrong
+from truetune.encoding.stream_batches import make_batch, retry_without_shortcuts, stream_batches
 from truetune.errors import DataError, TruetuneError
 from truetune.render.probes import Probes, make_probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer, with_special_tokens_set
@@ -70,7 +69,7 @@ def check(
     limit = spec.max_length if cut else None
     # A fast path that gives another result than the reference once voids the whole pass: it is then made again
     # without.
-    return without_shortcuts_if_wrong(
+    return retry_without_shortcuts(
         lambda only_reference: _check_data(
             spec,
             rules,
@@ -195,7 +194,7 @@ def view_row_tokens(spec: RunSpec, row: int = 0, *, line: int | None = None) -> 
     for conversation in _read_rows(spec, spec.data):
         if (conversation.origin.row == row) if line is None else (conversation.origin.line == line):
             encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-            batch = one_batch([conversation], setup.probes.renderer(), encoder, exact=True)
+            batch = make_batch([conversation], setup.probes.renderer(), encoder, exact=True)
             if batch.rejected:
                 raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
             views = make_token_views(batch, encoder.vocabulary)
@@ -279,7 +278,7 @@ def _views_of_first_and_named_rows(
         setup.spec, setup.spec.data, on_broken=_ignore_known_event, on_empty=_ignore_known_event
     ):
         if row.origin in wanted or (row.origin.row < first and tokens < VIEWED_TOKENS):
-            batch = one_batch([row], renderer, encoder, exact=True)
+            batch = make_batch([row], renderer, encoder, exact=True)
             tokens += len(batch.ids) + (
                 0 if batch.rejected_sides is None else len(batch.rejected_sides.ids)
             )
@@ -300,7 +299,7 @@ def _views_of_distant_rows(
     renderer = setup.probes.renderer()
     for row in read_rows_at_origins(setup.spec, wanted):
         yield from make_token_views(
-            one_batch([row], renderer, encoder, exact=True), encoder.vocabulary
+            make_batch([row], renderer, encoder, exact=True), encoder.vocabulary
         )
 
 

@@ -19,7 +19,7 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.checks.run_data_rules import DataRules
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import stream_batches, without_shortcuts_if_wrong
+from truetune.encoding.stream_batches import retry_without_shortcuts, stream_batches
 from truetune.logs.run_log import DataFacts
 from truetune.render.probes import prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
@@ -43,7 +43,7 @@ def read_data_for_loss_floor(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()
     kinds = tuple(kinds)
     if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
         return _read_token_id_rows(spec, kinds)
-    return without_shortcuts_if_wrong(
+    return retry_without_shortcuts(
         lambda only_reference: _read_data(
             prepare_rule_setup(spec, only_reference=only_reference), kinds
         )

@@ -40,7 +40,7 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.run_data_rules import DataRules
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch as one_batch
+from truetune.encoding.stream_batches import make_batch
 from truetune.errors import FindingsError
 from truetune.probe.failure_boundary import describe_error, run_contained
 from truetune.probe.run_record import Record
@@ -295,7 +295,7 @@ def _judge_chats(kinds: list[type[DataRule]], setup: Setup, talks: list[Conversa
     rules = DataRules(kinds, setup)
     if talks:
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-        rules.judge_batch(one_batch(talks, setup.probes.renderer(), encoder, exact=True))
+        rules.judge_batch(make_batch(talks, setup.probes.renderer(), encoder, exact=True))
     return rules.judgement()
 
 

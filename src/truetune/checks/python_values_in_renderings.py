@@ -14,7 +14,7 @@ from truetune.encoding.batch import Example
 from truetune.errors import TemplateError
 from truetune.render.probes import Probes
 from truetune.render.template import OWN_KEYS, plain_data
-from truetune.render.traced_string import parts
+from truetune.render.traced_string import plain_text
 
 Kind = Literal["object", "list", "null"]
 
@@ -115,7 +115,7 @@ class PythonValueFinder:
             )
         except TemplateError:
             return None
-        return "".join(parts(text))
+        return plain_text(text)
 
 
 def _containers_written_differently(value: Any) -> Iterator[Any]:

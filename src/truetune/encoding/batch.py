@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Conversation
 from truetune.data.count_media import Media, count_media
 from truetune.encoding.row_fingerprints import (
-    CONTENT,
+    IS_CONTENT,
     Fingerprints,
     make_fingerprints,
     rejected_phrases,
@@ -143,7 +143,7 @@ class Batch:
 
     def word_sketches(self, left_out: NDArray[np.bool_]) -> NDArray[np.uint32]:
         """(rows, hashes) sketch of the contents' tokens; `left_out`: (vocabulary,) ids that do not count."""
-        kept = CONTENT[self.source] & ~left_out[self.ids]
+        kept = IS_CONTENT[self.source] & ~left_out[self.ids]
         return word_sketches(self._last_example_of_rows(self.rows), self.ids, self.offsets, kept)
 
     def _last_example_of_rows(self, rows: list[Conversation]) -> list[int | None]:

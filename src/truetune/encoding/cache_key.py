@@ -1,4 +1,4 @@
-"""Key: everything that shapes what `encode` writes, and its digest.
+"""The key of encoded data: a digest of everything that shapes what `encode` writes.
 
 Data is encoded again whenever its key is another one. The trade-off is to key on more than matters: a new version of a
 library encodes all again, though it mostly changes nothing; a stale result would be trained on unseen.
@@ -82,6 +82,6 @@ def cache_key_of_inputs(inputs: Mapping[str, Any]) -> str:
     return digest_of(json.dumps(inputs, sort_keys=True, ensure_ascii=False).encode())
 
 
-def digest_of(body: bytes) -> str:
-    """20 bytes of blake2b, as hexadecimal digits."""
+def digest_of(body: Any) -> str:
+    """20 bytes of blake2b over bytes or a buffer, as hexadecimal digits: of keys, and of files in a manifest."""
     return hashlib.blake2b(body, digest_size=20).hexdigest()

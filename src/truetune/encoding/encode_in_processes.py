@@ -1,4 +1,4 @@
-"""Workers: shards encoded side by side, by processes of this machine; `encode_on_ray` has those of a cluster.
+"""Shards encoded side by side, by worker processes of this machine; `encode_on_ray` has those of a cluster.
 
 Processes and not threads, for rendering is Python. loky's pool starts fresh interpreters instead of forks: a fork of a
 process with Rust threads in it may hang. The trade-off is half a second of imports a worker, so that one task, or one
@@ -73,7 +73,9 @@ def _encode_in_worker(spec: str, only_reference: bool, task: Task, store: Store)
 def _worker_maker(spec: str, only_reference: bool) -> DocumentMaker:
     """What makes the documents of a run in this worker."""
     probes = prepare_probes_of_run(RunSpec.model_validate_json(spec))
-    return make_document_maker(probes, only_reference=only_reference, patience=0)
+    return make_document_maker(
+        probes, only_reference=only_reference, characters_before_fast_engine=0
+    )
 
 
 def _results_as_ready(

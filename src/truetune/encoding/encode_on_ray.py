@@ -139,7 +139,9 @@ def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[
 def _worker_maker(parcel: Any, only_reference: bool) -> DocumentMaker:
     """What makes the documents of a run in this worker; see `encode_in_processes._worker_maker`."""
     return make_document_maker(
-        _connected_ray().get(parcel).load_probes(), only_reference=only_reference, patience=0
+        _connected_ray().get(parcel).load_probes(),
+        only_reference=only_reference,
+        characters_before_fast_engine=0,
     )
 
 

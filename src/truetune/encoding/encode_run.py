@@ -40,7 +40,7 @@ from truetune.encoding.encode_in_processes import (
     usable_cores,
 )
 from truetune.encoding.encode_shard import (
-    BrokenLine,
+    LineWithoutRow,
     Shard,
     Task,
     make_document_maker,
@@ -52,7 +52,7 @@ from truetune.encoding.encoded_folder_layout import DATA
 from truetune.encoding.make_documents import DocumentsResult
 from truetune.encoding.source_file_names import source_names_of
 from truetune.encoding.spot_check_encoded_rows import verify_random_rows
-from truetune.encoding.stream_batches import describe_wrong_shortcut, without_shortcuts_if_wrong
+from truetune.encoding.stream_batches import describe_wrong_shortcut, retry_without_shortcuts
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import DataError, FastPathError, SpecError, UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
@@ -80,8 +80,12 @@ ESTIMATE_ROWS = 1000
 
 Name = str | PathLike[str] | RemotePath
 Scans = Callable[[Sequence[Source], int, Callable[[int], None]], list[FileScan]]
-ENGINES: dict[str, Scans] = {"local": scan_files_in_turn, "ray": encode_on_ray.scan_on_cluster}
-"""How each reads the data once."""
+SCAN_OF_ENGINE: dict[str, Scans] = {
+    "local": scan_files_in_turn,
+    "ray": encode_on_ray.scan_on_cluster,
+}
+"""How each engine reads the data once. An engine is where the shards are encoded: on this machine or on a cluster; what
+turns text into ids is called an engine too (`proved_tokenizer_engines`)."""
 Progress = Callable[[str, int, int, int, int], None]
 """Called with what is done (reading, encoding), bytes done, bytes in all, rows and tokens."""
 
@@ -149,9 +153,9 @@ def encode(
     Raises SpecError, TokenizerError, DataError, TemplateError or UsageError.
     """
     started = time.perf_counter()
-    if engine not in ENGINES:
-        raise UsageError(f"engine {engine}: expected {' or '.join(ENGINES)}")
-    job = Job.prepare(spec, progress, ENGINES[engine])
+    if engine not in SCAN_OF_ENGINE:
+        raise UsageError(f"engine {engine}: expected {' or '.join(SCAN_OF_ENGINE)}")
+    job = Job.prepare(spec, progress, SCAN_OF_ENGINE[engine])
     entry = _open_output_folder(out, cache, job.key)
     entry.check_outside(inputs_read(job.spec, job.probes, job.sources))
     with explained_write_errors(entry.folder), entry.locked():
@@ -263,7 +267,7 @@ def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = Non
         maker.renderer.prove()
         return result
 
-    result = without_shortcuts_if_wrong(encode_rows)
+    result = retry_without_shortcuts(encode_rows)
     ledger = make_table(result.documents, None).ledger
     problems = Counter(drop.reason for drop in result.dropped)
     problems.update(rejected.reason for rejected in result.rejected)
@@ -302,10 +306,8 @@ def _check_settings(spec: RunSpec) -> None:
             " script write its rows (`train_dataset.to_json(...)`), and encode that file"
         )
     is_packed = settings.packing != "none"
-    if is_packed and spec.max_length is None:
-        raise SpecError("packing needs max_length, the length of a packed row; give --max-length")
-    if settings.overflow != "drop" and spec.max_length is None:
-        raise SpecError(f"overflow {settings.overflow} needs max_length; give --max-length")
+    if spec.max_length is None:
+        _check_settings_without_length(settings.overflow, is_packed=is_packed)
     if settings.trainer == "axolotl" and is_packed:
         raise SpecError(
             "Axolotl loses the borders in packed rows; leave packing to its sample_packing"
@@ -316,6 +318,14 @@ def _check_settings(spec: RunSpec) -> None:
         for name in ("loss_weights", "sources"):
             if getattr(settings, name):
                 raise SpecError(f"{settings.trainer} has no use for {name}; leave them out")
+
+
+def _check_settings_without_length(overflow: str, *, is_packed: bool) -> None:
+    """Raises SpecError for settings that need a max_length, of which there is none."""
+    if is_packed:
+        raise SpecError("packing needs max_length, the length of a packed row; give --max-length")
+    if overflow != "drop":
+        raise SpecError(f"overflow {overflow} needs max_length; give --max-length")
 
 
 def _check_preference_settings(overflow: str, *, is_packed: bool) -> None:
@@ -406,9 +416,9 @@ class Job:
 
     def _streamed(
         self, source: Source, row: int, size: int
-    ) -> Iterator[tuple[list[Conversation], list[BrokenLine], int]]:
+    ) -> Iterator[tuple[list[Conversation], list[LineWithoutRow], int]]:
         """(rows, lines that hold none, bytes read)."""
-        broken: list[BrokenLine] = []
+        broken: list[LineWithoutRow] = []
         on_broken = (
             (lambda *line: broken.append(line)) if self.spec.encode.on_error == "skip" else None
         )

@@ -7,7 +7,6 @@ trade-off: a shard is held whole in memory, and recipes and engines are learned 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.find_data_files import Source
 from truetune.data.split_lines_into_stretches import Stretch, read_stretch
 from truetune.encoding.arrow_table import WrittenTables, make_table
+from truetune.encoding.cache_key import digest_of
 from truetune.encoding.encoder import ENGINE_LOAD_CHARACTERS, Encoder
 from truetune.encoding.make_documents import DocumentMaker, DocumentsResult
 from truetune.encoding.pack_documents import pack_best_fit
@@ -34,7 +34,7 @@ from truetune.render.probes import Probes
 from truetune.settings.run_spec import RunSpec
 
 ORIGINS = ".origins.parquet"
-BrokenLine = tuple[Origin, str]
+LineWithoutRow = tuple[Origin, str]
 """A line that holds no row, and why."""
 RECORD_BATCH_ROWS = 1000
 """Rows of a record batch; `datasets` maps one at a time into memory."""
@@ -57,7 +57,7 @@ class Task(NamedTuple):
     stretch: Stretch | None
     rows: list[Conversation] | None
     """where the file can't be read from the middle"""
-    broken: Sequence[BrokenLine] = ()
+    broken: Sequence[LineWithoutRow] = ()
     """lines among these that hold no row"""
     name: str = ""
     """the file's, as it is written beside its rows: no path of this machine"""
@@ -80,15 +80,21 @@ class Shard:
     dropped: int
     """rows of which nothing is in the file"""
     rejected: int
+    """rows that could not be read, rendered or encoded"""
     documents: int
     packs: int
     """rows of the file"""
     dropped_documents: int
     shortened: int
+    """documents with fewer turns, or a shorter question, than their rows have"""
     lost: int
+    """supervised tokens of rows that are written without them"""
     ledger: list[list[int]]
+    """(sources, 2) tokens: context, supervised; see token_counts.Ledger"""
     longest: int
+    """tokens of the longest document"""
     engine: str
+    """the library that encoded it last, with its version"""
     files: dict[str, list[Any]] = field(default_factory=dict)
     """[bytes, digest] of each file that the shard consists of, by its name while the run works; manifest.json has them
     in a listing of its own"""
@@ -137,7 +143,7 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
         packs=written.table.num_rows,
         dropped_documents=len(result.dropped),
         shortened=result.shortened,
-        lost=result.lost,
+        lost=result.lost_tokens,
         ledger=written.ledger.counts.tolist(),
         longest=max((len(document.ids) for document in result.documents), default=0),
         engine=maker.encoder.engine.name,
@@ -157,14 +163,14 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     return shard
 
 
-def _encode_rows(maker: DocumentMaker, task: Task, broken: list[BrokenLine]) -> DocumentsResult:
+def _encode_rows(maker: DocumentMaker, task: Task, broken: list[LineWithoutRow]) -> DocumentsResult:
     """What becomes of all rows of a task; lines that hold none are appended to `broken`.
 
     Raises DataError for the first row that can't be encoded, where `on_error` says so, and FastPathError.
     """
     result = DocumentsResult()
     for chunk in _batches_of_rows(_read_rows(maker.spec, task, broken)):
-        _add_result(result, maker.make(chunk))
+        result.add(maker.make(chunk))
         if maker.spec.encode.on_error == "error" and result.rejected:
             row, reason = result.rejected[0]
             raise DataError(f"{row.origin}: {reason} (--on-error skip leaves such rows out)")
@@ -191,7 +197,7 @@ def _make_tables(spec: RunSpec, result: DocumentsResult, file: str) -> WrittenTa
 
 
 def _left_out_files(
-    task: Task, result: DocumentsResult, broken: Sequence[BrokenLine]
+    task: Task, result: DocumentsResult, broken: Sequence[LineWithoutRow]
 ) -> dict[str, bytes]:
     """The files of a shard that say what is not in it, by their names; only those that have a line."""
     bodies = {
@@ -209,7 +215,7 @@ def _dropped_lines(result: DocumentsResult, file: str) -> bytes:
     )
 
 
-def _rejected_lines(result: DocumentsResult, broken: Sequence[BrokenLine], file: str) -> bytes:
+def _rejected_lines(result: DocumentsResult, broken: Sequence[LineWithoutRow], file: str) -> bytes:
     """rejected.jsonl of a shard: lines that hold no row, then rows that can't be encoded, with their content."""
     records: list[dict[str, Any]] = [
         {**origin._asdict(), "file": file, "reason": reason} for origin, reason in broken
@@ -233,11 +239,6 @@ def first_reason_left_out(shard: Shard, read: Callable[[str], bytes]) -> str | N
     return None
 
 
-def digest_of(body: Any) -> str:
-    """Of a shard's bytes."""
-    return hashlib.blake2b(body, digest_size=20).hexdigest()
-
-
 def sum_ledgers(shards: Iterable[Shard]) -> Ledger:
     """The ledger of several shards."""
     return Ledger(np.sum([shard.ledger for shard in shards], axis=0, dtype=np.int64))
@@ -252,17 +253,24 @@ def sum_lost_fields(shards: Iterable[Shard]) -> dict[str, int]:
 
 
 def make_document_maker(
-    probes: Probes, *, only_reference: bool, patience: int = ENGINE_LOAD_CHARACTERS
+    probes: Probes,
+    *,
+    only_reference: bool,
+    characters_before_fast_engine: int = ENGINE_LOAD_CHARACTERS,
 ) -> DocumentMaker:
     """What makes the documents of a run; kept from shard to shard, for it learns the shapes of rows."""
-    encoder = Encoder(probes.tokenizer.backend, only_reference=only_reference, patience=patience)
+    encoder = Encoder(
+        probes.tokenizer.backend,
+        only_reference=only_reference,
+        characters_before_fast_engine=characters_before_fast_engine,
+    )
     # Rows and pieces are both made without shortcuts, or both with them: a notice says only "without shortcuts".
     probes = replace(probes, only_reference=only_reference)
     kind = PreferenceMaker if probes.spec.encode.preferences else DocumentMaker
     return kind(probes.spec, probes.tokenizer, probes.renderer(), encoder)
 
 
-def _read_rows(spec: RunSpec, task: Task, broken: list[BrokenLine]) -> Iterable[Conversation]:
+def _read_rows(spec: RunSpec, task: Task, broken: list[LineWithoutRow]) -> Iterable[Conversation]:
     """The rows of a task, read from its stretch or handed over with it; see `_encode_rows` for `broken`."""
     if task.stretch is None:
         return task.rows or ()
@@ -289,17 +297,6 @@ def _batches_of_rows(rows: Iterable[Conversation]) -> Iterator[list[Conversation
     while chunk:
         yield chunk
         chunk = list(islice(source, ROWS))
-
-
-def _add_result(result: DocumentsResult, more: DocumentsResult) -> None:
-    """Add what became of more rows to `result`."""
-    result.rows += more.rows
-    result.documents += more.documents
-    result.dropped += more.dropped
-    result.rejected += more.rejected
-    result.shortened += more.shortened
-    result.lost += more.lost
-    result.lost_fields += more.lost_fields
 
 
 def _table_bytes(table: Any, form: str) -> Any:

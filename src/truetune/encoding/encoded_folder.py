@@ -1,4 +1,13 @@
-"""Entry: a folder that holds encoded data whole, or the parts of a run that can be taken up again.
+"""A folder of encoded data on a disk: what it holds, how a run writes it, and how a killed run is resumed.
+
+A run takes these steps, which `encode_run.encode` calls in this order; `encoded_object_store` has the same methods:
+
+    check_outside        the folder is no input of the run
+    locked               nobody else writes, and nothing in the folder is a stranger's; ends what a killed run published
+    manifest             what is there whole; of the same key, and with no file missing, it is this run's result
+    start_or_resume      the shards that an interrupted run with the same key has left
+    store                where the shards are written, one after the other
+    publish              all shards in the place of what stood there before
 
 On a disk, a run writes below .work/ and moves all of it to its place at its end. `encoded_object_store` does the same
 where nothing can be moved.

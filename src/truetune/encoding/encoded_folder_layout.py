@@ -15,7 +15,6 @@ writing. In return no file of a user is ever removed because it has a name of ou
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 
 from truetune.data.guard_output_folder import LOCK_NAME, ListedFile, Listing, parse_listing
 from truetune.data.remote_path import DataPath
+from truetune.encoding.cache_key import digest_of
 from truetune.encoding.encode_shard import Shard
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.parse_json_within_limits import parse_json
@@ -83,7 +83,7 @@ def files_of_manifest(manifest: Mapping[str, Any] | None) -> dict[str, ListedFil
 
 def listing_entry(body: Any) -> ListedFile:
     """What a listing says of a file with these bytes."""
-    return ListedFile(memoryview(body).nbytes, hashlib.blake2b(body, digest_size=20).hexdigest())
+    return ListedFile(memoryview(body).nbytes, digest_of(body))
 
 
 def shard_name(i: int, count: int, form: str) -> str:

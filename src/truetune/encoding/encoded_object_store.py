@@ -1,4 +1,6 @@
-"""ObjectEntry: encoded data in an object store, where nothing can be moved or locked and a file shows when it is whole.
+"""A folder of encoded data in an object store, where nothing can be moved or locked and a file shows when it is whole.
+
+`encoded_folder` says which steps a run takes; here each is done with whole objects alone:
 
 .work/<tag>/00000.json           what a shard consists of, with size and digest of each file; written before them
 data/train-<tag>-00000.parquet   a shard, at its place from the beginning; the tag is a digest of what shaped it
@@ -26,7 +28,8 @@ from truetune.data.guard_output_folder import (
     refuse_unsafe_output_folder,
 )
 from truetune.data.remote_path import RemotePath
-from truetune.encoding.encode_shard import ORIGINS, Shard, digest_of, first_reason_left_out
+from truetune.encoding.cache_key import digest_of
+from truetune.encoding.encode_shard import ORIGINS, Shard, first_reason_left_out
 from truetune.encoding.encoded_folder_layout import (
     ASIDE,
     DATA,

@@ -77,22 +77,31 @@ class Encoder:
         backend: tokenizers.Tokenizer,
         *,
         only_reference: bool = False,
-        patience: int = ENGINE_LOAD_CHARACTERS,
+        characters_before_fast_engine: int = ENGINE_LOAD_CHARACTERS,
     ) -> None:
-        """`patience` is how many characters `tokenizers` encodes before a faster engine is loaded."""
+        """Make an encoder; no fast engine is loaded yet.
+
+        Args:
+            backend: the tokenizer.
+            only_reference: never use a fast engine.
+            characters_before_fast_engine: how many characters `tokenizers` encodes before one is loaded.
+        """
         self.backend = backend
         self.vocabulary = TokenBytes(backend)
         self.engine = self._reference = reference_engine(backend)
         self._rule = find_piece_rule(backend)
-        self._patience = patience
+        self._characters_before_fast_engine = characters_before_fast_engine
         self._newer_characters = NewerCharacters()
-        self._settled = only_reference or self._rule is None
+        self._engine_is_final = only_reference or self._rule is None
 
     def encode(self, texts: list[str]) -> EncodedTexts:
-        """Where the ids of a text spell it byte for byte, their lengths give the starts; else the offsets do.
+        """The ids of texts, and the character at which each token begins.
 
         Args:
             texts: renderings, with their control tokens written out.
+
+        Returns:
+            The tokens of all texts, end to end, in order.
 
         Raises:
             EnginesDiffer: a FastPathError, where a fast engine gave other ids than `tokenizers`.
@@ -109,11 +118,11 @@ class Encoder:
     def encode_content_as_text(
         self, text: str, content: Sequence[tuple[int, int]]
     ) -> EncodedTexts | None:
-        """One text, in which control tokens that begin in one of the ranges are only text.
+        """The tokens of one text, whose fields hold control tokens that are to be text.
 
         Args:
             text: a rendering.
-            content: (start, end) characters of the fields in it.
+            content: (start, end) characters of its fields; a control token that begins in one of them is text.
 
         Returns:
             The tokens of the one text; None where this tokenizer can't do that.
@@ -228,12 +237,12 @@ class Encoder:
 
     def _choose_engine(self, pieces: list[str], rule: PieceRule) -> Engine:
         """What encodes these pieces; a faster engine is loaded once there was enough text for it."""
-        if not self._settled:
-            self._patience -= sum(map(len, pieces))
-            if self._patience < 0:
+        if not self._engine_is_final:
+            self._characters_before_fast_engine -= sum(map(len, pieces))
+            if self._characters_before_fast_engine < 0:
                 samples = pieces[:SAMPLE_PIECES]
                 self.engine = fastest_engine(self.backend, samples, rule.pattern, rule.prefix)
-                self._settled = True
+                self._engine_is_final = True
         return self.engine
 
     def _check_against_reference(
@@ -272,7 +281,11 @@ class Encoder:
         prefix: str,
         backend: tokenizers.Tokenizer | None = None,
     ) -> EncodedTexts:
-        """With the starts: the bytes before a token, where a text is ASCII and its ids are known to spell it.
+        """Texts with their ids and the starts of these, by the quickest of three ways for each text.
+
+        1. An ASCII text of an exact vocabulary: a token begins after the bytes of those before it (here).
+        2. A text whose ids spell its bytes: likewise, then from bytes to characters (`_starts_by_spelled_bytes`).
+        3. Any other text: by the offsets of `tokenizers` (`_starts_of_unspelled_text`).
 
         Args:
             found: the ids of `texts`.

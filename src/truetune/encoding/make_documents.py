@@ -1,4 +1,4 @@
-"""Documents: the training examples of rows, each short enough, as arrays that are ready to be written.
+"""Documents are made of rows here: training examples, each short enough, as arrays that are ready to be written.
 
 Between a batch and a file stand the decisions about single examples: is a row refused (a field that the template does
 not write, a control token in a content), is an example too long, does it teach anything. Each row comes out as
@@ -30,7 +30,7 @@ from truetune.encoding.shorten_rows import (
     without_oldest,
 )
 from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
-from truetune.encoding.stream_batches import make_batch as one_batch
+from truetune.encoding.stream_batches import make_batch
 from truetune.encoding.token_labels import label_tokens, loss_weights
 from truetune.errors import DataError
 from truetune.render.lost_fields import FieldTracker, LostField
@@ -40,9 +40,9 @@ from truetune.render.text_origins_in_file import text_origins
 from truetune.render.tokenizer import Tokenizer
 from truetune.settings.run_spec import RunSpec
 
-# (sources,) may a token of this source only stand for text? Control tokens of the template itself are no forgery.
-TEXT_ALONE = np.ones(len(Source), dtype=np.bool_)
-TEXT_ALONE[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
+# (sources,) is it a text of the row, where a control token is a forgery? Those of the template itself are none.
+IS_FROM_ROW = np.ones(len(Source), dtype=np.bool_)
+IS_FROM_ROW[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
 HARMLESS = frozenset(("unknown-role", "mixed-formats", "lone-surrogate", "empty", "no-format"))
 """Problems of a row that leave nothing out of what it trains: the template judges a role, another format is read as
 what it is, half a character is replaced, and what has no turns has no example. With any other, a value of the row was
@@ -93,10 +93,20 @@ class DocumentsResult:
     rejected: list[RejectedRow] = field(default_factory=list)
     shortened: int = 0
     """documents with fewer turns, or a shorter question, than their rows have"""
-    lost: int = 0
-    """supervised tokens of rows that are written without them"""
+    lost_tokens: int = 0
+    """supervised tokens of rows that are written without them, for they were too long"""
     lost_fields: Counter[str] = field(default_factory=Counter)
     """rows by the fields of theirs that no token comes from"""
+
+    def add(self, more: DocumentsResult) -> None:
+        """Add what became of more rows, or of more examples of a row."""
+        self.rows += more.rows
+        self.documents += more.documents
+        self.dropped += more.dropped
+        self.rejected += more.rejected
+        self.shortened += more.shortened
+        self.lost_tokens += more.lost_tokens
+        self.lost_fields += more.lost_fields
 
 
 class DocumentMaker:
@@ -120,16 +130,15 @@ class DocumentMaker:
 
     def make(self, rows: list[Conversation]) -> DocumentsResult:
         """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
-        return self.documents_of_batch(rows, one_batch(rows, self.renderer, self.encoder))
+        return self.documents_of_batch(rows, make_batch(rows, self.renderer, self.encoder))
 
     def documents_of_batch(self, rows: list[Conversation], batch: Batch) -> DocumentsResult:
-        """The documents of the examples in a batch, which was made of `rows`."""
+        """The documents of the examples in a batch, which was made of `rows`; a row is taken whole or not at all."""
         result = DocumentsResult(len(rows), rejected=list(batch.rejected))
-        controls = self._find_forged_tokens(batch)
-        lost = self._lost_fields(batch)
-        refusals = {row.origin.row: self._why_refused(row, lost[row.origin.row]) for row in rows}
+        forged_tokens = self._find_forged_tokens(batch)
+        lost_fields = self._lost_fields(batch)
         with_result = {rejected.row.origin.row for rejected in batch.rejected}
-        # The examples of a row stand side by side. A row is taken whole: where one of them can't be encoded, none is.
+        # The examples of a row stand side by side.
         for number, examples in groupby(
             range(len(batch.examples)), lambda i: batch.examples[i].row.origin.row
         ):
@@ -137,21 +146,13 @@ class DocumentMaker:
             own_examples = list(examples)
             row = batch.examples[own_examples[0]].row
             try:
-                of_row = self._encode_row(batch, own_examples, controls, refusals.get(number))
+                of_row = self._documents_of_row(
+                    batch, own_examples, forged_tokens, lost_fields[number]
+                )
             except DataError as error:
                 result.rejected.append(RejectedRow(row, str(error)))
-                continue
-            if row.problems and _teaches_nothing(of_row):
-                # It was not read as its owner meant it: that is why nothing of it is supervised.
-                reason = "; ".join(problem.text for problem in row.problems)
-                result.rejected.append(RejectedRow(row, reason))
-                continue
-            result.documents += of_row.documents
-            result.dropped += of_row.dropped
-            result.shortened += of_row.shortened
-            result.lost += of_row.lost
-            if of_row.documents:
-                result.lost_fields.update(_known_fields(lost[number]))
+            else:
+                result.add(of_row)
         # A chat of which no turn is learned has no example.
         result.dropped += [
             Dropped(row.origin, 0, UNSUPERVISED)
@@ -160,15 +161,33 @@ class DocumentMaker:
         ]
         return result
 
-    def _encode_row(
-        self, batch: Batch, examples: list[int], controls: dict[int, int], refusal: str | None
+    def _documents_of_row(
+        self,
+        batch: Batch,
+        examples: list[int],
+        forged_tokens: dict[int, int],
+        lost_fields: list[LostField],
     ) -> DocumentsResult:
-        """What becomes of one row, whose examples have these numbers in the batch. Raises DataError."""
+        """What becomes of one row. Raises DataError where it is rejected: it, or one of its examples.
+
+        Args:
+            batch: holds its examples.
+            examples: their numbers in the batch.
+            forged_tokens: the first forged control token of each example that has one, by the example's number.
+            lost_fields: what of the row reaches no token.
+        """
+        row = batch.examples[examples[0]].row
+        refusal = self._why_refused(row, lost_fields)
         if refusal:
             raise DataError(refusal)
         result = DocumentsResult()
         for i in examples:
-            self._add_example(result, batch, i, controls.get(i))
+            self._add_example(result, batch, i, forged_tokens.get(i))
+        if row.problems and _teaches_nothing(result):
+            # It was not read as its owner meant it: that is why nothing of it is supervised.
+            raise DataError("; ".join(problem.text for problem in row.problems))
+        if result.documents:
+            result.lost_fields.update(_known_fields(lost_fields))
         return result
 
     def _lost_fields(self, batch: Batch) -> defaultdict[int, list[LostField]]:
@@ -218,7 +237,7 @@ class DocumentMaker:
         """The first control token inside a content of each example that has one."""
         if self.settings.content_specials == "keep":
             return {}
-        is_forged = self._control[batch.ids] & TEXT_ALONE[batch.source]  # (tokens,)
+        is_forged = self._control[batch.ids] & IS_FROM_ROW[batch.source]  # (tokens,)
         # From the last to the first: of several in one example, the first is the one that stays in the dict.
         tokens = np.flatnonzero(is_forged)[::-1]
         examples = np.searchsorted(batch.offsets, tokens, side="right") - 1
@@ -263,7 +282,7 @@ class DocumentMaker:
         result.shortened += len(parts)
         if parts:
             remaining = sum(int(part.supervised.sum()) for part in parts)
-            result.lost += int(document.supervised.sum()) - remaining
+            result.lost_tokens += int(document.supervised.sum()) - remaining
         too_long = [part for part in shorter if len(part.ids) > limit]
         if not shorter:
             too_long = [document]
@@ -292,7 +311,7 @@ class DocumentMaker:
         if self.settings.content_specials == "error":
             named = self._describe_forged_token(batch, i, forged)
             raise DataError(f"{named}; drop the row, or choose --content-specials text or keep")
-        ranges = [(run.start, run.end) for run in example.rendering.runs if TEXT_ALONE[run.source]]
+        ranges = [(run.start, run.end) for run in example.rendering.runs if IS_FROM_ROW[run.source]]
         encoded = self.encoder.encode_content_as_text(example.rendering.text, ranges)
         if encoded is None:
             named = self._describe_forged_token(batch, i, forged)
@@ -330,7 +349,7 @@ class DocumentMaker:
             return self._cut_plain_text(document)
         documents: list[Document] = []
         for part in self._shorter_rows(row, rendering):
-            batch = one_batch([part], self.renderer, self.encoder)
+            batch = make_batch([part], self.renderer, self.encoder)
             controls = self._find_forged_tokens(batch)
             numbers = range(len(batch.examples))
             documents += [self._make_document(batch, i, controls.get(i)) for i in numbers]
@@ -352,7 +371,7 @@ class DocumentMaker:
 
     def _fits(self, row: Conversation) -> bool:
         """Are all examples of a row short enough? False where the template refuses it."""
-        batch = one_batch([row], self.renderer, self.encoder)
+        batch = make_batch([row], self.renderer, self.encoder)
         return (
             self.limit is not None
             and bool(batch.examples)

@@ -14,7 +14,7 @@ import numpy as np
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import RejectedRow
 from truetune.encoding.make_documents import Document, DocumentMaker, DocumentsResult, Dropped
-from truetune.encoding.stream_batches import make_batch as one_batch
+from truetune.encoding.stream_batches import make_batch
 
 NO_PROMPT = "there is no prompt before its answer"
 INTERRUPTED = (
@@ -32,7 +32,7 @@ class PreferenceMaker(DocumentMaker):
 
     def make(self, rows: list[Conversation]) -> DocumentsResult:
         """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
-        batch = one_batch(rows, self.renderer, self.encoder)
+        batch = make_batch(rows, self.renderer, self.encoder)
         result = self.documents_of_batch(rows, batch)
         sides = [result]
         if batch.rejected_sides is not None:

@@ -31,8 +31,8 @@ WORD_HASHES = 8
 """Entries of the sketch of single tokens, which only looks for the most alike rows"""
 ANSWER_HASHES = 8
 """Entries of the sketch of answers alone"""
-CONTENT = np.zeros(len(Source), dtype=np.bool_)
-CONTENT[
+IS_CONTENT = np.zeros(len(Source), dtype=np.bool_)
+IS_CONTENT[
     [
         Source.USER,
         Source.ASSISTANT,
@@ -42,8 +42,8 @@ CONTENT[
         Source.TEXT,
     ]
 ] = True
-ANSWER = np.zeros(len(Source), dtype=np.bool_)
-ANSWER[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT]] = True
+IS_ANSWER = np.zeros(len(Source), dtype=np.bool_)
+IS_ANSWER[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT]] = True
 _NOISE = str.maketrans("", "", string.punctuation + string.whitespace)
 # Fixed, for sketches of two data sets (training and evaluation) are compared with each other.
 _RNG = np.random.default_rng(20240229)
@@ -84,11 +84,11 @@ def make_fingerprints(
         for row, turns in zip(rows, texts, strict=True)
     ]
     prompts = ["\x1f".join(turns[:-1]) for turns in texts]
-    hashed, places = _hash_tokens(ids, offsets, CONTENT[source])
+    hashed, value_offsets = _hash_tokens(ids, offsets, IS_CONTENT[source])
     # -1 is the last row of the sketches, which stands for a row without an example.
     numbers = [-1 if i is None else i for i in examples]
-    phrases = _phrase_sketches(hashed, places, HASHES)[numbers]
-    of_answers = _hash_tokens(ids, offsets, ANSWER[source])
+    phrases = _phrase_sketches(hashed, value_offsets, HASHES)[numbers]
+    of_answers = _hash_tokens(ids, offsets, IS_ANSWER[source])
     answers = _phrase_sketches(*of_answers, ANSWER_HASHES)[numbers]
     # The same answer with the verdicts good and bad is no duplicate: one flipped bit makes every entry another one.
     # Entries of an empty sketch stay, for they say "nothing".
@@ -127,8 +127,10 @@ def rejected_phrases(
 
     The minimum of two sketches is the sketch of both sets. The last row stands for no example.
     """
-    hashed, places = _hash_tokens(ids ^ np.int32(1 << 30), offsets, kept)
-    return _phrase_sketches(hashed, places, HASHES)
+    # A bit that no vocabulary reaches makes other tokens of them. Without it a pair whose sides are exchanged would be
+    # a duplicate of the pair.
+    hashed, value_offsets = _hash_tokens(ids ^ np.int32(1 << 30), offsets, kept)
+    return _phrase_sketches(hashed, value_offsets, HASHES)
 
 
 def _hash_tokens(
@@ -142,14 +144,14 @@ def _hash_tokens(
         kept: (tokens,) those that count.
     """
     # Fibonacci hashing: neighbouring ids get values far apart, or a sum of five would have few different values.
-    places = np.concatenate(([0], np.cumsum(kept, dtype=np.int64)))[offsets]
+    value_offsets = np.concatenate(([0], np.cumsum(kept, dtype=np.int64)))[offsets]
     hashed = ids[kept].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     hashed ^= hashed >> np.uint64(29)
-    return hashed, places
+    return hashed, value_offsets
 
 
 def _phrase_sketches(
-    hashed: NDArray[np.uint64], places: NDArray[np.int64], hashes: int
+    hashed: NDArray[np.uint64], value_offsets: NDArray[np.int64], hashes: int
 ) -> NDArray[np.uint32]:
     """(examples + 1, hashes) of the NGRAM tokens from each token on; arguments as `_hash_tokens` gives them."""
     # Each position has a factor of its own, so that the order of tokens counts. Grams that reach over the end of an
@@ -157,27 +159,27 @@ def _phrase_sketches(
     grams = np.zeros(max(0, len(hashed) - NGRAM + 1), dtype=np.uint64)
     for i, step in enumerate(_STEPS):
         grams += hashed[i : len(grams) + i] * step
-    return _minhash_sketch(grams, places, NGRAM - 1, hashes)
+    return _minhash_sketch(grams, value_offsets, NGRAM - 1, hashes)
 
 
 def _minhash_sketch(
-    values: NDArray[np.uint64], places: NDArray[np.int64], short: int, hashes: int
+    values: NDArray[np.uint64], value_offsets: NDArray[np.int64], overhang: int, hashes: int
 ) -> NDArray[np.uint32]:
     """The smallest of each example's values under each of several hash functions.
 
     Args:
         values: one for each token, or for each n-gram that begins there.
-        places: (examples + 1,) where each example begins in `values`.
-        short: how many of the last values of an example reach over its end.
+        value_offsets: (examples + 1,) where each example begins in `values`.
+        overhang: how many of the last values of an example reach over its end.
         hashes: how many hash functions.
 
     Returns:
         (examples + 1, hashes); the last row stands for a row without an example.
     """
-    count = len(places) - 1
+    count = len(value_offsets) - 1
     sketch = np.full((count + 1, hashes), EMPTY_SKETCH, dtype=np.uint32)
-    low = places[:-1]
-    high = np.minimum(places[1:] - short, len(values))
+    low = value_offsets[:-1]
+    high = np.minimum(value_offsets[1:] - overhang, len(values))
     not_empty = np.flatnonzero(high > low)
     if len(not_empty):
         # `reduceat` over low, high, low, high, ...: every second result is an example, the others are the gaps between

@@ -1,4 +1,4 @@
-"""Names: what encoded data calls the files that it was made from.
+"""What encoded data calls the files that it was made from.
 
 Encoded data is passed on, and an absolute path tells strangers the names of users, of customers, of machines. So a
 file is called by its path below the folder that all files of the data have in common.

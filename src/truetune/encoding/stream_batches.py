@@ -34,7 +34,7 @@ class RowRenderer(Protocol):
     def render_exactly(self, row: Conversation) -> list[Rendering]: ...
 
 
-def without_shortcuts_if_wrong(work: Callable[[bool], T]) -> T:
+def retry_without_shortcuts(work: Callable[[bool], T]) -> T:
     """What `work` gives, called with False.
 
     Where it finds a shortcut wrong, a line of the log says so, and it is called with True: begin again without them.

@@ -5,7 +5,7 @@ both are binary searches in those starts, for all texts of a batch at once: the 
 
 The trade-off is in tokens that lie across a border (`.\\n` where the answer ends behind `.`). A token belongs to where
 it begins; only stop tokens are taken whole, so that none is ever half learned. Nothing here looks at ids: a label can't
-be lost because some id is also the pad (see DESIGN, masks by position).
+be lost because some id is also the pad.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from truetune.data.guard_output_folder import file_digest
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoded_folder_layout import DATA, manifest_in
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import stream_batches, without_shortcuts_if_wrong
+from truetune.encoding.stream_batches import retry_without_shortcuts, stream_batches
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import make_decoder
@@ -92,7 +92,7 @@ def find_training_overlap(
         TruetuneError: what reading `trained_on` raises.
     """
     # The fast path of rendering and encoding is proved on a sample, and all is done again without it where it fails.
-    return without_shortcuts_if_wrong(
+    return retry_without_shortcuts(
         lambda only_reference: _find_overlap(
             place, prompts, replace(probes, only_reference=only_reference), trained_on
         )

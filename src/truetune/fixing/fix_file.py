@@ -27,7 +27,7 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.remote_path import RemotePath
 from truetune.data.write_atomically import PartialFile
 from truetune.encoding.row_fingerprints import Fingerprints
-from truetune.encoding.stream_batches import without_shortcuts_if_wrong
+from truetune.encoding.stream_batches import retry_without_shortcuts
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.fixing.fix_outputs import (
     ChangeLog,
@@ -143,7 +143,7 @@ def fix_data_file(
         check_same_format_and_compression(Path(str(source.path)), target)
         check_output_may_be_written(target, _input_paths(spec))
     try:
-        return without_shortcuts_if_wrong(
+        return retry_without_shortcuts(
             lambda only_reference: _FixRun(
                 spec,
                 source,

@@ -18,7 +18,7 @@ from truetune.checks.rule_catalogue import find_rule
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch as one_batch
+from truetune.encoding.stream_batches import make_batch
 from truetune.errors import TemplateError
 from truetune.render.lost_fields import FieldTracker
 from truetune.render.renderer import Renderer
@@ -40,7 +40,7 @@ class RowJudge:
         """The rows, rendered and encoded where there is a tokenizer."""
         if self._renderer is None or self._encoder is None:
             return JudgedRows(_batch_without_tokens(list(rows)), None)
-        return JudgedRows(one_batch(list(rows), self._renderer, self._encoder), self.setup)
+        return JudgedRows(make_batch(list(rows), self._renderer, self._encoder), self.setup)
 
     def verify_renderer(self) -> None:
         """Compare the renderer's shortcut with the exact way. Raises FastPathError where it was

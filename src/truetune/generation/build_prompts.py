@@ -22,7 +22,7 @@ import numpy as np
 from truetune.auditing.expected_tokens import find_answer_marker
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.make_documents import HARMLESS, TEXT_ALONE
+from truetune.encoding.make_documents import HARMLESS, IS_FROM_ROW
 from truetune.encoding.token_labels import label_tokens
 from truetune.errors import TemplateError
 from truetune.generation.answer_samples import Chat, Prompt
@@ -30,7 +30,7 @@ from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.rendering import Rendering, Source, Span
 from truetune.render.template import OWN_KEYS
 from truetune.render.tokenizer import Tokenizer
-from truetune.render.traced_string import parts
+from truetune.render.traced_string import plain_text
 from truetune.settings.run_spec import Learn, RunSpec
 
 # Chosen, not measured: a row costs little before it is tried, and data of which 15 in 16 rows have no answer is
@@ -206,7 +206,7 @@ class PromptMaker:
         """The supervised ids. Raises NoPrompt where contents hold control tokens, as training refuses them too."""
         encoded = self._encoder.encode([rendering.text])
         source, supervised = label_tokens([rendering], encoded)
-        control = np.isin(encoded.ids, list(self._tokenizer.control)) & TEXT_ALONE[source]
+        control = np.isin(encoded.ids, list(self._tokenizer.control)) & IS_FROM_ROW[source]
         if control.any() and self._spec.encode.content_specials != "keep":
             raise NoPrompt("a control token stands in its contents")
         ids: list[int] = encoded.ids[supervised].tolist()
@@ -245,7 +245,7 @@ class PromptMaker:
             add_generation_prompt=True,
             **settings,
         )
-        return "".join(parts(prompt))
+        return plain_text(prompt)
 
     def _render_text(self, row: Conversation) -> _RenderedRow:
         """A prompt and a completion as they are; of plain text, a beginning and the rest."""

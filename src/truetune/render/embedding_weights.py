@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checkpoint import embedding_matrices
 from truetune.checkpoint.compare_tensor_samples import map_tensor
-from truetune.checkpoint.embedding_matrices import find_embedding as among
 from truetune.checkpoint.float_formats import to_float32
 from truetune.checkpoint.safetensors_header import BrokenFile, read_safetensors_header
 from truetune.errors import TokenizerError
@@ -79,7 +79,8 @@ def find_embedding(folder: Path) -> Embedding | None:
                 " --model"
             )
         # Sharded models hold it in one of their files, mostly the first.
-        match = among({tensor.name: tensor for tensor in header.tensors})
+        by_name = {tensor.name: tensor for tensor in header.tensors}
+        match = embedding_matrices.find_embedding(by_name)
         if match is not None:
             tensor = match.tensor
             return Embedding(path, tensor.name, map_tensor(tensor), tensor.dtype)

@@ -30,11 +30,12 @@ from typing import NamedTuple
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
 from truetune.render.prefix_renderings import PrefixRenderings, RenderedText, ends_in_unknown_origin
-from truetune.render.render_plan import Mark, Plan, TurnPlan, leaf_path, make_plan
+from truetune.render.render_plan import Mark, Plan, TurnPlan, make_plan
 from truetune.render.template import LimitError, Parts, Template
-from truetune.render.traced_string import UNKNOWN, Node, Path, Trace, Traced
+from truetune.render.traced_string import UNKNOWN, Node, Path, Trace, Traced, leaf_path
 from truetune.settings.run_spec import RunSpec
 
+# What `Turn.skew` says of a turn that does not stand in the text as it will be served, for users.
 REWRITTEN = "the template rewrites this turn once a later one follows"
 NO_PROMPT = "a conversation that begins with the assistant has no serving prompt"
 
@@ -315,6 +316,8 @@ def _find_first_field(own: RenderedText, index: int, edge: Mark, trace: Trace) -
             return None
         if not isinstance(part, Traced) or index not in owners:
             continue
+        # A mark that was found by characters stands behind the fields that are empty here and begin where it does:
+        # characters compare right. One that was found by parts holds for other rows, in which such a field has text.
         is_before = own.starts[number] < position if trace.opaque else Mark(number, 0) < edge
         if owners != {index} or is_before:
             return None

@@ -24,7 +24,7 @@ from truetune.render.inference_contract import turn_weights
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.template import OWN_KEYS, REASONING_KEYS, path_text
-from truetune.render.traced_string import STRUCTURE_KEYS, UNKNOWN, parts
+from truetune.render.traced_string import STRUCTURE_KEYS, UNKNOWN, plain_text
 
 CALLS = ("tool_calls", "function_call")
 ANSWERS = ("content", *CALLS, *REASONING_KEYS)
@@ -165,7 +165,7 @@ class FieldTracker:
             )
         except TemplateError:
             return None
-        return "".join(parts(text))
+        return plain_text(text)
 
 
 def _written_fields(renderings: Iterable[Rendering]) -> frozenset[str]:

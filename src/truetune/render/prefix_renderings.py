@@ -13,10 +13,10 @@ from itertools import accumulate
 
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
-from truetune.render.render_plan import Mark, leaf_path
+from truetune.render.render_plan import Mark
 from truetune.render.template import LimitError, Parts, Template
 from truetune.render.template_protocol import PrefixRequest
-from truetune.render.traced_string import UNKNOWN, Trace, Traced
+from truetune.render.traced_string import UNKNOWN, Trace, Traced, leaf_path
 from truetune.settings.run_spec import RunSpec
 
 OWN = ("messages", "tools", "documents", "add_generation_prompt")
@@ -83,7 +83,7 @@ class PrefixRenderings:
         """`turns` are the assistant turns to be judged. Of a long row only the whole is rendered with provenance, and
         the others where they part from it."""
         self.template = template
-        self.inputs = template.inputs(row.messages, row.tools, row.documents)
+        self.inputs = template.make_inputs(row.messages, row.tools, row.documents)
         self.variables = {**spec.template_kwargs, **row.template_kwargs}
         for name in self.variables:
             if name in OWN or name in template.special:
@@ -154,7 +154,7 @@ class PrefixRenderings:
         return self._run(count, False)
 
     def _request(self, renderings: list[PrefixRequest]) -> None:
-        results = self.template.run_all(self.inputs, self.trace, renderings, self.variables)
+        results = self.template.render_prefixes(self.inputs, self.trace, renderings, self.variables)
         for rendering, result in zip(renderings, results, strict=True):
             self._results[rendering.messages, rendering.generation_prompt] = result
 

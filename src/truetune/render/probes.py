@@ -21,7 +21,7 @@ from truetune.render.rendering import Rendering
 from truetune.render.stop_tokens import find_stop_tokens
 from truetune.render.template import Template
 from truetune.render.tokenizer import SpecialToken, StopToken, Tokenizer, load_tokenizer
-from truetune.render.traced_string import parts
+from truetune.render.traced_string import plain_text
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.suggest_spelling import did_you_mean, did_you_mean_path
 
@@ -126,7 +126,7 @@ class Probes:
             )
         except TemplateError:
             return None
-        return "".join(parts(text))
+        return plain_text(text)
 
     def renderings(
         self, messages: list[Message], tools: list[Any] | None = None, **changes: Any

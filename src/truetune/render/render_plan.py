@@ -19,7 +19,7 @@ from typing import NamedTuple
 from truetune.data.conversation import Conversation, Message
 from truetune.render.rendering import Rendering, Run, Source, Span, Turn
 from truetune.render.template import REASONING_KEYS, Template, path_text
-from truetune.render.traced_string import UNKNOWN, Node, Path, Segment, Traced
+from truetune.render.traced_string import UNKNOWN, Node, Path, Segment, Traced, leaf_path
 from truetune.settings.run_spec import Learn
 
 THINK, THINK_END = "<think>", "</think>"
@@ -36,9 +36,10 @@ class Piece(NamedTuple):
     path: str
     """The field, `messages[2].content`; empty for text of the template"""
     offset: int
-    """Where in the field it begins, in characters; -1 where only the field is known"""
+    """Where in the field it begins, in characters, in the row that the plan was made of; -1 where only the field is
+    known"""
     segments: tuple[Segment, ...]
-    """Of the row that the plan was made of"""
+    """Likewise of that row alone; `split_by_segments` makes runs of them"""
 
 
 class Mark(NamedTuple):
@@ -91,7 +92,7 @@ class Plan:
 
     @cached_property
     def assistant_sources(self) -> tuple[int, ...]:
-        """The sources that may be thinking and answer in one."""
+        """The numbers of the sources that hold an answer, and maybe the thinking before it as well."""
         return tuple(i for i, source in enumerate(self.sources) if source is Source.ASSISTANT)
 
 
@@ -145,14 +146,6 @@ def _before_thinking_ends(node: Node) -> bool:
             return bool(node[2][0] == 0)
         node = node[1]
     return False
-
-
-def leaf_path(node: Node) -> Path:
-    """The field that an expression is made from."""
-    while node[0] != "leaf":
-        node = node[1]
-    path: Path = node[1]
-    return path
 
 
 def source_of(path: Path, messages: list[Message]) -> Source:

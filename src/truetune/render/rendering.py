@@ -61,7 +61,9 @@ class Run(NamedTuple):
     path: str
     """`messages[2].content`; empty for template text."""
     offset: int
-    """Where in the field the run begins, in characters; -1 where only the field is known."""
+    """Where in the field the run begins, in characters; -1 where only the field is known. To be relied on in renderings
+    of `Renderer.render_exactly` alone: one that a recipe filled has the offsets of the row that the recipe was made
+    of, where `strip` may have taken more or less away"""
 
 
 class Span(NamedTuple):
@@ -98,7 +100,7 @@ class Rendering:
     """Where each of its sources begins, and the end of the text."""
     sources: tuple[Source, ...]
     places: tuple[tuple[str, int], ...]
-    """(path, offset) of each source, as in Run."""
+    """(path, offset) of each source, as in Run; the same tuple for all rows of a recipe."""
     spans: list[Span]
     """Supervised characters, in order, disjoint."""
     turns: list[Turn]

@@ -28,7 +28,15 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.render.render_plan import Plan
 from truetune.render.traced_json import json_body
-from truetune.render.traced_string import MAPPINGS, QUESTIONS, STRUCTURE_KEYS, Node, Path, Trace
+from truetune.render.traced_string import (
+    MAPPINGS,
+    QUESTIONS,
+    STRUCTURE_KEYS,
+    Node,
+    Path,
+    Trace,
+    leaf_path,
+)
 
 Step = tuple[Callable[..., Any], int, tuple[Any, ...]]
 """(operation, number of the value that it is applied to, further arguments)"""
@@ -124,7 +132,7 @@ def make_recipe(plans: list[Plan], trace: Trace) -> Recipe | None:
     nodes = [node for node, _, _ in trace.answers]
     for plan in plans:
         nodes += [piece.node for piece in plan.pieces if piece.node]
-    leaves = tuple(dict.fromkeys(_leaf_of(node) for node in nodes))
+    leaves = tuple(dict.fromkeys(leaf_path(node) for node in nodes))
     numbers: dict[Node, int] = {("leaf", path): number for number, path in enumerate(leaves)}
     derived: list[Node] = []
     for node in nodes:
@@ -145,14 +153,6 @@ def _piece_sources(plan: Plan, numbers: dict[Node, int]) -> tuple[str | int, ...
     return tuple(
         piece.literal if piece.node is None else numbers[piece.node] for piece in plan.pieces
     )
-
-
-def _leaf_of(node: Node) -> Path:
-    """The field that an expression is over; each has exactly one, for two fields make a compound."""
-    while node[0] != "leaf":
-        node = node[1]
-    path: Path = node[1]
-    return path
 
 
 def _number_node(node: Node, numbers: dict[Node, int], derived: list[Node]) -> None:

@@ -26,7 +26,7 @@ from truetune.render.probes import Probes, make_probes
 from truetune.render.template import OWN_KEYS, Template
 from truetune.render.tokenizer import load_tokenizer
 from truetune.render.tokenizer_folder import tokenizer_and_model_files
-from truetune.render.traced_string import parts
+from truetune.render.traced_string import plain_text
 from truetune.settings.run_spec import RunSpec
 
 FORMAT = 1
@@ -273,7 +273,7 @@ def _prompt_entry(
             )
         except TemplateError as error:
             return entry | {"refused": str(error)}
-        text = sent = "".join(parts(rendered))
+        text = sent = plain_text(rendered)
     ids = probes.tokenizer.backend.encode(sent, add_special_tokens=False).ids
     return entry | {"text": text, "ids": ids}
 

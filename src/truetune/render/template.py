@@ -4,8 +4,8 @@ The template itself runs in a process of its own, under limits that the kernel e
 what it is given and what becomes of its replies.
 
 The trade-off: each request crosses a pipe and is written as JSON on its way back, which costs about as much as
-rendering a few turns; so all renderings of a conversation are asked for at once (`run_all`), and what they share is
-sent once.
+rendering a few turns; so all renderings of a conversation are asked for at once (`render_prefixes`), and what they
+share is sent once.
 """
 
 from __future__ import annotations
@@ -53,10 +53,18 @@ class Template:
         name: str = "default",
         now: Callable[[], datetime.datetime] = datetime.datetime.now,
     ) -> None:
-        """`special` holds the variables every rendering sees (bos_token, eos_token, ...); `name` is the tokenizer's for
-        one of several templates (`default`, `tool_use`), or the path of the file that it was read from.
+        """Compile a template in the template process.
 
-        Raises TemplateError where the source is not valid Jinja, LimitError where compiling it goes past the limits.
+        Args:
+            source: Jinja.
+            special: variables that every rendering sees: bos_token, eos_token, ...
+            name: the tokenizer's for one of several templates (`default`, `tool_use`), or the path of the file that it
+                was read from.
+            now: gives the moment that `strftime_now` shows; asked once.
+
+        Raises:
+            TemplateError: the source is not valid Jinja, or too long.
+            LimitError: compiling it goes past the limits.
         """
         self.name = name
         self.source = source
@@ -89,9 +97,9 @@ class Template:
         It is what transformers' `apply_chat_template(..., tokenize=False)` gives. Raises TemplateError where
         the template raises, goes past its limits, or reaches for what the sandbox denies.
         """
-        inputs = self.inputs(messages, tools, documents)
+        inputs = self.make_inputs(messages, tools, documents)
         return traced_string.concat(
-            self.run(inputs, Trace(), len(messages), add_generation_prompt, variables)
+            self.render_prefix(inputs, Trace(), len(messages), add_generation_prompt, variables)
         )
 
     def render_as_given(
@@ -107,46 +115,60 @@ class Template:
         Raises as `render`.
         """
         inputs = TemplateInputs(plain_data(messages), plain_data(tools), plain_data(documents))
-        return traced_string.concat(self.run(inputs, Trace(), len(messages), False, variables))
+        return traced_string.concat(
+            self.render_prefix(inputs, Trace(), len(messages), False, variables)
+        )
 
-    def inputs(
+    def make_inputs(
         self, messages: list[dict[str, Any]], tools: list[Any] | None, documents: list[Any] | None
     ) -> TemplateInputs:
-        """The conversation as transformers hands it to a template."""
+        """The conversation as transformers hands it to a template: without keys that are empty or truetune's own."""
         return TemplateInputs(
             [plain_data(_without_own_keys(message)) for message in messages],
             plain_data(tools),
             plain_data(documents),
         )
 
-    def run(
+    def render_prefix(
         self,
         inputs: TemplateInputs,
         trace: Trace,
-        count: int,
+        message_count: int,
         generation_prompt: bool,
         variables: dict[str, Any],
     ) -> Parts:
-        """Render the first `count` messages. Raises as `render`."""
-        (result,) = self.run_all(
-            inputs, trace, [PrefixRequest(count, generation_prompt, True)], variables
+        """Render the first `message_count` messages, with provenance; what was asked of them goes to `trace`.
+
+        Raises as `render`.
+        """
+        (result,) = self.render_prefixes(
+            inputs, trace, [PrefixRequest(message_count, generation_prompt, True)], variables
         )
         if isinstance(result, TemplateError):
             raise result
         return result
 
-    def run_all(
+    def render_prefixes(
         self,
         inputs: TemplateInputs,
         trace: Trace,
         renderings: Sequence[PrefixRequest],
         variables: dict[str, Any],
     ) -> list[Parts | TemplateError]:
-        """Render a conversation several times at once: for each rendering its parts, or the error that it raised.
+        """Render a conversation several times at once.
 
-        The questions of all of them go to `trace`. Of a rendering that is not traced, what it shares with the first
-        stands in the first's parts, and the rest is one part whose provenance is unknown; the trace is opaque then.
-        Raises LimitError where a rendering goes past the limits, and ever after.
+        Args:
+            inputs: the whole conversation.
+            trace: gets the questions of all renderings; opaque once one of them is not traced.
+            renderings: how many messages of it each takes, and how.
+            variables: further ones for the template.
+
+        Returns:
+            For each rendering its parts, or the error that it raised. Of one that is not traced, what it shares with
+            the first has the first's parts, and the rest is one part of unknown origin.
+
+        Raises:
+            LimitError: a rendering goes past the limits; every later call raises it as well.
         """
         # A template that has passed a limit once is not tried again: each row would take the full time to fail.
         if self.refused is not None:
@@ -175,6 +197,7 @@ def _read_reply(reply: dict[str, Any], trace: Trace) -> Iterator[Parts | Templat
     trace.opaque = trace.opaque or reply["opaque"]
     for number, question, arguments, answer in reply["answers"]:
         trace.answers[nodes[number], question, _as_tuples(arguments)] = answer
+    # What a rendering shares is counted against the first traced one, by the process too (`template_worker._Reply`).
     first: Parts | None = None
     for rendering in reply["renderings"]:
         if "error" in rendering:
@@ -184,12 +207,12 @@ def _read_reply(reply: dict[str, Any], trace: Trace) -> Iterator[Parts | Templat
             # With provenance. The parts that it begins with alike are those of the first rendering.
             own = tuple(_read_part(part, nodes, trace) for part in rendering["parts"])
             parts = (*(first or ())[: rendering["shared_parts"]], *own)
+            first = parts if first is None else first
         else:
             # Rendered plainly: equal characters at the beginning are taken to come from the same fields.
             shared = _first_characters_of_parts(first or (), rendering["shared_characters"])
             rest = rendering["rest"]
             parts = (*shared, traced_string.unknown_text(rest, trace)) if rest else shared
-        first = parts if first is None else first
         yield parts
 
 

@@ -284,7 +284,7 @@ class _Reply:
             shared = count_shared_characters(text, self.first_text)
             self.renderings.append({"shared_characters": shared, "rest": text[shared:]})
             return
-        parts = traced_string.parts(text)
+        parts = traced_string.parts_of(text)
         if self.first is None:
             self.first = parts
             self.first_text = str.__str__(text)

@@ -12,6 +12,18 @@ template can do with a field goes past this file:
   recipe is not made. So does every construct of Jinja that ALLOWED_NODES does not name.
 
 The trade-off: an operation that is merely not listed here costs its template the fast path, never its text.
+
+To keep the recipe of templates that use one more method of str:
+
+1. Give the method to `Traced`: add its name to MAPPINGS if it gives one character for each of its own, to QUESTIONS if
+   its result is no text, else write it, with `_derive` for a text that is made in one step.
+2. Add its name to TRACED_METHODS, unless MAPPINGS or QUESTIONS has it.
+3. Add the name of its node to `reusable_render_recipe.OPERATIONS`.
+
+A filter of Jinja that calls such a method needs its name in STRUCTURAL_FILTERS, and in TEXT_FILTERS if it would take
+`str(value)` of what is no text. One that goes through a regular expression or C code copies the characters: replace it
+in `own_filters`. `tests/render/test_traced_environment.py` has a template for each operation that keeps its recipe, and
+`tests/render/test_recipe.py` holds that a recipe can evaluate whatever `Traced` writes.
 """
 
 from __future__ import annotations
@@ -35,8 +47,9 @@ from truetune.render.template_environment import (
 )
 from truetune.render.traced_json import traced_tojson
 from truetune.render.traced_string import Trace, Traced
-from truetune.render.untraced_values import SCALARS, is_comparable, is_container, is_plain
 
+SCALARS = frozenset((str, int, float, bool, type(None)))
+"""By exact type: a `Traced` is a str, too"""
 ALLOWED_NODES: tuple[type[nodes.Node], ...] = (
     nodes.Template,
     nodes.Output,
@@ -286,7 +299,7 @@ class TracedEnvironment(TemplateEnvironment):
         if isinstance(value, str):
             return value
         text = str(value)
-        if is_plain(value):
+        if _is_plain(value):
             return text
         # What an object shows of itself may hold any field: a list, a namespace, a bound method.
         return self._unknown_text(text)
@@ -306,7 +319,9 @@ class TracedEnvironment(TemplateEnvironment):
     ) -> Any:
         """The result of an operation that the trace can't hold.
 
-        Plain arguments are no fields, so what is made of them is the same for every row.
+        Plain arguments are no fields, so what is made of them is the same for every row. Of others the recipe is lost.
+        The provenance is lost only where the operation made plain copies: Jinja's `truncate` and `indent` slice and
+        add, so that a Traced comes out of them with all its segments.
 
         Args:
             operation: what is called with `args` and `kwargs`.
@@ -316,7 +331,7 @@ class TracedEnvironment(TemplateEnvironment):
         Returns:
             What the operation returns; a text of it as a Traced of unknown origin.
         """
-        if is_plain(args) and is_plain(kwargs):
+        if _is_plain(args) and _is_plain(kwargs):
             return operation(*args, **kwargs)
         self.trace.opaque = True
         result = operation(*args, **kwargs)
@@ -371,15 +386,15 @@ class TracedEnvironment(TemplateEnvironment):
             return not self._contains(right, left)
         operation = COMPARE[operator]
         # `Traced` notes the question itself, also where it stands on the right: Python asks the subclass first.
-        if isinstance(left, Traced) and is_comparable(right):
+        if isinstance(left, Traced) and _is_comparable(right):
             return operation(left, right)
-        if isinstance(right, Traced) and is_comparable(left):
+        if isinstance(right, Traced) and _is_comparable(left):
             return operation(left, right)
         if operator in ("eq", "ne"):
             if left is right and isinstance(left, list | dict):
                 # One and the same part of the conversation, whatever it holds.
                 return operator == "eq"
-            if is_container(left) and is_comparable(right):
+            if _is_container(left) and _is_comparable(right):
                 # A list is no text, whatever it holds.
                 return operator == "ne"
         return self._call_untraced(operation, (left, right), {})
@@ -457,17 +472,17 @@ class TracedEnvironment(TemplateEnvironment):
             return True
         if function is raise_exception:
             # The message is shown as the reason why a turn can't be trained, and is then that of one row.
-            self.trace.opaque = self.trace.opaque or not is_plain(args)
+            self.trace.opaque = self.trace.opaque or not _is_plain(args)
             return True
         owner = getattr(function, "__self__", None)
         if isinstance(owner, GenerationTag):
             return True
         if owner is self:  # strftime_now, whose clock is the same for all rows
-            return is_plain(args) and is_plain(kwargs)
+            return _is_plain(args) and _is_plain(kwargs)
         for kind, names in STRUCTURAL_METHODS.items():
             if isinstance(owner, kind) and function.__name__ in names:
                 # The default of `get` may be a field, and so may what `cycle` goes through; a key may not.
-                return function.__name__ == "cycle" or is_plain(args[:1])
+                return function.__name__ == "cycle" or _is_plain(args[:1])
         return False
 
     def _call_method(
@@ -475,7 +490,7 @@ class TracedEnvironment(TemplateEnvironment):
     ) -> Any:
         """The result of a bound method: with provenance for the known ones of a text, else untraced."""
         owner, name = method.__self__, method.__name__
-        if isinstance(owner, Traced) and name in TRACED_METHODS and not kwargs and is_plain(args):
+        if isinstance(owner, Traced) and name in TRACED_METHODS and not kwargs and _is_plain(args):
             return call(*args)
         if isinstance(owner, str) and name == "join" and len(args) == 1 and not kwargs:
             items = list(args[0])
@@ -527,7 +542,7 @@ class TracedEnvironment(TemplateEnvironment):
                 return False
             if needs_text and not isinstance(values[0], str):
                 return False
-            return takes_text_arguments or is_plain(options)
+            return takes_text_arguments or _is_plain(options)
 
         def apply(*args: Any, **kwargs: Any) -> Any:
             values = args[environment_args:]
@@ -536,7 +551,9 @@ class TracedEnvironment(TemplateEnvironment):
             if name in ELEMENT_FILTERS:
                 # The order or choice of elements depends on what fields hold, so no recipe; but the elements are the
                 # very objects that went in, and keep their provenance.
-                self.trace.opaque = self.trace.opaque or not (is_plain(values) and is_plain(kwargs))
+                self.trace.opaque = self.trace.opaque or not (
+                    _is_plain(values) and _is_plain(kwargs)
+                )
                 return filter(*args, **kwargs)
             return self._call_untraced(
                 lambda *values, **kwargs: filter(*args[:environment_args], *values, **kwargs),
@@ -568,6 +585,32 @@ class TracedEnvironment(TemplateEnvironment):
         if environment_args:
             apply.jinja_pass_arg = test.jinja_pass_arg  # type: ignore[attr-defined]
         return apply
+
+
+def _is_plain(value: Any) -> bool:
+    """Is it proved to hold no field of a conversation, and so the same for every row of a recipe?
+
+    True for scalars and for containers of nothing else, by exact type: any other class might carry a field inside. The
+    price is paid by objects that hold none (a namespace of numbers): their template loses its recipe.
+    """
+    if type(value) in SCALARS:
+        return True
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    if isinstance(value, dict):
+        return all(_is_plain(key) and _is_plain(item) for key, item in value.items())
+    # An undefined value holds a name and a hint for errors; a range holds integers.
+    return isinstance(value, Undefined | range)
+
+
+def _is_comparable(value: Any) -> bool:
+    """Is it plain text, whose comparison `Traced` notes, or a scalar, which no text equals or orders with?"""
+    return type(value) in SCALARS or isinstance(value, Undefined)
+
+
+def _is_container(value: Any) -> bool:
+    """Is it a list, tuple or mapping, which no text equals?"""
+    return isinstance(value, list | tuple | dict)
 
 
 def _add_with_provenance(left: Any, right: Any) -> Any:

@@ -6,8 +6,15 @@ atom again (`strip`, `split(...)[-1]`, the body of `tojson`), or a compound of a
 (`+`, `~`, `join`, output). So each rendering comes out as a list of parts, literal text and atoms.
 
 A `Trace` notes every question that the template asked of an atom (`in`, `==`, `startswith`, truth) with its answer.
-Another row of the same shape that answers alike renders to the same parts: see `reusable_render_recipe`. What can't be
-noted makes the trace opaque: the rendering and its provenance hold, but for this row alone.
+Another row of the same shape that answers alike renders to the same parts: see `reusable_render_recipe`.
+
+Recipe and provenance are lost apart from each other, in four degrees:
+
+    offset -1                 a segment names its field, and not which characters of it these are (an escape in JSON)
+    Trace.opaque              what was asked can't be noted: no recipe; text and segments hold, for this row alone
+    UNKNOWN                   the path of a text that may come from any field; always with an opaque trace
+    lost_provenance           of `TracedEnvironment`: fields may stand in the output as if they were the template's, so
+                              that the whole rendering becomes one UNKNOWN text
 
 An example. `{{ '<|user|>' ~ message.content | trim ~ '<|end|>' }}` over the content `" hi "` gives three parts:
 
@@ -33,9 +40,17 @@ from typing import Any, NamedTuple, SupportsIndex
 Path = tuple[str | int, ...]
 """("messages", 2, "content")"""
 Node = tuple[Any, ...]
-"""("leaf", path), or (operation, parent node, arguments)"""
+"""An expression over one field, which a recipe evaluates for another row. One of:
+
+    ("leaf", path)                                       the field itself
+    (operation, parent, arguments)                       a text, made from the parent's by one operation
+    ("item", (operation, parent, arguments), (number,))  a piece of a list: the node inside is a `split` or `partition`
+
+`reusable_render_recipe.OPERATIONS` has a function for each operation. Plain tuples, for they are keys of
+`Trace.answers`, and are compared and written as JSON by the thousand."""
 
 UNKNOWN: Path = ("?",)
+"""The path of text that nobody can say the field of"""
 STRUCTURE_KEYS = frozenset(("role", "type"))
 """Keys whose strings steer the template; they count as shape and not as content."""
 MAX_DEPTH = 64
@@ -484,6 +499,14 @@ def make_leaf(text: str, trace: Trace, path: Path) -> Traced:
     return make_atom(text, trace, ("leaf", path), (Segment(len(text), path, 0),))
 
 
+def leaf_path(node: Node) -> Path:
+    """The field that an expression is over; each has exactly one, for two fields make a compound."""
+    while node[0] != "leaf":
+        node = node[1]
+    path: Path = node[1]
+    return path
+
+
 def wrap_texts(value: Any, path: Path, trace: Trace) -> Any:
     """The same value with an atom of `trace` for each text in it, but for the texts that are structure."""
     if isinstance(value, str):
@@ -563,7 +586,15 @@ def join(separator: str, strings: Iterable[str]) -> str:
     return concat(pieces)
 
 
-def parts(text: str) -> tuple[str | Traced, ...]:
+def plain_text(text: str) -> str:
+    """The characters of a rendering as a plain str, for code that is no template.
+
+    Whoever compares or hashes a `Traced` asks its fields, and the trace notes that as if the template had asked.
+    """
+    return text.plain if isinstance(text, Traced) else text
+
+
+def parts_of(text: str) -> tuple[str | Traced, ...]:
     """The literal stretches and the atoms that a string is made of, in order."""
     if isinstance(text, Traced):
         return (text,) if text.parts is None else text.parts

@@ -17,7 +17,7 @@ from typing import Any
 from truetune.errors import TemplateError
 from truetune.render.probes import Probes
 from truetune.render.template import Template
-from truetune.render.traced_string import parts
+from truetune.render.traced_string import plain_text
 from truetune.serving.training_record import TrainedPrompt
 
 ROLES = ("system", "user", "assistant")
@@ -201,7 +201,7 @@ def _render_variant(
         )
     except TemplateError:
         return None
-    return "".join(parts(text))
+    return plain_text(text)
 
 
 def guess_cause_at_difference(

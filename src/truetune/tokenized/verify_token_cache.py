@@ -18,7 +18,7 @@ import numpy as np
 from truetune.data.conversation import Origin
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import stream_batches, without_shortcuts_if_wrong
+from truetune.encoding.stream_batches import retry_without_shortcuts, stream_batches
 from truetune.errors import DataError
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
@@ -93,7 +93,7 @@ def verify_cache(spec: RunSpec, cache: TokenCache) -> CacheComparison:
 
     Raises SpecError, TokenizerError, TemplateError or DataError.
     """
-    return without_shortcuts_if_wrong(
+    return retry_without_shortcuts(
         lambda only_reference: _compare_cache_once(spec, cache, only_reference=only_reference)
     )
 

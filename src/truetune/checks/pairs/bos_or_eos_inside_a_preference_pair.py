@@ -42,7 +42,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import case_at_token, side_of_pair_name
 from truetune.encoding.batch import Batch
-from truetune.encoding.row_fingerprints import CONTENT
+from truetune.encoding.row_fingerprints import IS_CONTENT
 
 SIDES = ("chosen", "rejected")
 
@@ -73,7 +73,7 @@ class BosOrEosInsideAPreferencePair(PairRule):
         self.pairs += len(batch.pairs.chosen.examples)
         for name, side in zip(SIDES, batch.pairs, strict=True):
             for place in np.flatnonzero(
-                np.isin(side.ids, self.wanted) & CONTENT[side.source]
+                np.isin(side.ids, self.wanted) & IS_CONTENT[side.source]
             ).tolist():
                 self._judge_token(name, side, place)
 

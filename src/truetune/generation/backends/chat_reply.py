@@ -28,7 +28,7 @@ from truetune.parsing.input_limits import REPLY
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.render.template import Template
 from truetune.render.tokenizer import Tokenizer
-from truetune.render.traced_string import parts
+from truetune.render.traced_string import plain_text
 
 STOP_REASONS = frozenset(
     {"stop", "eos", "eos_token", "stop_sequence", "end_turn", "tool_calls", "function_call"}
@@ -196,7 +196,7 @@ class ReplyReader:
                 rendering = self.template.render(messages, tools=tools, **chat.settings)
         except TemplateError:
             return None
-        text = "".join(parts(rendering))
+        text = plain_text(rendering)
         # Templates that rewrite history make another beginning: where the answer starts is not known then.
         if not text.startswith(prompt.text):
             return None

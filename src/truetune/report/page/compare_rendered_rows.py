@@ -19,7 +19,7 @@ from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch as one_batch
+from truetune.encoding.stream_batches import make_batch
 from truetune.render.renderer import Renderer
 from truetune.report.page.token_rows import (
     TokenRow,
@@ -50,7 +50,7 @@ class TokenRowRenderer:
 
     def make_batch(self, rows: list[Conversation], *, exact: bool = False) -> Batch:
         """A batch of rows as `truetune check` makes it."""
-        return one_batch(rows, self.renderer, self.encoder, exact=exact)
+        return make_batch(rows, self.renderer, self.encoder, exact=exact)
 
     def token_rows(self, row: Conversation) -> list[TokenRow]:
         """The token rows of one conversation: its examples, both sides of a pair; one row with an
@@ -121,7 +121,7 @@ class TokenRowRenderer:
                 key: value for change in changes.values() for key, value in change.items()
             }
             self._clean[name] = self._renderer_with(settings)
-        clean = one_batch([view.example.row], self._clean[name], self.encoder, exact=True)
+        clean = make_batch([view.example.row], self._clean[name], self.encoder, exact=True)
         views = make_token_views(clean, self.encoder.vocabulary)
         # Of a row that is split into one example a turn, no single one is the counterpart.
         return name, views[-1] if views and view.example.rendering.turn is None else None
