@@ -203,8 +203,8 @@ class _FollowedRun:
         if step in self.looks:
             return None
         try:
-            place, probes, chosen = self.open_checkpoint(path)
-            with open_backend(place, probes.tokenizer, self.asking.options) as backend:
+            model_source, probes, chosen = self.open_checkpoint(path)
+            with open_backend(model_source, probes.tokenizer, self.asking.options) as backend:
                 self.looks[step] = ask_model(backend, probes, chosen.prompts, self.asking, step)
         except (TruetuneError, OSError):
             # save_total_limit of the Trainer removes old checkpoints, also while they are read.
@@ -215,16 +215,16 @@ class _FollowedRun:
 
     def open_checkpoint(self, path: Path) -> tuple[ModelSource, Probes, ChosenPrompts]:
         """A checkpoint, and the questions, which are the same for all."""
-        place = find_model_source(str(path), **self.parts)
-        probes = place.prepared(**self.settings)
-        self.latest = place, probes
+        model_source = find_model_source(str(path), **self.parts)
+        probes = model_source.prepared(**self.settings)
+        self.latest = model_source, probes
         if self.prompts is None:
-            self.prompts = choose_prompts(place, probes, self.files, **self.choice)
+            self.prompts = choose_prompts(model_source, probes, self.files, **self.choice)
             self.looks = {
                 step: _renew_prompts(look, self.prompts.prompts)
                 for step, look in self.looks.items()
             }
-        return place, probes, self.prompts
+        return model_source, probes, self.prompts
 
     def spec(self) -> RunSpec | None:
         """The settings, once a checkpoint was asked."""
@@ -259,7 +259,7 @@ class _FollowedRun:
         is_there = is_checkpoint(path)
         # Any other checkpoint tells tokenizer and settings as well.
         any_path = path if is_there else next(iter(path_of_step.values()), path)
-        place, probes, chosen = self.open_checkpoint(any_path)
+        model_source, probes, chosen = self.open_checkpoint(any_path)
         # Again, for opening it may have renewed the prompts of kept answers.
         sampled = self.sampled_run()
         last = sampled.looks[-1]
@@ -269,15 +269,15 @@ class _FollowedRun:
                 f"the checkpoint of step {last.step:,} is gone: it can't be asked why"
             )
         elif has_failures(last, limit) if diagnose is None else diagnose:
-            with open_backend(place, probes.tokenizer, self.asking.options) as backend:
+            with open_backend(model_source, probes.tokenizer, self.asking.options) as backend:
                 judgement, notes = judge_with_causes(
-                    place, probes, sampled, backend, self.asking, diagnose
+                    model_source, probes, sampled, backend, self.asking, diagnose
                 )
                 self.notes += [*notes, *backend.notes]
                 kind = backend.kind
         return SampleReport(
             spec=probes.spec.model_copy(update={"data": self.files}),
-            subjects=(describe_subject(place, probes, chosen, self.asking, kind),),
+            subjects=(describe_subject(model_source, probes, chosen, self.asking, kind),),
             findings=judgement.findings,
             examined=judgement.examined,
             not_judged=judgement.not_judged,

@@ -62,7 +62,7 @@ EXPECTED_ERRORS = (TruetuneError, OSError, RuntimeError, ValueError)
 
 
 def gather_evidence(
-    place: ModelSource,
+    model_source: ModelSource,
     probes: Probes,
     prompts: Sequence[Prompt],
     look: SamplingPass,
@@ -77,7 +77,7 @@ def gather_evidence(
     """The evidence on a model that gave some answers; what can't be asked is a note, and no error.
 
     Args:
-        place: the model, with its files and the record of its run.
+        model_source: the model, with its files and the record of its run.
         probes: its tokenizer and template.
         prompts: what it was asked.
         look: what it answered.
@@ -90,25 +90,25 @@ def gather_evidence(
     """
     tokenizer = probes.tokenizer
     served = serving_stops(tokenizer)
-    trained, recorded = _find_trained_stops(place, probes, prompts)
+    trained, recorded = _find_trained_stops(model_source, probes, prompts)
     trained_ids = frozenset(token.id for token in trained)
     # Where serving stops at other tokens than were trained, the answers of `look` say nothing of the trained ones.
     asked_stops = served if trained_ids <= served else trained_ids
     evidence = ModelEvidence(
         SampledRun((look,), limit=limit, finished=True),
-        kind=place.kind,
+        kind=model_source.kind,
         trained=trained,
         recorded=recorded,
         served=_name_tokens(tokenizer, served),
         pad=_find_pad(tokenizer),
-        contract=place.contract is not None,
-        run=bool(place.run),
-        folder=place.folder,
-        base_folder=place.base,
+        contract=model_source.contract is not None,
+        run=bool(model_source.run),
+        folder=model_source.folder,
+        base_folder=model_source.base,
         temperature=temperature,
     )
     inquiry = _Inquiry(evidence, progress)
-    inquiry.ask("the training record", lambda: _check_contract(place, probes))
+    inquiry.ask("the training record", lambda: _check_contract(model_source, probes))
     inquiry.ask(
         "stopping",
         lambda: {
@@ -138,7 +138,7 @@ def gather_evidence(
     inquiry.ask("the pace", lambda: {"pace": backend.pace()})
 
     def ask_base() -> dict[str, Any]:
-        with _open_base(place, tokenizer, options or Options(), base) as base_backend:
+        with _open_base(model_source, tokenizer, options or Options(), base) as base_backend:
             if base_backend is None:
                 inquiry.notes.append("the base was not asked: it is not known")
                 return {}
@@ -190,13 +190,13 @@ class _Inquiry:
 
 
 def _find_trained_stops(
-    place: ModelSource, probes: Probes, prompts: Iterable[Prompt]
+    model_source: ModelSource, probes: Probes, prompts: Iterable[Prompt]
 ) -> tuple[tuple[ControlToken, ...], bool]:
     """The stop tokens that answers are trained to end with, and whether the training record says so.
 
     Without a record: the token that most references end with, else the one that ends a turn of the template.
     """
-    recorded_ids = _recorded_stops(place)
+    recorded_ids = _recorded_stops(model_source)
     if recorded_ids:
         return _name_tokens(probes.tokenizer, recorded_ids), True
     prompts = list(prompts)
@@ -212,9 +212,9 @@ def _find_trained_stops(
     return (_name_tokens(probes.tokenizer, [terminator.id]) if terminator else ()), False
 
 
-def _recorded_stops(place: ModelSource) -> list[int]:
+def _recorded_stops(model_source: ModelSource) -> list[int]:
     """The ids that run.json calls trained stops; anything may stand in such a file."""
-    listed = place.run.get("stops")
+    listed = model_source.run.get("stops")
     stops = [stop for stop in listed if isinstance(stop, dict)] if isinstance(listed, list) else []
     ids = [stop.get("id") for stop in stops if stop.get("trained") is True]
     # `type`, for True is an int as well.
@@ -232,9 +232,9 @@ def _find_pad(tokenizer: Tokenizer) -> ControlToken | None:
     return ControlToken(pad.token, pad.id) if pad else None
 
 
-def _check_contract(place: ModelSource, probes: Probes) -> dict[str, Any]:
+def _check_contract(model_source: ModelSource, probes: Probes) -> dict[str, Any]:
     """`prompts`: in what the prompts of today break the contract of the training; without one, `contract` False."""
-    contract = read_object(place.contract, []) if place.contract else None
+    contract = read_object(model_source.contract, []) if model_source.contract else None
     if not contract:
         return {"contract": False}
     return {"prompts": tuple(contract_breaks(contract, probes))}
@@ -328,16 +328,20 @@ def _ids_with_stop(answer: Answer) -> list[int]:
 
 @contextmanager
 def _open_base(
-    place: ModelSource, tokenizer: Tokenizer, options: Options, loaded: Backend | None
+    model_source: ModelSource, tokenizer: Tokenizer, options: Options, loaded: Backend | None
 ) -> Iterator[Backend | None]:
     """The base of a model; None where it is not known, or is the model itself."""
-    if loaded is not None or place.base is None or _is_same_folder(place.base, place.folder):
+    if (
+        loaded is not None
+        or model_source.base is None
+        or _is_same_folder(model_source.base, model_source.folder)
+    ):
         yield loaded
         return
     # A base is a folder: the backend of a server or of a GGUF file can't open it.
-    can_open = place.kind in ("model", "adapter") and options.backend != "server"
+    can_open = model_source.kind in ("model", "adapter") and options.backend != "server"
     options = replace(options, backend=options.backend if can_open else None, served_model=None)
-    with open_backend(find_model_source(str(place.base)), tokenizer, options) as backend:
+    with open_backend(find_model_source(str(model_source.base)), tokenizer, options) as backend:
         yield backend
 
 

@@ -34,7 +34,7 @@ REJECTED_ANSWER = "its answer is labelled a bad one"
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class EncodedRows:
     """Rows as examples, each token placed."""
 
     documents: tuple[Document, ...]
@@ -62,7 +62,7 @@ class RowLosses:
         return RowLosses(self.rows[mask], self.sums[mask], self.counts[mask])
 
 
-def encode_held_out(probes: Probes, rows: Iterable[Conversation]) -> HeldOut:
+def encode_held_out(probes: Probes, rows: Iterable[Conversation]) -> EncodedRows:
     """The examples that training makes of rows; of pairs, the wanted answers.
 
     Args:
@@ -84,7 +84,7 @@ def encode_held_out(probes: Probes, rows: Iterable[Conversation]) -> HeldOut:
         skipped.update(rejected.reason for rejected in shard.rejected)
         shortened += shard.shortened
     # Unary plus drops reasons of count 0.
-    return HeldOut(tuple(documents), dict(+skipped), count, shortened)
+    return EncodedRows(tuple(documents), dict(+skipped), count, shortened)
 
 
 def _drop_rejected(row: Conversation) -> Conversation:

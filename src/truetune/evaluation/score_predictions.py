@@ -74,13 +74,13 @@ from truetune.settings.settings_files import spec_of
 # Answers in a list have no file to be called by.
 LIST_NAME = "predictions"
 """What a report calls answers that came as lists"""
-PART_RULE = "reference-stands-in-another-label"
-FORM_RULE = "exact-match-measures-form"
+LABEL_INSIDE_ANOTHER_RULE = "reference-stands-in-another-label"
+EXACT_MATCH_RULE = "exact-match-measures-form"
 READ_AS_JSON = (
     "the references are JSON, so the answers are read as JSON (--parser json), and one that is none counts as"
     " wrong"
 )
-Texts = Iterable[str | Mapping[str, Any] | Prediction]
+PredictionInputs = Iterable[str | Mapping[str, Any] | Prediction]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -105,7 +105,7 @@ class ScoreReport(SampleReport):
 
 
 def score(
-    predictions: str | PathLike[str] | Texts,
+    predictions: str | PathLike[str] | PredictionInputs,
     prompts: Sequence[str | Messages] | None = None,
     references: Sequence[str] | None = None,
     *,
@@ -222,13 +222,15 @@ def _without_known_forms(judgement: Judgement, name: str, look: SamplingPass) ->
 
     A column of 0 and 1 that counts more answers as right than are their reference word for word shows that it does.
     """
-    if name == LIST_NAME or not any(one.rule == FORM_RULE for one in judgement.findings):
+    if name == LIST_NAME or not any(one.rule == EXACT_MATCH_RULE for one in judgement.findings):
         return judgement
     scored = count_scored_right(name)
     exact = sum(sample.scores.exact is True for sample in look.samples)
     if scored is None or scored <= exact:
         return judgement
-    kept = (one for one in judgement.findings if (one.rule, one.severity) != (FORM_RULE, "info"))
+    kept = (
+        one for one in judgement.findings if (one.rule, one.severity) != (EXACT_MATCH_RULE, "info")
+    )
     return replace(judgement, findings=tuple(kept))
 
 
@@ -460,7 +462,7 @@ def _with_scores_beside(
     source = f"{same[0].file} says {same[0].name} {same[0].value:.3g}, which is what `reference in answer` gives"
     return tuple(
         replace(one, severity="warning", evidence=(*one.evidence, source))
-        if one.rule == PART_RULE
+        if one.rule == LABEL_INSIDE_ANOTHER_RULE
         else one
         for one in findings
     )

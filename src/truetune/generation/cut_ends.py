@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from truetune.generation.identify_language import LINKING
+from truetune.generation.identify_language import LINKING_WORDS
 
 OPEN_MARKS = tuple(",;([{&=+") + (" -", " –")
 """Marks behind which a text continues"""
@@ -29,7 +29,8 @@ _POSSESSIVES = (
 POSSESSIVES = frozenset(_POSSESSIVES.split())
 """Words that belong to the next one, beside articles, prepositions and conjunctions"""
 DANGLING = (
-    frozenset(word for words in LINKING.values() for word in words.split()) - MAY_END | POSSESSIVES
+    frozenset(word for words in LINKING_WORDS.values() for word in words.split()) - MAY_END
+    | POSSESSIVES
 )
 MIN_LETTERS = 2
 """Letters of half a word; a single one is a label or a variable"""

@@ -38,7 +38,7 @@ BATCH_TOKENS = 4096
 MAX_PADDING = 1024
 """Tokens of padding in a batch, at most ..."""
 # Both chosen, not measured: at half there are more batches, at double more of each is padding.
-PADDING_PER_STEP = 32
+PADDING_PER_NEW_TOKEN = 32
 """... or so many for each new token of an answer: on a CPU another batch's step costs as much."""
 UNKNOWN_POSITIONS = 1 << 30
 """Stands for the positions of a model whose config does not tell them"""
@@ -211,7 +211,7 @@ def _batches(
         is_full = (length + new) * count > size
         # Rows with less room are apart, as all rows of a batch have one limit.
         if batch and (
-            own_room != room or is_full or padding > max(MAX_PADDING, PADDING_PER_STEP * new)
+            own_room != room or is_full or padding > max(MAX_PADDING, PADDING_PER_NEW_TOKEN * new)
         ):
             if is_past(deadline):
                 return

