@@ -17,6 +17,7 @@ from typing import Any
 from truetune.checkpoint.load_checkpoint import is_checkpoint
 from truetune.checkpoint.run_folder import (
     RUN_FILE,
+    UNFINISHED_STATUSES,
     checkpoint_step,
     find_checkpoint_fault,
     list_checkpoints,
@@ -72,8 +73,6 @@ LATER_QUESTIONS = {"min_p": 0.0}
 # pace, and twice as long would not be noticed.
 POLL_INTERVAL_S = 5.0
 """Seconds between two glances at the folder"""
-UNFINISHED_STATES = ("looking", "training")
-"""States of a run that may make more checkpoints"""
 
 
 def follow_checkpoints(
@@ -373,7 +372,7 @@ def _wait_for_checkpoints(
     done: set[int] = set()
     while True:
         # Read before the listing: a checkpoint that is written between the two is seen in the next round.
-        running = not once and read_run(folder).get("status") in UNFINISHED_STATES
+        running = not once and read_run(folder).get("status") in UNFINISHED_STATUSES
         faults: list[str] = []
         for step, path in _list_whole_checkpoints(folder, faults, done):
             done.add(step)

@@ -40,7 +40,7 @@ from truetune.evaluation.scores_beside import (
     readings_of,
 )
 from truetune.evaluation.try_parser import add_model_answers, try_parser
-from truetune.generation.answer_parsers import Parser, make_parser
+from truetune.generation.answer_parsers import JSON_PARSER, Parser, make_parser
 from truetune.generation.answer_row_order import row_order_of
 from truetune.generation.answer_samples import (
     NO_LIMIT,
@@ -59,7 +59,7 @@ from truetune.generation.cut_answers import clear_length_of_cut_answers
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.find_lost_word_order import find_lost_order
 from truetune.generation.identical_answers import mark_identical_answers
-from truetune.generation.json_answers import JSON_PARSER, are_references_json, json_fault
+from truetune.generation.json_answers import are_references_json, json_fault
 from truetune.generation.label_scores import LabelScores, mark_given_references, score_labels
 from truetune.generation.parser_selftest import ParserSelftest
 from truetune.generation.prompt_left_in_predictions import (

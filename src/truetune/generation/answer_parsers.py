@@ -33,6 +33,8 @@ from truetune.render.render_plan import THINK_END
 Parser = Callable[[str], Any]
 """Gives what it read; None or any exception where it can't."""
 
+JSON_PARSER = "json"
+"""Name of the parser that reads JSON"""
 MAX_REGEX_CHARACTERS = 100_000
 """Characters of an answer that a pattern is looked for in: a user's pattern may take the square of a text's length"""
 # Chosen, not measured: reading takes microseconds, and a thousand answers must not hang.
@@ -312,7 +314,7 @@ def _import_file(file: Path) -> Any:
 
 
 _PARSERS: dict[str, Parser] = {
-    "json": _read_json,
+    JSON_PARSER: _read_json,
     "number": _read_number,
     "choice": _choice_parser("E"),
 }

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from truetune.generation.answer_parsers import make_parser, try_parse
+from truetune.generation.answer_parsers import JSON_PARSER, make_parser, try_parse
 
-JSON_PARSER = "json"
 EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
 """Values that say nothing: a field that has one is as good as left out"""
 # Chosen, not measured: objects of extractions are two or three levels deep.

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
-from truetune.generation.split_words import split_words
+from truetune.generation.split_words import contains_words, split_words
 from truetune.parsing.input_limits import REPLY
 from truetune.parsing.json_reader import RowDecoder, parse_json
 from truetune.render.render_plan import THINK_END
@@ -177,7 +177,7 @@ def holds_final_answer(answer: str, gold: str) -> bool:
     final = find_final_answer(gold)
     if final is None:
         wanted = split_words(gold)
-        return bool(wanted) and _contains_words(split_words(answer), wanted)
+        return bool(wanted) and contains_words(split_words(answer), wanted)
     own = find_final_answer(answer)
     if own is not None and (own.kind, own.value) == (final.kind, final.value):
         return True
@@ -185,7 +185,7 @@ def holds_final_answer(answer: str, gold: str) -> bool:
         numbers = _NUMBER_IN_TEXT.findall(answer)
         return bool(numbers) and _normalise_number(numbers[-1]) == final.value
     if final.kind == "word":
-        return _contains_words(split_words(answer), final.value.split())
+        return contains_words(split_words(answer), final.value.split())
     return final.kind == "json" and any(_json_in(answer, final.value))
 
 
@@ -227,12 +227,6 @@ def _normalise_number(number: str) -> str:
     if value.is_finite() and abs(value.adjusted()) < MAX_PLAIN_EXPONENT:
         return format(value.normalize(), "f")
     return str(value)
-
-
-def _contains_words(words: list[str], wanted: list[str]) -> bool:
-    """Do these words stand in a text, one after the other?"""
-    starts = range(len(words) - len(wanted) + 1)
-    return any(words[i : i + len(wanted)] == wanted for i in starts)
 
 
 def _json_in(text: str, value: str) -> Iterator[bool]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from json import JSONDecodeError
 
-from truetune.generation.answer_parsers import make_parser, try_parse
+from truetune.generation.answer_parsers import JSON_PARSER, make_parser, try_parse
 from truetune.parsing.input_limits import REPLY
 from truetune.parsing.json_reader import RowDecoder
 from truetune.render.render_plan import THINK_END
 
-JSON_PARSER = "json"
 MIN_REFERENCES = 8
 MIN_JSON_SHARE = 0.95
 """Share of the references that are JSON; the others may be refusals"""

@@ -25,7 +25,13 @@ from truetune.generation.garbage_text import answer_perplexity, is_foreign_stutt
 from truetune.generation.identify_language import identify_language
 from truetune.generation.language_switch import changes_language
 from truetune.generation.repetition_loops import is_looping
-from truetune.generation.split_words import count_words, is_word, split_units, split_words
+from truetune.generation.split_words import (
+    contains_words,
+    count_words,
+    is_word,
+    split_units,
+    split_words,
+)
 from truetune.render.render_plan import THINK_END
 
 REPETITION_GRAM = 4
@@ -261,17 +267,11 @@ def _is_too_long(words: list[str], reference_words: list[str]) -> bool:
     if length - expected >= EXPLAINED_WORDS or expected > EDGE_WORDS / 2:
         return True
     edges = (words[:EDGE_WORDS], words[-EDGE_WORDS:])
-    return not any(_holds_words(edge, reference_words) for edge in edges)
+    return not any(contains_words(edge, reference_words) for edge in edges)
 
 
 def _count_numbers(words: list[str]) -> int:
     return sum(word[0].isdigit() for word in words)
-
-
-def _holds_words(words: list[str], wanted: list[str]) -> bool:
-    """Do these words stand in a text, one after the other?"""
-    starts = range(len(words) - len(wanted) + 1)
-    return any(words[at : at + len(wanted)] == wanted for at in starts)
 
 
 def _own_markers(

@@ -21,7 +21,14 @@ import numpy as np
 from truetune.checkpoint.weight_files import read_object
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
-from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, ScoredIds
+from truetune.generation.backends.backend import (
+    UNKNOWN_POSITIONS,
+    Backend,
+    Decoding,
+    Ids,
+    Progress,
+    ScoredIds,
+)
 from truetune.generation.backends.choose_next_token import reference_before_stop
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.backends.open_backend import Options
@@ -49,8 +56,6 @@ MIN_CACHE_BYTES = 1 << 30
 """Of the cache on a CPU; vLLM would take most of the memory"""
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """What max_lora_rank may be"""
-UNKNOWN_POSITIONS = 1 << 30
-"""Stands for the positions of a model whose config does not tell them"""
 
 StopEstimate = tuple[float | None, int | None]
 """Probability of any stop token behind a reference, and the rank of the likeliest, 0 = first"""
