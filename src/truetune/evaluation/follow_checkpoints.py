@@ -2,7 +2,7 @@
 
 The answers stand in a folder beside the run (`RUN-sampled`), as `truetune train` keeps its own, so that the same
 command continues where it was interrupted. It runs beside the training and only reads what that writes. The trade-off:
-each checkpoint is loaded again, which takes longer than a look from inside of the training, and disturbs it by nothing.
+each checkpoint is loaded again, which takes longer than sampling inside of the training, and disturbs it by nothing.
 """
 
 from __future__ import annotations
@@ -156,9 +156,12 @@ def follow_checkpoints(
     inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
     check_output_folder(keep, inputs, option="--looks")
     answers_folder = _open_answers_folder(keep, questions)
-    followed.looks |= {look.step: look for look, _ in read_passes_with_limits(answers_folder)}
-    for look in followed.sampled_run().looks:
-        say(_describe_pass(look, max_new_tokens, "asked before"))
+    followed.looks |= {
+        sampling_pass.step: sampling_pass
+        for sampling_pass, _ in read_passes_with_limits(answers_folder)
+    }
+    for sampling_pass in followed.sampled_run().looks:
+        say(_describe_pass(sampling_pass, max_new_tokens, "asked before"))
     # What was already told, so that a fault of all checkpoints is told once.
     told_before: dict[str, Finding] = {}
     for step, path in _wait_for_checkpoints(folder, once, wait, followed.notes):
@@ -220,8 +223,8 @@ class _FollowedRun:
         if self.prompts is None:
             self.prompts = choose_prompts(model_source, probes, self.files, **self.choice)
             self.looks = {
-                step: _renew_prompts(look, self.prompts.prompts)
-                for step, look in self.looks.items()
+                step: _renew_prompts(sampling_pass, self.prompts.prompts)
+                for step, sampling_pass in self.looks.items()
             }
         return model_source, probes, self.prompts
 
@@ -290,17 +293,19 @@ class _FollowedRun:
         )
 
 
-def _renew_prompts(look: SamplingPass, prompts: Sequence[Prompt]) -> SamplingPass:
+def _renew_prompts(sampling_pass: SamplingPass, prompts: Sequence[Prompt]) -> SamplingPass:
     """A pass that was kept, with its prompts as they are made now. Raises UsageError where they are others."""
     # Files of samples keep less of a prompt than there is: its chat, for instance.
     by_ids = {prompt.ids: prompt for prompt in prompts}
-    if not all(sample.prompt.ids in by_ids for sample in look.samples):
+    if not all(sample.prompt.ids in by_ids for sample in sampling_pass.samples):
         raise UsageError(
             "the answers that were kept are to other prompts: the rows have changed; name another"
             " folder with --looks"
         )
-    samples = tuple(replace(sample, prompt=by_ids[sample.prompt.ids]) for sample in look.samples)
-    return replace(look, samples=samples)
+    samples = tuple(
+        replace(sample, prompt=by_ids[sample.prompt.ids]) for sample in sampling_pass.samples
+    )
+    return replace(sampling_pass, samples=samples)
 
 
 def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
@@ -412,7 +417,7 @@ def _list_whole_checkpoints(
         yield step, folder
 
 
-def _describe_pass(look: SamplingPass, limit: int, how: str) -> str:
+def _describe_pass(sampling_pass: SamplingPass, limit: int, how: str) -> str:
     """One line on a pass, with how it came about."""
-    success = Success.of_look(look, limit)
-    return f"step {look.step:,}: {success.good} of {success.of} answers are good ({how})"
+    success = Success.of_pass(sampling_pass, limit)
+    return f"step {sampling_pass.step:,}: {success.good} of {success.of} answers are good ({how})"

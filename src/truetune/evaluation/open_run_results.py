@@ -204,7 +204,9 @@ def _judge_passes(
     if not looks:
         return [], Judgement()
     finished = record.get("status") not in UNFINISHED_STATUSES
-    sampled = SampledRun(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
+    sampled = SampledRun(
+        tuple(sampling_pass for sampling_pass, _ in looks), limit=looks[-1][1], finished=finished
+    )
     judgement = judge_answers(sampled, spec)
     if (folder / FINDINGS).is_file():
         chosen = {rule.name() for rule in choose_rules(spec, AnswersRule)}

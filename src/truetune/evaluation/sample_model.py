@@ -162,8 +162,8 @@ def sample_model(
     chosen = choose_prompts(model_source, probes, files, count, seed=seed, all_rows=all_rows)
     # The causes are asked while the model is still loaded.
     with open_backend(model_source, probes.tokenizer, options) as backend:
-        look = ask_model(backend, probes, chosen.prompts, asking)
-        sampled = SampledRun((look,), limit=max_new_tokens, finished=True)
+        sampling_pass = ask_model(backend, probes, chosen.prompts, asking)
+        sampled = SampledRun((sampling_pass,), limit=max_new_tokens, finished=True)
         judgement, notes = judge_with_causes(
             model_source, probes, sampled, backend, asking, diagnose
         )
@@ -171,7 +171,7 @@ def sample_model(
     comparison = None
     if compare is not None:
         other = _find_prepared_source(compare, model_source, probes, base, settings)
-        comparison = _compare_with(other, look, files, asking)
+        comparison = _compare_with(other, sampling_pass, files, asking)
     return SampleReport(
         spec=probes.spec.model_copy(update={"data": files}),
         subjects=(describe_subject(model_source, probes, chosen, asking, backend.kind),),
@@ -180,9 +180,9 @@ def sample_model(
         not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,
         name=name,
-        looks=(look,),
+        looks=(sampling_pass,),
         limit=max_new_tokens,
-        unanswered=unanswered_prompts(chosen.prompts, look),
+        unanswered=unanswered_prompts(chosen.prompts, sampling_pass),
         compared=comparison,
         notes=(*_warn_of_prompts(model_source, probes, chosen), *notes),
         min_success=min_success,
@@ -253,14 +253,14 @@ def judge_with_causes(
         (findings that name a cause first, then those that they do not explain; notes on what could not be asked)
     """
     symptoms = judge_answers(sampled, probes.spec)
-    look = sampled.looks[-1]
-    if not (has_failures(look, sampled.limit) if diagnose is None else diagnose):
+    sampling_pass = sampled.looks[-1]
+    if not (has_failures(sampling_pass, sampled.limit) if diagnose is None else diagnose):
         return symptoms, ()
     evidence = gather_evidence(
         model_source,
         probes,
-        [sample.prompt for sample in look.samples],
-        look,
+        [sample.prompt for sample in sampling_pass.samples],
+        sampling_pass,
         backend,
         options=asking.options,
         limit=sampled.limit,
@@ -282,15 +282,17 @@ def judge_with_causes(
     return replace(judgement, findings=(*causes, *others)), evidence.notes
 
 
-def has_failures(look: SamplingPass, limit: int) -> bool:
+def has_failures(sampling_pass: SamplingPass, limit: int) -> bool:
     """Is there an answer that is not good, or none that can be told?"""
-    verdicts = [is_good_answer(sample, limit) for sample in look.samples]
+    verdicts = [is_good_answer(sample, limit) for sample in sampling_pass.samples]
     return False in verdicts or True not in verdicts
 
 
-def unanswered_prompts(prompts: Sequence[Prompt], look: SamplingPass) -> tuple[Prompt, ...]:
+def unanswered_prompts(
+    prompts: Sequence[Prompt], sampling_pass: SamplingPass
+) -> tuple[Prompt, ...]:
     """Those that got no answer."""
-    answered = {sample.prompt.ids for sample in look.samples}
+    answered = {sample.prompt.ids for sample in sampling_pass.samples}
     return tuple(prompt for prompt in prompts if prompt.ids not in answered)
 
 
@@ -374,21 +376,21 @@ def _find_prepared_source(
 
 
 def _compare_with(
-    other: _OtherModel, look: SamplingPass, files: Sequence[str], asking: SamplingSettings
+    other: _OtherModel, sampling_pass: SamplingPass, files: Sequence[str], asking: SamplingSettings
 ) -> SampleComparison:
     """The answers of another model to the same rows, beside those of the first.
 
     Args:
         other: the model that is asked.
-        look: the answers of the first model.
+        sampling_pass: the answers of the first model.
         files: of the rows.
         asking: how the first was asked.
     """
-    prompts = [sample.prompt for sample in look.samples]
+    prompts = [sample.prompt for sample in sampling_pass.samples]
     rebuilt = rebuild_prompts(other.probes, prompts, files)
     pairs = [
         (sample, prompt)
-        for sample, prompt in zip(look.samples, rebuilt, strict=True)
+        for sample, prompt in zip(sampling_pass.samples, rebuilt, strict=True)
         if prompt is not None
     ]
     if not pairs:

@@ -202,11 +202,11 @@ def _fill_predictions(read: ReadPredictions, row_files: Sequence[str]) -> Sequen
     return filled
 
 
-def _texts_of(look: SamplingPass) -> tuple[list[str], list[str]]:
+def _texts_of(sampling_pass: SamplingPass) -> tuple[list[str], list[str]]:
     """The answers of a pass, and their references."""
     return (
-        [sample.answer.text for sample in look.samples],
-        [sample.prompt.reference for sample in look.samples],
+        [sample.answer.text for sample in sampling_pass.samples],
+        [sample.prompt.reference for sample in sampling_pass.samples],
     )
 
 
@@ -217,7 +217,7 @@ def _are_json_answers(predictions: Sequence[Prediction]) -> bool:
     return 2 * sum(json_fault(one.text) is None for one in predictions) > len(predictions)
 
 
-def _without_known_forms(judgement: Judgement, name: str, look: SamplingPass) -> Judgement:
+def _without_known_forms(judgement: Judgement, name: str, sampling_pass: SamplingPass) -> Judgement:
     """What the rules say, without the note that exact match measures the form where the user's own script reads it.
 
     A column of 0 and 1 that counts more answers as right than are their reference word for word shows that it does.
@@ -225,7 +225,7 @@ def _without_known_forms(judgement: Judgement, name: str, look: SamplingPass) ->
     if name == LIST_NAME or not any(one.rule == EXACT_MATCH_RULE for one in judgement.findings):
         return judgement
     scored = count_scored_right(name)
-    exact = sum(sample.scores.exact is True for sample in look.samples)
+    exact = sum(sample.scores.exact is True for sample in sampling_pass.samples)
     if scored is None or scored <= exact:
         return judgement
     kept = (
@@ -371,10 +371,10 @@ def build_sample(
 
 
 def _try_on_golds(
-    parse: Parser | None, name: str | None, look: SamplingPass
+    parse: Parser | None, name: str | None, sampling_pass: SamplingPass
 ) -> ParserSelftest | None:
     """What the parser makes of the references, and of the answers; None without a parser or a reference."""
-    with_reference = [sample for sample in look.samples if sample.prompt.reference.strip()]
+    with_reference = [sample for sample in sampling_pass.samples if sample.prompt.reference.strip()]
     if parse is None or name is None or not with_reference:
         return None
     golds = [sample.prompt.reference for sample in with_reference]
@@ -384,13 +384,15 @@ def _try_on_golds(
     return add_model_answers(selftest, parse, golds, answers)
 
 
-def _judge_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpec) -> Judgement:
+def _judge_parser(
+    proof: ParserSelftest | None, sampling_pass: SamplingPass, spec: RunSpec
+) -> Judgement:
     """What the rules on parsers say."""
     if proof is None:
         return Judgement()
     # The other rules on evaluations need losses, which nobody has measured here.
     rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.of_parser]
-    return run_rules(EvaluationResults(len(look.samples), parser=proof), rules)
+    return run_rules(EvaluationResults(len(sampling_pass.samples), parser=proof), rules)
 
 
 def _list_unjudged(
@@ -437,13 +439,13 @@ def _describe_subject(
 
 
 def _describe_readings(
-    look: SamplingPass, labels: LabelScores | None, figures: Sequence[FigureBeside]
+    sampling_pass: SamplingPass, labels: LabelScores | None, figures: Sequence[FigureBeside]
 ) -> Iterator[str]:
     """How many are right by the usual readings, and what a script wrote beside the predictions."""
     if labels is not None:
         yield describe_labels(labels)
     if figures:
-        yield from compare_figures(figures, readings_of(*_texts_of(look), labels))
+        yield from compare_figures(figures, readings_of(*_texts_of(sampling_pass), labels))
 
 
 def _with_scores_beside(

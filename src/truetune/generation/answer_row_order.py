@@ -81,7 +81,7 @@ class RowOrder:
 
 
 def row_order_of(samples: Sequence[Sample]) -> RowOrder | None:
-    """`find_row_order` of the samples of one look."""
+    """`find_row_order` of the samples of one sampling pass."""
     return find_row_order(
         [sample.answer.text for sample in samples],
         [sample.prompt.reference for sample in samples],

@@ -96,7 +96,7 @@ def find_answers_ended_by_limit(samples: Sequence[Sample], limit: int) -> list[S
 
 
 def clear_length_of_cut_answers(samples: Sequence[Sample], limit: int) -> tuple[Sample, ...]:
-    """The samples of one look; where a limit ended many, their length is no fault of the model."""
+    """The samples of one sampling pass; where a limit ended many, their length is no fault of the model."""
     cut = set(map(id, find_answers_ended_by_limit(samples, limit)))
     return tuple(
         replace(sample, scores=replace(sample.scores, too_long=None))

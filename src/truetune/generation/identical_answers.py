@@ -27,7 +27,7 @@ MIN_QUESTIONS_OF_A_LABEL = 7
 
 
 def mark_identical_answers(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """The samples of one look, with `Scores.alike` where all got one answer."""
+    """The samples of one sampling_pass, with `Scores.alike` where all got one answer."""
     if not are_identical(samples):
         return tuple(samples)
     return tuple(replace(sample, scores=replace(sample.scores, alike=True)) for sample in samples)

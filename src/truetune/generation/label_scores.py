@@ -189,7 +189,7 @@ def _gives_final_answer(answer: str, reference: str, kind: str) -> bool | None:
 
 
 def mark_given_references(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """The samples of one look, with `Scores.gives`."""
+    """The samples of one sampling_pass, with `Scores.gives`."""
     labels = find_labels([sample.prompt.reference for sample in samples])
     return tuple(
         replace(

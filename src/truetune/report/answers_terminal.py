@@ -277,7 +277,7 @@ def _look_table(report: SampleReport) -> Table:
     for name in ("well-formed", "95 %", "stop", "overlap"):
         table.add_column(name, justify="right")
     for look in report.looks:
-        success = Success.of_look(look, report.limit)
+        success = Success.of_pass(look, report.limit)
         known_ends = [sample.scores.stopped for sample in look.samples if sample.scores.end_known]
         stopped = f"{sum(known_ends)} of {len(known_ends)}" if known_ends else ""
         known = [s.scores.overlap for s in look.samples if s.scores.overlap is not None]
