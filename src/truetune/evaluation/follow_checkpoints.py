@@ -46,8 +46,8 @@ from truetune.evaluation.sample_model import (
     SamplingSettings,
     ask_model,
     describe_subject,
-    has_failures,
     judge_with_causes,
+    should_diagnose,
     unanswered_prompts,
 )
 from truetune.evaluation.sample_report import SampleReport, Success
@@ -270,7 +270,7 @@ class _FollowedRun:
             self.notes.append(
                 f"the checkpoint of step {last.step:,} is gone: it can't be asked why"
             )
-        elif has_failures(last, limit) if diagnose is None else diagnose:
+        elif should_diagnose(last, limit, diagnose):
             with open_backend(model_source, probes.tokenizer, self.asking.options) as backend:
                 judgement, notes = judge_with_causes(
                     model_source, probes, sampled, backend, self.asking, diagnose

@@ -2,7 +2,8 @@
 
 Such files are no training rows and no predictions with references, so that nothing else reads them. They are told by
 their columns. What is said of them is said of all files of a folder together: a judge's preference for a place shows
-only where pairs were judged in both orders, which scripts write into two files.
+only where pairs were judged in both orders, which scripts write into two files. The trade-off: files are known by the
+names of columns, folders and models (`base`, `sft`), so that unusual names leave a file unread.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ from truetune.settings.run_spec import RunSpec
 SUFFIXES = frozenset((".jsonl", ".json", ".csv", ".ndjson"))
 # Chosen: an archive of evaluations holds more, and each file takes a tenth of a second.
 MAX_FILES = 40
+"""Files that are read, of all folders that are named"""
 MAX_ROWS = 5_000
+"""Rows of one file that are read: equal answers and the leaning of a judge show in as many"""
 MAX_BYTES = 64 << 20
-"""Of one file: answers and verdicts are small, and data sets are not"""
+"""Bytes of one file: answers and verdicts are small, and data sets are not"""
+# Chosen, not measured: judges refuse now and then, and a column of another kind names hardly a place.
 MIN_READ_SHARE = 0.8
 """Share of the verdicts that name a place or a tie, in a file of verdicts"""
 KEY_COLUMNS = (

@@ -254,7 +254,7 @@ def judge_with_causes(
     """
     symptoms = judge_answers(sampled, probes.spec)
     sampling_pass = sampled.looks[-1]
-    if not (has_failures(sampling_pass, sampled.limit) if diagnose is None else diagnose):
+    if not should_diagnose(sampling_pass, sampled.limit, diagnose):
         return symptoms, ()
     evidence = gather_evidence(
         model_source,
@@ -286,6 +286,11 @@ def has_failures(sampling_pass: SamplingPass, limit: int) -> bool:
     """Is there an answer that is not good, or none that can be told?"""
     verdicts = [is_good_answer(sample, limit) for sample in sampling_pass.samples]
     return False in verdicts or True not in verdicts
+
+
+def should_diagnose(sampling_pass: SamplingPass, limit: int, diagnose: bool | None) -> bool:
+    """Are causes looked for? `diagnose` is what the user has said; where that is nothing, if answers fail."""
+    return has_failures(sampling_pass, limit) if diagnose is None else diagnose
 
 
 def unanswered_prompts(

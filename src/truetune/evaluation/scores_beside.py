@@ -1,4 +1,10 @@
-"""Figures that a script wrote beside its predictions (metrics.json), and which reading of the answers gives them."""
+"""Figures that a script wrote beside its predictions (metrics.json), and which reading of the answers gives them.
+
+A user compares our counts with the accuracy of their own script. So the usual ways to count right answers are tried
+(`readings_of`), and a sentence says which of them gives the figure that stands beside. The trade-off: files and figures
+are known by their names alone, and a figure of other answers may agree by chance; so a figure out of a log is told only
+where a reading gives it.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""Answers that answer, and then go on with the turns of a whole dialogue: `Customer: ...`, `Agent: ...`.
+"""Answers that answer, and then continue with the turns of a whole dialogue: `Customer: ...`, `Agent: ...`.
 
 How it works: a label at the beginning of a line (`Word:`, `**Word:**`, `[Word]`, `<word>`) behind some text may be a
 speaker's name, or that of a field (`Name:`, `Date:`). One answer seldom tells; many do. Two labels are speakers where
 both are words for sides of a talk, or where they take turns in several answers, in whole sentences, with questions
 among them. A prompt that asks for a dialogue, or holds labels itself, is left alone.
+
+The trade-off: one answer with unknown names tells nothing, so that a set of a few rows is judged by the words of
+ROLE_WORDS alone; a form with two fields and questions in them may be taken for a talk.
 """
 
 from __future__ import annotations
@@ -47,8 +50,13 @@ ASKS_FOR_DIALOGUE = re.compile(
     re.IGNORECASE,
 )
 SENTENCE_END = re.compile(r"[.?!。？！…][\"'”»)*]{0,3}\s*$")
+# Chosen for speed, not measured: the turns of a dialogue show in its first ones, and each line is tried.
 MAX_CHARACTERS = 20_000
+"""Characters of an answer, and of the end of its prompt, that are searched"""
 MAX_LABELS = 200
+"""Labels of an answer that are looked at"""
+# The next three are chosen, not measured. A form (`Name:`, `Date:`) has the same labels in many answers too, but asks
+# nothing and ends few of its values as sentences do (tests/checks/test_dialogues_and_json.py).
 MIN_ANSWERS = 3
 """Answers in which two labels take turns, until words that name no side of a talk are taken for speakers"""
 MIN_QUESTION_SHARE = 0.2
@@ -187,7 +195,7 @@ class SpeakerCounts:
 
 
 def find_continued_dialogues(pairs: Sequence[tuple[str, str]]) -> dict[int, TurnsBehindAnswer]:
-    """The answers, of (prompt, answer), that go on with turns of two speakers, by their number."""
+    """The answers, of (prompt, answer), that continue with turns of two speakers, by their number."""
     found = {
         number: turns
         for number, (prompt, answer) in enumerate(pairs)

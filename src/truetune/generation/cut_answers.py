@@ -17,6 +17,7 @@ from dataclasses import replace
 from truetune.generation.answer_samples import NO_LIMIT, Sample
 from truetune.generation.final_answers import MARK_NAMES, answer_marks, holds_final_answer
 
+# Chosen, not measured.
 MIN_WORDS = 12
 """Words of a text that has sentences; names, labels and titles are shorter"""
 OPEN_ENDS = ",:;=+-*/([{&<"
@@ -29,6 +30,7 @@ MIN_LENGTH_RATIO = 0.7
 MAX_LENGTH_RATIO_OF_OTHERS = 1.15
 """A finished answer is hardly ever so much longer than those that were cut"""
 TRIMMED_SHARE = 0.1
+"""Share of the lengths that is left out at each end, before the shortest is compared with the longest"""
 # All chosen, not measured. Share of the answers that were cut: a few long ones run into any limit. At half of it data
 # with some long answers would be named, at double only runs where nearly nothing was finished.
 MIN_CUT_SHARE = 1 / 3
@@ -40,6 +42,7 @@ MAX_SHARE_WITH_REFERENCE = 0.2
 MIN_LENGTH_PAST_END = 1.2
 # Words of a reference that is a value, and says nothing of how long an answer should be.
 MAX_WORDS_OF_VALUE = 8
+# An error on answers needs as many everywhere (`checks/answers/bad_answer_counts.py`).
 MIN_ANSWERS = 8
 """Cut answers that a limit is blamed for; fewer end so by accident"""
 BOLD = "**"

@@ -3,6 +3,9 @@
 A score of fields depends on what it is divided by. Over the fields that an answer gives it is a precision, and what the
 answer leaves out costs nothing; over those of the reference it is what a user of the fields gets. Fields of inner
 objects count one by one (`buyer.name`); lists are compared as a whole.
+
+The trade-off: a list with one wrong item is wrong, and a value in other words is wrong: only white space, case and the
+spelling of numbers are forgiven.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
 MAX_DEPTH = 4
 MAX_FIELDS = 500
 """Of one object; chosen, not measured: more are a table, whose fields have no names of their own"""
+# Both chosen, not measured: of fewer rows a share says little, and a fifth of the answers may be refusals.
 MIN_ROWS = 8
+"""Rows whose answer and reference are both objects"""
 MIN_OBJECT_SHARE = 0.8
 """Share of the rows whose answer and reference are both objects"""
 

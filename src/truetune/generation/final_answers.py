@@ -60,7 +60,8 @@ _MARKS = (
 )
 
 MARK_NAMES = ("####", "\\boxed{}", "<answer>")
-"""The marks that are written for readers by machine; `answer is` is prose, which no script looks for alone"""
+"""Names of the first of _MARKS, in their order: the marks that are written for readers by machine. `answer is` is
+prose, which no script looks for alone"""
 
 
 class FinalAnswer(NamedTuple):
@@ -99,6 +100,7 @@ def find_final_answer(text: str) -> FinalAnswer | None:
 def answer_marks(text: str) -> tuple[str, ...]:
     """Which marks of `MARK_NAMES` stand in a text behind its thoughts."""
     said = text.rpartition(THINK_END)[2]
+    # Not strict: the last of _MARKS, `answer is`, has no name.
     pairs = zip(MARK_NAMES, _MARKS, strict=False)
     return tuple(name for name, mark in pairs if mark.search(said))
 

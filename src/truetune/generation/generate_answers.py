@@ -36,10 +36,11 @@ T = TypeVar("T")
 BATCH_TOKENS = 4096
 """Tokens of a batch, padding and answers included: a cache of at most about 2 GB with a 7B model"""
 MAX_PADDING = 1024
-"""Tokens of padding in a batch, at most ..."""
+"""Tokens of padding in a batch that are allowed however short the answers are"""
 # Both chosen, not measured: at half there are more batches, at double more of each is padding.
 PADDING_PER_NEW_TOKEN = 32
-"""... or so many for each new token of an answer: on a CPU another batch's step costs as much."""
+"""Tokens of padding that are allowed for each new token of an answer, where that is more: on a CPU another batch's step
+costs as much"""
 Decode = Callable[[Sequence[int]], str]
 NumberedIds = tuple[int, Ids]
 """Number of a row, and its ids"""

@@ -1,4 +1,8 @@
-"""Answers that should be JSON, by their references: whether they are, and else what they are."""
+"""Answers that should be JSON, by their references: whether they are, and else what they are.
+
+The answer is read as by the parser `json`; where that fails, the decoder is begun at the first bracket, and how far it
+comes tells the fault. The trade-off: one fault is named, the first that fits, though an answer may be cut and broken.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,9 @@ from truetune.parsing.input_limits import REPLY
 from truetune.parsing.json_reader import RowDecoder
 from truetune.render.render_plan import THINK_END
 
+# Both chosen, not measured: with fewer references a share says little.
 MIN_REFERENCES = 8
+"""References from which they may be called JSON"""
 MIN_JSON_SHARE = 0.95
 """Share of the references that are JSON; the others may be refusals"""
 CUT_OFF = "are cut off"

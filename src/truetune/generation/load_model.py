@@ -7,6 +7,7 @@ not run unless the user says so.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Collection
 from pathlib import Path
@@ -73,8 +74,7 @@ def adapter_vocabulary(adapter: Checkpoint) -> int | None:
     base_embedding = find_embedding(adapter.base.tensors) if adapter.base else None
     if base_embedding is None or highest < len(base_embedding):
         return None
-    # Rounded up.
-    return -(-(highest + 1) // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
+    return math.ceil((highest + 1) / EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
 
 
 def _trainable_token_ids(adapter: Checkpoint) -> list[int]:

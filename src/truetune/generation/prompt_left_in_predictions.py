@@ -71,19 +71,19 @@ def find_prompt_in_front(
         references: what should have been said. One that holds its question is no bare answer either.
     """
     parts = [_split_at_question(*row) for row in zip(texts, questions, references, strict=True)]
-    common, _ = (
-        Counter(part.before for part in parts if part).most_common(1)[0] if any(parts) else ("", 0)
+    beginnings = Counter(part.before for part in parts if part is not None)
+    if not beginnings:
+        return None
+    common = beginnings.most_common(1)[0][0]
+    alike_count = sum(part is not None and part.is_like(common) for part in parts)
+    are_alike = alike_count >= MIN_SHARE * len(parts)
+
+    def has_prompt(part: _SplitPrediction) -> bool:
+        return _opens_a_turn(part.before) or (are_alike and part.is_like(common))
+
+    found = PromptInFront(
+        tuple(part.answer if part is not None and has_prompt(part) else None for part in parts)
     )
-    alike = sum(part is not None and part.is_like(common) for part in parts) >= MIN_SHARE * len(
-        parts
-    )
-    answers = tuple(
-        part.answer
-        if part and (_opens_a_turn(part.before) or (alike and part.is_like(common)))
-        else None
-        for part in parts
-    )
-    found = PromptInFront(answers)
     is_most = found.holding >= max(MIN_PREDICTIONS, MIN_SHARE * len(texts))
     return found if is_most and any(found.answers) else None
 

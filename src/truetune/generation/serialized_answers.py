@@ -1,7 +1,8 @@
 """Texts that are meant to be JSON and that a JSON parser refuses: printed Python values, a comma too many, a fence.
 
 How it works: a text that begins and ends like an object or a list is read as JSON, and where that fails as what it may
-be instead. Nothing is guessed of other texts: prose is no broken JSON.
+be instead. Nothing is guessed of other texts: prose is no broken JSON. The trade-off: JSON with two faults, as a comma
+too many in a printed Python value, is neither and has no name here.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 NOT_A_NUMBER = re.compile(r"(?<=[:\[,\s])-?(?:NaN|Infinity)(?=\s*[,}\]])")
 JSON_ASKED = re.compile(r"\bJSONL?\b", re.IGNORECASE)
 PYTHON_ASKED = re.compile(r"\bpython\b|\bdict(?:ionary)?\b|\btuples?\b|\brepr\b", re.IGNORECASE)
+# Chosen for speed, not measured: a text may be parsed four times.
 MAX_CHARACTERS = 50_000
+"""Characters of a text that is looked at"""
 SERIALIZATIONS_IN_WORDS: dict[Serialization, Serialization] = {
     "json": "worded",
     "fenced": "worded fence",
