@@ -96,6 +96,8 @@ def gather_evidence(
 class _Inquiry:
     """The questions to one model. Each takes what is known, and gives it back with what it has brought.
 
+    The arguments are those of `gather_evidence`.
+
     Attributes:
         served: ids at which serving ends an answer.
         asked_stops: ids whose probability is asked for. Where serving stops at other tokens than were trained, the
@@ -341,7 +343,14 @@ def _ids_with_stop(answer: Answer) -> list[int]:
 def _open_base(
     model_source: ModelSource, tokenizer: Tokenizer, options: Options, loaded: Backend | None
 ) -> Iterator[Backend | None]:
-    """The base of a model; None where it is not known, or is the model itself."""
+    """The base of a model; None where it is not known, or is the model itself.
+
+    Args:
+        model_source: the model.
+        tokenizer: that of the prompts.
+        options: with which the model was opened.
+        loaded: the base, where the caller has it; it is not closed then.
+    """
     if (
         loaded is not None
         or model_source.base is None

@@ -132,7 +132,15 @@ def _draw_rows(rows: list[Conversation], limit: int | None, seed: int) -> list[C
 def _choose_prompts(
     probes: Probes, rows: Sequence[Conversation], known: frozenset[int], answers: int, seed: int
 ) -> list[Prompt]:
-    """So many prompts, of rows that were not trained on where there are some."""
+    """Prompts, of rows that were not trained on where there are some.
+
+    Args:
+        probes: tokenizer and template.
+        rows: to choose from.
+        known: numbers of the rows that were trained on.
+        answers: prompts wanted; there are fewer where the rows give no more.
+        seed: of the choice.
+    """
     if not answers:
         return []
     new = [row for row in rows if row.origin.row not in known]

@@ -239,7 +239,14 @@ def _find_missed_golds(
     finals: Sequence[FinalAnswer | None],
     of_empty_text: Any,
 ) -> Iterator[ParserReading]:
-    """Golds that are not read, not read equal to themselves, read as an empty answer is, or as another value."""
+    """Golds that are not read, not read equal to themselves, read as an empty answer is, or as another value.
+
+    Args:
+        golds: the texts.
+        readings: (value, text for a reader) of each.
+        finals: the final answer of each, where its marks tell one.
+        of_empty_text: what the parser reads of an empty text.
+    """
     for row, (gold, (value, as_text), final) in enumerate(
         zip(golds, readings, finals, strict=True)
     ):
@@ -343,7 +350,14 @@ def _try_empty_phrases(
 def _try_questions(
     timed: _TimedParser, questions: Sequence[str], values: Sequence[Any], chance: float
 ) -> list[ParserReading]:
-    """Questions that score as their own answers, where more do than chance makes."""
+    """The first question that scores as its own answer, where more do than chance makes; else none.
+
+    Args:
+        timed: the parser.
+        questions: of the golds, in their order.
+        values: what the parser reads of each gold.
+        chance: share of the golds that another gold's reading scores with.
+    """
     scoring = []
     for row, (question, gold) in enumerate(zip(questions, values, strict=False)):
         value, as_text = timed.read(question)

@@ -313,7 +313,14 @@ def _are_no_guesses(drawn: int, repeated: int, of: int) -> bool:
 def _name_of_order(
     targets: Mapping[int, int], count: int, prompts: Sequence[str], references: Sequence[str]
 ) -> str:
-    """What takes the rows of the answers to those of their references; empty where nothing that is known does."""
+    """What takes the rows of the answers to those of their references; empty where nothing that is known does.
+
+    Args:
+        targets: row of an answer -> the row whose reference it gives.
+        count: rows of the file.
+        prompts: of each row.
+        references: of each row.
+    """
     shift, rows = _commonest_shift(targets)
     if rows >= MIN_SAME_ORDER_SHARE * len(targets):
         plural = "s" if abs(shift) > 1 else ""
@@ -419,7 +426,14 @@ def _moved_labels(
 def _is_above_chance(
     agreed: float, answered: Sequence[str], expected: Sequence[str], draws: int
 ) -> bool:
-    """Is an agreement more than the best of some sixty orders has by chance?"""
+    """Is an agreement more than the best of some sixty orders has by chance?
+
+    Args:
+        agreed: share of the answers that agree in the best order.
+        answered: labels of the answers.
+        expected: labels of the references.
+        draws: answers that are independent of each other, for the deviation of chance.
+    """
     chance = _agreement_by_chance(answered, expected)
     deviation = math.sqrt(chance * (1 - chance) / draws)
     return agreed >= chance + MIN_DEVIATIONS * deviation

@@ -315,7 +315,15 @@ def _append_tokens(
 def _call_generate(
     model: Any, inputs: Mapping[str, torch.Tensor], pad: int, limit: int, **settings: Any
 ) -> Any:
-    """`generate` of transformers for `limit` tokens; `settings` are those of GenerationConfig, and its arguments."""
+    """What `generate` of transformers gives for a batch: greedy, with a cache, as a dictionary.
+
+    Args:
+        model: of transformers.
+        inputs: ids and attention mask, (rows, tokens) each.
+        pad: fills rows that have ended.
+        limit: new tokens.
+        **settings: of GenerationConfig; those of GENERATE_ARGUMENTS are arguments of `generate` itself.
+    """
     arguments = {name: settings.pop(name) for name in GENERATE_ARGUMENTS if name in settings}
     settings |= {
         "do_sample": False,

@@ -251,7 +251,14 @@ def _batches(
 def _stop_estimates(
     model: Any, rows: list[Ids], stops: list[int], pad: int
 ) -> list[tuple[float, int]]:
-    """(probability that any stop token is next, rank of the likeliest of them, 0 = first) behind each row."""
+    """(probability that any stop token is next, rank of the likeliest of them, 0 = first) behind each row.
+
+    Args:
+        model: in evaluation mode.
+        rows: ids, not empty.
+        stops: at least one id.
+        pad: an id with a row in the embedding.
+    """
     logits = next_logits(model, rows, pad)
     probabilities = logits.softmax(-1)[:, stops].sum(-1)
     ranks = (logits > logits[:, stops].max(-1, keepdim=True).values).sum(-1)

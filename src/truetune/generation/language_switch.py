@@ -194,8 +194,13 @@ def _is_in_other_script(answer: str, before: str, reference: str, language: str 
 def _is_strange_latin(answer: str, prose: str, before: str, language: str | None) -> bool:
     """Is a Latin answer in another language than a conversation that is not Latin?
 
-    Code and names are Latin everywhere, so it must be a sentence, or words of a language. `prose` is that of the
-    answer, `language` the one that it was found to be in.
+    Code and names are Latin everywhere, so it must be a sentence, or words of a language.
+
+    Args:
+        answer: as the model wrote it.
+        prose: what of it is no code.
+        before: question and reference.
+        language: ISO 639-1 of the answer, where it is known.
     """
     # A Latin word in the question may ask for an English answer.
     if _WORD.search(before) or _main_script(before) == "LATIN":
@@ -228,7 +233,14 @@ def _count_kana(text: str) -> tuple[int, int]:
 
 
 def _least_weight(prose: str, reference: str, before: str, *, is_alone: bool) -> int:
-    """How much of an answer in another script tells that it is: less where nothing else stands in it."""
+    """Weight of letters from which an answer in another script is told to be: less where nothing else stands in it.
+
+    Args:
+        prose: what of the answer is no code.
+        reference: empty where there is none.
+        before: question and reference.
+        is_alone: all letters of the answer are of that script.
+    """
     if not is_alone:
         return MIN_SCRIPT_WEIGHT
     expected = _main_script(reference)

@@ -164,7 +164,15 @@ def _is_garbage(
     prompt: Prompt,
     reference_language: str | None,
 ) -> bool:
-    """Is an answer no text, and its reference one?"""
+    """Is an answer no text, and its reference one?
+
+    Args:
+        text: of the answer.
+        language: ISO 639-1 of the answer, where it is known.
+        perplexity: of the answer under the model itself, where it is known.
+        prompt: with its question and reference.
+        reference_language: as `language`.
+    """
     if is_garbage(text, language, perplexity) and not is_garbage(
         prompt.reference, reference_language
     ):
@@ -277,10 +285,18 @@ def _count_numbers(words: list[str]) -> int:
 def _own_markers(
     text: str, reference: str, question: str, control: Collection[str]
 ) -> tuple[str, ...]:
-    """Markers of an answer that the question does not have, nor the reference. A reference that begins another turn is
-    no excuse: it was made of rows that were rendered already."""
+    """Markers of an answer that the question does not have, nor the reference; sorted.
+
+    A reference that begins another turn is no excuse: it was made of rows that were rendered already, and data that
+    were rendered twice teach the next turn.
+
+    Args:
+        text: of the answer.
+        reference: empty where there is none.
+        question: what was asked last.
+        control: the tokenizer's control tokens as text.
+    """
     own = _find_markers(text, control) - _find_markers(f"{reference}\n{question}", control)
-    # The reference may hold it: data that were rendered twice teach the next turn.
     turns = {marker for marker in _TURN_BEGINNING.findall(text) if marker not in question}
     return tuple(sorted(own | (turns & _find_markers(text, ()))))
 

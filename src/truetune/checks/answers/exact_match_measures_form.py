@@ -59,7 +59,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import NO_LIMIT, Sample
-from truetune.generation.answer_verdicts import answer_faults
+from truetune.generation.answer_verdicts import Verdict, answer_faults
 from truetune.generation.cut_answers import find_answers_ended_by_limit, without_samples
 from truetune.generation.final_answers import (
     MARK_NAMES,
@@ -84,7 +84,9 @@ MIN_MARKED_SHARE = 0.8
 MAX_BOTH_MARKS_SHARE = 0.1
 # Chosen: below half of the misses, what the model says is the more likely fault.
 MIN_SPELLED_SHARE = 0.5
-FAULTS_OF_OTHER_RULES = frozenset(("empty", "garbage", "echo", "role markers", "loop", "language"))
+FAULTS_BESIDE_FORM: frozenset[Verdict] = frozenset(
+    ("empty", "garbage", "echo", "role markers", "loop", "language")
+)
 """Verdicts on answers whose form is not what is wrong with them"""
 PARSERS = {"number": "number", "letter": "choice", "json": "json"}
 """Kind of final answer -> the parser that reads it"""
@@ -274,7 +276,7 @@ def _in_another_form(samples: Sequence[Sample]) -> list[Sample]:
         sample
         for sample in whole
         if not _is_exact(sample)
-        and FAULTS_OF_OTHER_RULES.isdisjoint(answer_faults(sample, NO_LIMIT))
+        and FAULTS_BESIDE_FORM.isdisjoint(answer_faults(sample, NO_LIMIT))
         and _gives_reference(sample.answer.text, sample.prompt.reference)
     ]
 

@@ -200,6 +200,18 @@ class VllmBackend(Backend):
         tokenizer: Tokenizer,
         positions: int,
     ) -> None:
+        """The first engine is made here, which takes long.
+
+        Args:
+            name: what was opened, for messages.
+            settings: of vLLM's LLM, without what depends on the length of the sequences.
+            adapter: vLLM's LoRARequest; None for a whole model.
+            tokenizer: that of the prompts.
+            positions: tokens that the model has places for.
+
+        Raises:
+            UsageError: vLLM does not load the model.
+        """
         super().__init__(name)
         self.settings, self.adapter = settings, adapter
         self.tokenizer, self.positions = tokenizer, positions
@@ -239,7 +251,17 @@ class VllmBackend(Backend):
         progress: Progress | None = None,
         together: int = MAX_PROMPTS_AT_ONCE,
     ) -> list[Any]:
-        """What the engine answers to each row of ids, some `together`; all rows fit its positions."""
+        """vLLM's RequestOutput for each row of ids.
+
+        Args:
+            rows: ids that fit the engine's positions.
+            settings: SamplingParams, one for each row.
+            progress: is told how many rows are done.
+            together: rows that are handed over at a time.
+
+        Raises:
+            UsageError: the engine has failed.
+        """
         outputs: list[Any] = []
         for first in range(0, len(rows), together):
             part = slice(first, first + together)
