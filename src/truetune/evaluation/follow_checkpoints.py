@@ -151,11 +151,7 @@ def follow_checkpoints(
         "top_p": top_p,
         "min_p": min_p,
     }
-    beside_run = folder.resolve().with_name(f"{folder.resolve().name}-sampled")
-    keep = Path(looks) if looks else beside_run
-    inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
-    check_output_folder(keep, inputs, option="--looks")
-    answers_folder = _open_answers_folder(keep, questions)
+    answers_folder = _open_answers_folder(_choose_answers_folder(folder, files, looks), questions)
     followed.looks |= {
         sampling_pass.step: sampling_pass
         for sampling_pass, _ in read_passes_with_limits(answers_folder)
@@ -306,6 +302,18 @@ def _renew_prompts(sampling_pass: SamplingPass, prompts: Sequence[Prompt]) -> Sa
         replace(sample, prompt=by_ids[sample.prompt.ids]) for sample in sampling_pass.samples
     )
     return replace(sampling_pass, samples=samples)
+
+
+def _choose_answers_folder(folder: Path, files: Sequence[str], looks: str | None) -> Path:
+    """The folder that keeps the answers: that of `--looks`, else one beside the run.
+
+    Raises UsageError where it would hold the run or its data, or is in one of them.
+    """
+    beside_run = folder.resolve().with_name(f"{folder.resolve().name}-sampled")
+    chosen = Path(looks) if looks else beside_run
+    inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
+    check_output_folder(chosen, inputs, option="--looks")
+    return chosen
 
 
 def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
