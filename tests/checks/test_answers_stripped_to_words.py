@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.generation.identify_language import LINKING, STATING
+from truetune.generation.identify_language import LINKING_WORDS, STATING_WORDS
 from truetune.settings.run_spec import RunSpec
 
 PLACES = ("Aarau", "Bern", "Chur", "Davos", "Genf", "Jona", "Thun", "Visp")
@@ -22,7 +22,10 @@ GERMAN = (
     " ist, liegt eine Karte mit der Nummer des Lagers im Briefkasten."
 )
 ASKED = "When does the parcel for {p} arrive? It was ordered {n} days ago."
-WORDS = frozenset(" ".join((*LINKING.values(), *STATING.values())).split()) | {"within", "am"}
+WORDS = frozenset(" ".join((*LINKING_WORDS.values(), *STATING_WORDS.values())).split()) | {
+    "within",
+    "am",
+}
 
 
 def stripped(text: str) -> str:

@@ -12,7 +12,7 @@ import torch
 from tests.auditing import tiny
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
-from truetune.evaluation.row_losses import HeldOut, encode_held_out
+from truetune.evaluation.row_losses import EncodedRows, encode_held_out
 from truetune.generation.backends.backend import ScoredIds
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.settings.settings_files import spec_of
@@ -28,7 +28,7 @@ def probes_of(**settings: Any) -> Probes:
     return prepare_probes_of_run(spec_of({"tokenizer": str(TOKENIZER), **settings}, "test"))
 
 
-def examples(path: Path, **settings: Any) -> HeldOut:
+def examples(path: Path, **settings: Any) -> EncodedRows:
     return encode_held_out(probes_of(**settings), read_conversations([str(path)]))
 
 

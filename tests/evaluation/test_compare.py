@@ -96,7 +96,7 @@ def test_every_fault_has_its_words_in_a_comparison() -> None:
 def test_differences_in_figures() -> None:
     pairs = [(said(EN), said(EN, stops=i % 2 == 0)) for i in range(12)]
     found = compare_model_answers("other", pairs, 200)
-    rows = {row.name: row for row in found.rows}
+    rows = {row.name: row for row in found.figures}
     assert (
         rows["well-formed answers"].mine,
         rows["well-formed answers"].other,
@@ -110,7 +110,7 @@ def test_differences_in_figures() -> None:
     assert rows["overlap with the reference"].p == 1
     assert rows["P(stop) behind the reference"].mine is None
     assert found.same == 6
-    assert compare_model_answers("other", [], 200).rows == ()
+    assert compare_model_answers("other", [], 200).figures == ()
 
 
 def test_two_models_side_by_side(right: Path, broken: Path, rows: Path) -> None:

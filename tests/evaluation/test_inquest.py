@@ -231,7 +231,7 @@ def test_a_padded_batch_that_answers_otherwise(home: Path) -> None:
     with open_backend(place, place.prepared().tokenizer) as inner:
         found = asked(home / "right", home / "base", backend=Padded(inner))
     assert "padded-batch-answers-otherwise" in named(found)
-    assert max(parted.nats or 0 for parted in found.parted) > 1
+    assert max(parted.nats or 0 for parted in found.divergent_answers) > 1
 
 
 def test_what_can_not_be_asked_is_a_note(home: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.parts import data
 from truetune.generation.answer_row_order import RowOrder, find_row_order
+from truetune.generation.gathered_orders import gathered_orders
 
 LABELS = ("positive", "negative", "neutral")
 
@@ -105,3 +106,10 @@ def test_small_numbers_and_one_answer_to_all_tell_no_row() -> None:
     assert find_row_order([str(at + 1) for at in range(60)], numbers, [""] * 60) is None
     _, references = rows(40)
     assert find_row_order([references[0]] * 40, references, [""] * 40) is None
+
+
+def test_orders_of_several_processes() -> None:
+    dealt, filled, blocks = gathered_orders(5, 2)
+    assert (dealt, filled, blocks) == ([0, 2, 4, 1, 3], [0, 2, 4, 1, 3], [0, 3, 1, 4, 2])
+    # Four processes make two rounds of five rows: the last round begins again with row 0.
+    assert gathered_orders(5, 4)[1] == [0, 4, 1, 0, 2]

@@ -23,6 +23,8 @@ MAX_WHOLE_BYTES, SAMPLED_PLACES, STRETCH_BYTES = 1 << 28, 64, 1 << 20
 """Files of up to READ bytes are read whole for their digest, larger ones in PLACES stretches"""
 KEY_PATTERN = re.compile(r"[0-9a-f]{40}")
 STATUSES = ("looking", "training", "interrupted", "failed", "finished")
+UNFINISHED_STATUSES = ("looking", "training")
+"""Statuses of a run that may make more checkpoints"""
 CHECKPOINT_PATTERN = re.compile(r"checkpoint-(\d{1,12})")
 FileListing = dict[str, list[Any]]
 """File -> [bytes, digest]"""

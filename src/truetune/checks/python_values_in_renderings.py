@@ -35,7 +35,7 @@ class PythonValueFinder:
     def __init__(self, probes: Probes, template_kwargs: Mapping[str, Any]) -> None:
         self.probes = probes
         self.template_kwargs = template_kwargs
-        self.looked_at = 0
+        self.examined_answers = 0
         """Values that were compared with a rendering"""
         self._prints_none: dict[str, bool] = {}
 
@@ -57,7 +57,7 @@ class PythonValueFinder:
             for value in (
                 _containers_written_differently(message) if id(message) not in malformed else ()
             ):
-                self.looked_at += 1
+                self.examined_answers += 1
                 printed = repr(value)
                 # A row that talks about Python shows such a text itself.
                 if printed in text and not _stands_in_row_text(example.row.messages, printed):
@@ -82,7 +82,7 @@ class PythonValueFinder:
 
         Both renderings differ in this content alone, so that `None` which stands in other texts is in both.
         """
-        self.looked_at += 1
+        self.examined_answers += 1
         message = row.messages[turn]
         # Templates decide by roles and by which keys are there: those of one shape are rendered alike.
         shape = json.dumps([bool(row.tools), message.get("role"), sorted(message)])

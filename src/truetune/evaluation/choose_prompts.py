@@ -58,7 +58,7 @@ class ChosenPrompts:
 
 
 def choose_prompts(
-    place: ModelSource,
+    model_source: ModelSource,
     probes: Probes,
     data: Sequence[str],
     count: int,
@@ -69,7 +69,7 @@ def choose_prompts(
     """Up to `count` prompts of the rows of `data`.
 
     Args:
-        place: the model, with the record of its run.
+        model_source: the model, with the record of its run.
         probes: its tokenizer and template.
         data: files with rows.
         count: prompts at most.
@@ -79,7 +79,7 @@ def choose_prompts(
     Raises:
         DataError: no row gives a prompt.
     """
-    held_out = HeldOutFilter.of(place.run, data)
+    held_out = HeldOutFilter.of(model_source.run, data)
     skipped: Counter[str] = Counter()
     built = build_prompts(
         probes.spec,
@@ -92,10 +92,10 @@ def choose_prompts(
     if not built:
         raise DataError(f"{', '.join(data)}: {_why_no_prompt(held_out, skipped)}")
     prompts = [replace(prompt, seen=held_out.was_trained_on(prompt)) for prompt in built]
-    examples = (place.run.get("data") or {}).get("documents", MAX_COMPARED + 1)
+    examples = (model_source.run.get("data") or {}).get("documents", MAX_COMPARED + 1)
     # The run's own files are known by row; only the rows of other files must be looked for.
     if not held_out.held and examples <= MAX_COMPARED:
-        overlap = find_training_overlap(place, prompts, probes)
+        overlap = find_training_overlap(model_source, prompts, probes)
         prompts = prompts if isinstance(overlap, str) else overlap.marked(prompts)
     return ChosenPrompts(
         prompts=tuple(prompts),

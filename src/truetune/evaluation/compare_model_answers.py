@@ -30,7 +30,7 @@ LENGTH_FACTOR, MIN_MORE_TOKENS = 2.0, 8
 # right in half of its words would not be marked.
 MIN_OVERLAP_CHANGE = 0.2
 """Overlap with the reference that is worth a word"""
-SHOWN_CHARS = 24
+MAX_SHOWN_CHARACTERS = 24
 """Characters from where two answers part"""
 ENDING_VERDICTS = ("stops", "runs on", "cut")
 """Verdicts that are told by how the answers end"""
@@ -51,7 +51,7 @@ class AnswerPair(NamedTuple):
     other: Sample
     words: tuple[str, ...]
     """How the first differs from the second"""
-    part: int | None
+    diverges_at: int | None
     """The character at which they part; None where they are the same"""
 
 
@@ -80,20 +80,20 @@ class SampleComparison:
     name: str
     """Of the other"""
     pairs: tuple[AnswerPair, ...]
-    rows: tuple[ComparedFigure, ...]
+    figures: tuple[ComparedFigure, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def same(self) -> int:
         """Pairs with the same answer, token by token, the end included"""
-        return sum(pair.part is None for pair in self.pairs)
+        return sum(pair.diverges_at is None for pair in self.pairs)
 
     def plain(self) -> dict[str, Any]:
         """The comparison as JSON values."""
         return {
             "other": self.name,
             "same": self.same,
-            "figures": [asdict(row) for row in self.rows],
+            "figures": [asdict(row) for row in self.figures],
             "pairs": [
                 {
                     "file": pair.mine.prompt.file,
@@ -102,7 +102,7 @@ class SampleComparison:
                     "mine": pair.mine.answer.text,
                     "other": pair.other.answer.text,
                     "words": list(pair.words),
-                    "part": pair.part,
+                    "part": pair.diverges_at,
                 }
                 for pair in self.pairs
             ],
@@ -206,7 +206,9 @@ def _describe_divergence(sample: Sample, other: Sample) -> str:
         )
     # From a whole word on: half words are hard to read beside each other.
     start = max(text.rfind(" ", 0, position), text.rfind("\n", 0, position)) + 1
-    here, there = (" ".join(one[start : start + SHOWN_CHARS].split()) for one in (text, other_text))
+    here, there = (
+        " ".join(one[start : start + MAX_SHOWN_CHARACTERS].split()) for one in (text, other_text)
+    )
     return f"they part at character {position:,}: {here!r} now, {there!r} before"
 
 

@@ -82,24 +82,28 @@ class ModelMeasurer:
     asking: SamplingSettings
     confidence: float
 
-    def measure(self, place: ModelSource) -> ModelResult:
+    def measure(self, model_source: ModelSource) -> ModelResult:
         """Score all rows with a model, and ask it the prompts."""
         tokenizer, rows = self.probes.tokenizer, self.rows
         stops = serving_stops(tokenizer)
-        with open_backend(place, tokenizer, self.asking.options) as backend:
+        with open_backend(model_source, tokenizer, self.asking.options) as backend:
             ids = [document.ids.tolist() for document in (*rows.fresh, *rows.known)]
-            scored = backend.score(ids, stops, self.asking.progress_of(f"scoring {place.name}"))
+            scored = backend.score(
+                ids, stops, self.asking.progress_of(f"scoring {model_source.name}")
+            )
             samples: tuple[Sample, ...] = ()
             if rows.prompts:
                 samples = ask_model(backend, self.probes, rows.prompts, self.asking).samples
             notes = list(backend.notes)
         if scored is None:
             notes.append(
-                f"{place.name}: {backend.kind} can't tell the probabilities of given tokens, so"
+                f"{model_source.name}: {backend.kind} can't tell the probabilities of given tokens, so"
                 " there are no losses and no stop calibration"
             )
-            return ModelResult(ModelMeasurements(place.name), None, None, samples, tuple(notes))
-        return self._average_scores(place.name, scored, samples, notes)
+            return ModelResult(
+                ModelMeasurements(model_source.name), None, None, samples, tuple(notes)
+            )
+        return self._average_scores(model_source.name, scored, samples, notes)
 
     def _average_scores(
         self,
@@ -139,9 +143,9 @@ class ModelMeasurer:
             prompts=sum_prompt_losses(rows.fresh, scored[:count]),
         )
 
-    def for_other(self, place: ModelSource, other: ModelSource) -> ModelMeasurer:
+    def for_other(self, model_source: ModelSource, other: ModelSource) -> ModelMeasurer:
         """The same for another kind of model, which the backend that is named may not open."""
-        if DEFAULT_BACKENDS[place.kind] == DEFAULT_BACKENDS[other.kind]:
+        if DEFAULT_BACKENDS[model_source.kind] == DEFAULT_BACKENDS[other.kind]:
             return self
         options = replace(self.asking.options, backend=None)
         return replace(self, asking=replace(self.asking, options=options))
@@ -197,7 +201,7 @@ def evaluate_model(
     # Before rows are measured, which may take an hour.
     if tasks and importlib.util.find_spec("lm_eval") is None:
         raise UsageError("tasks are run by lm-eval, which is not installed: pip install lm-eval")
-    place = find_model_source(name, base=base, tokenizer=tokenizer)
+    model_source = find_model_source(name, base=base, tokenizer=tokenizer)
     asking = SamplingSettings(
         max_new_tokens,
         seed=seed,
@@ -211,13 +215,13 @@ def evaluate_model(
     metrics: AnswerMetrics | None = None
     notes: tuple[str, ...] = ()
     if data or not tasks:
-        files = find_held_out_files(place.run, data)
+        files = find_held_out_files(model_source.run, data)
         probes = prepare_probes(
-            place, recorded_columns(place.run, files) | settings | {"data": files}
+            model_source, recorded_columns(model_source.run, files) | settings | {"data": files}
         )
         spec = probes.spec
         rows = select_rows(
-            place,
+            model_source,
             probes,
             files,
             answers,
@@ -226,18 +230,20 @@ def evaluate_model(
             limit=limit,
             seed=seed,
         )
-        other = None if against is None else find_other_model(against, place, base, probes, rows)
+        other = (
+            None if against is None else find_other_model(against, model_source, base, probes, rows)
+        )
         measurer = ModelMeasurer(probes, rows, asking, confidence)
-        evaluated, metrics, notes = _measure_models(place, other, measurer, parser)
+        evaluated, metrics, notes = _measure_models(model_source, other, measurer, parser)
     task_results = None
     if tasks:
         task_results = _run_tasks(
-            place, tasks, asking.options, include=include, fewshot=fewshot, limit=limit
+            model_source, tasks, asking.options, include=include, fewshot=fewshot, limit=limit
         )
     judgement = judge_results(evaluated, spec)
     return EvaluationReport(
         spec=spec,
-        subjects=(_describe_subject(place, evaluated, spec),),
+        subjects=(_describe_subject(model_source, evaluated, spec),),
         findings=judgement.findings,
         examined=judgement.examined,
         not_judged=judgement.not_judged,
@@ -252,12 +258,12 @@ def evaluate_model(
 
 
 def _run_tasks(
-    place: ModelSource, names: Sequence[str], options: Options, **settings: Any
+    model_source: ModelSource, names: Sequence[str], options: Options, **settings: Any
 ) -> LmEvalResult:
     """What lm-eval measured; it is imported only where it is asked for."""
     from truetune.evaluation.lm_eval_tasks import run_tasks
 
-    return run_tasks(place, names, options, **settings)
+    return run_tasks(model_source, names, options, **settings)
 
 
 def judge_results(evaluated: EvaluationResults | None, spec: RunSpec) -> Judgement:
@@ -287,12 +293,15 @@ def _judge_skipped_rows(evaluated: EvaluationResults) -> tuple[NotJudged, ...]:
 
 
 def _measure_models(
-    place: ModelSource, other: ModelSource | None, measurer: ModelMeasurer, parser: str | None
+    model_source: ModelSource,
+    other: ModelSource | None,
+    measurer: ModelMeasurer,
+    parser: str | None,
 ) -> tuple[EvaluationResults, AnswerMetrics | None, tuple[str, ...]]:
     """Measure a model, and another on the same rows.
 
     Args:
-        place: the model.
+        model_source: the model.
         other: what it is compared with.
         measurer: rows and settings of both.
         parser: the name of that in `measurer`.
@@ -300,14 +309,14 @@ def _measure_models(
     Returns:
         (results, metrics of the answers where there are some, notes)
     """
-    selftest, parser_notes, measurer = _try_parser_first(place, measurer, parser)
+    selftest, parser_notes, measurer = _try_parser_first(model_source, measurer, parser)
     rows = measurer.rows
     notes = [*rows.notes, *parser_notes]
-    result = measurer.measure(place)
+    result = measurer.measure(model_source)
     notes += result.notes
     other_result = None
     if other is not None:
-        other_result = measurer.for_other(place, other).measure(other)
+        other_result = measurer.for_other(model_source, other).measure(other)
         notes += other_result.notes
     if result.table is None and not result.samples:
         raise UsageError(
@@ -324,7 +333,7 @@ def _measure_models(
     results = EvaluationResults(
         rows=len({document.origin.row for document in rows.fresh}),
         model=result.measured,
-        method=_recorded_method(place),
+        method=_recorded_method(model_source),
         skipped=rows.skipped,
         parser=selftest,
         seen=_trained_rows(rows, result),
@@ -332,7 +341,7 @@ def _measure_models(
     # Only a base says whether the training did anything; any other model is just another one.
     if other is not None and other_result is not None:
         results = _add_comparison(results, measurer, result, other_result)
-        results = replace(results, is_base=is_base_of(other, place))
+        results = replace(results, is_base=is_base_of(other, model_source))
     return results, metrics, tuple(notes)
 
 
@@ -348,7 +357,7 @@ def _read_answers(
 
 
 def _try_parser_first(
-    place: ModelSource, measurer: ModelMeasurer, parser: str | None
+    model_source: ModelSource, measurer: ModelMeasurer, parser: str | None
 ) -> tuple[ParserSelftest | None, list[str], ModelMeasurer]:
     """(what the parser makes of the references, notes, the measurer, without prompts where the parser is wrong).
 
@@ -361,7 +370,7 @@ def _try_parser_first(
     questions = [prompt.question for prompt in rows.golds]
     selftest = try_parser(parse, golds, name=parser, questions=questions)
     only_parser = EvaluationResults(
-        0, method=_recorded_method(place), skipped=rows.skipped, parser=selftest
+        0, method=_recorded_method(model_source), skipped=rows.skipped, parser=selftest
     )
     findings = judge_results(only_parser, measurer.probes.spec).findings
     if rows.prompts and any(finding.severity == "error" for finding in findings):
@@ -421,18 +430,18 @@ def _trained_rows(rows: EvaluationRows, result: ModelResult) -> TrainedRows | No
     )
 
 
-def _recorded_method(place: ModelSource) -> str | None:
+def _recorded_method(model_source: ModelSource) -> str | None:
     """By which method the model was trained, as its run says."""
-    training = (place.run.get("settings") or {}).get("training") or {}
+    training = (model_source.run.get("settings") or {}).get("training") or {}
     method = training.get("method")
     return method if isinstance(method, str) else None
 
 
 def _describe_subject(
-    place: ModelSource, evaluated: EvaluationResults | None, spec: RunSpec
+    model_source: ModelSource, evaluated: EvaluationResults | None, spec: RunSpec
 ) -> Subject:
     """The model, and on what it was measured."""
-    facts = {"base": str(place.base)} if place.base else {}
+    facts = {"base": str(model_source.base)} if model_source.base else {}
     if evaluated:
         facts["rows"] = f"{evaluated.rows:,} of {', '.join(spec.data)}"
         left_out = sum(evaluated.skipped.values())
@@ -440,4 +449,4 @@ def _describe_subject(
             facts["left out"] = f"{left_out:,}"
         if not evaluated.seen:
             facts["trained on"] = "not known"
-    return Subject(place.kind, place.name, tuple(facts.items()))
+    return Subject(model_source.kind, model_source.name, tuple(facts.items()))

@@ -27,13 +27,13 @@ BASE = "base"
 
 
 def find_other_model(
-    name: str, place: ModelSource, base: str | None, probes: Probes, rows: EvaluationRows
+    name: str, model_source: ModelSource, base: str | None, probes: Probes, rows: EvaluationRows
 ) -> ModelSource:
     """The model to compare with, which is given the same ids.
 
     Args:
         name: what `find_model_source` takes, or `base`: that of the adapter.
-        place: the model that is measured.
+        model_source: the model that is measured.
         base: the base of an adapter that is named.
         probes: tokenizer and template of the measured model.
         rows: what both are measured on.
@@ -41,10 +41,10 @@ def find_other_model(
     Raises:
         UsageError: the other model knows an id of the rows as another token, or not at all.
     """
-    if name == BASE and place.base is None:
-        raise UsageError(f"--against base: {place.name} names no base; give its folder")
-    given_path = str(place.base) if name == BASE else name
-    other = find_model_source(given_path, base=base, tokenizer=str(place.tokenizer))
+    if name == BASE and model_source.base is None:
+        raise UsageError(f"--against base: {model_source.name} names no base; give its folder")
+    given_path = str(model_source.base) if name == BASE else name
+    other = find_model_source(given_path, base=base, tokenizer=str(model_source.tokenizer))
     other = replace(other, name=name)
     used_ids = np.unique(
         np.concatenate([document.ids for document in (*rows.fresh, *rows.known)])
@@ -80,12 +80,14 @@ def _check_same_tokens(name: str, folder: str, probes: Probes, used_ids: list[in
         )
 
 
-def is_base_of(other: ModelSource, place: ModelSource) -> bool:
+def is_base_of(other: ModelSource, model_source: ModelSource) -> bool:
     """Is it what the model was made of, as far as that is known (its adapter's config, `--base`)?"""
     # Resolved: one of the two is often a link into the hub's cache.
-    folder = other.folder if other.kind == "model" and place.base is not None else None
+    folder = other.folder if other.kind == "model" and model_source.base is not None else None
     return (
-        folder is not None and place.base is not None and folder.resolve() == place.base.resolve()
+        folder is not None
+        and model_source.base is not None
+        and folder.resolve() == model_source.base.resolve()
     )
 
 

@@ -2,7 +2,7 @@
 
 The answers stand in a folder beside the run (`RUN-sampled`), as `truetune train` keeps its own, so that the same
 command continues where it was interrupted. It runs beside the training and only reads what that writes. The trade-off:
-each checkpoint is loaded again, which takes longer than a look from inside of the training, and disturbs it by nothing.
+each checkpoint is loaded again, which takes longer than sampling inside of the training, and disturbs it by nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from truetune.checkpoint.load_checkpoint import is_checkpoint
 from truetune.checkpoint.run_folder import (
     RUN_FILE,
+    UNFINISHED_STATUSES,
     find_checkpoint_fault,
     list_checkpoints,
     read_run,
@@ -45,8 +46,8 @@ from truetune.evaluation.sample_model import (
     SamplingSettings,
     ask_model,
     describe_subject,
-    has_failures,
     judge_with_causes,
+    should_diagnose,
     unanswered_prompts,
 )
 from truetune.evaluation.sample_report import SampleReport, Success
@@ -72,8 +73,6 @@ LATER_QUESTIONS = {"min_p": 0.0}
 # pace, and twice as long would not be noticed.
 POLL_INTERVAL_S = 5.0
 """Seconds between two glances at the folder"""
-UNFINISHED_STATES = ("looking", "training")
-"""States of a run that may make more checkpoints"""
 
 
 def follow_checkpoints(
@@ -152,14 +151,13 @@ def follow_checkpoints(
         "top_p": top_p,
         "min_p": min_p,
     }
-    beside_run = folder.resolve().with_name(f"{folder.resolve().name}-sampled")
-    keep = Path(looks) if looks else beside_run
-    inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
-    refuse_unsafe_output_folder(keep, inputs, option="--looks")
-    answers_folder = _open_answers_folder(keep, questions)
-    followed.looks |= {look.step: look for look, _ in read_passes_with_limits(answers_folder)}
-    for look in followed.sampled_run().looks:
-        say(_describe_pass(look, max_new_tokens, "asked before"))
+    answers_folder = _open_answers_folder(_choose_answers_folder(folder, files, looks), questions)
+    followed.looks |= {
+        sampling_pass.step: sampling_pass
+        for sampling_pass, _ in read_passes_with_limits(answers_folder)
+    }
+    for sampling_pass in followed.sampled_run().looks:
+        say(_describe_pass(sampling_pass, max_new_tokens, "asked before"))
     # What was already told, so that a fault of all checkpoints is told once.
     told_before: dict[str, Finding] = {}
     for step, path in _wait_for_checkpoints(folder, once, wait, followed.notes):
@@ -203,8 +201,8 @@ class _FollowedRun:
         if step in self.looks:
             return None
         try:
-            place, probes, chosen = self.open_checkpoint(path)
-            with open_backend(place, probes.tokenizer, self.asking.options) as backend:
+            model_source, probes, chosen = self.open_checkpoint(path)
+            with open_backend(model_source, probes.tokenizer, self.asking.options) as backend:
                 self.looks[step] = ask_model(backend, probes, chosen.prompts, self.asking, step)
         except (TruetuneError, OSError):
             # save_total_limit of the Trainer removes old checkpoints, also while they are read.
@@ -215,16 +213,16 @@ class _FollowedRun:
 
     def open_checkpoint(self, path: Path) -> tuple[ModelSource, Probes, ChosenPrompts]:
         """A checkpoint, and the questions, which are the same for all."""
-        place = find_model_source(str(path), **self.parts)
-        probes = place.prepared(**self.settings)
-        self.latest = place, probes
+        model_source = find_model_source(str(path), **self.parts)
+        probes = model_source.prepared(**self.settings)
+        self.latest = model_source, probes
         if self.prompts is None:
-            self.prompts = choose_prompts(place, probes, self.files, **self.choice)
+            self.prompts = choose_prompts(model_source, probes, self.files, **self.choice)
             self.looks = {
-                step: _renew_prompts(look, self.prompts.prompts)
-                for step, look in self.looks.items()
+                step: _renew_prompts(sampling_pass, self.prompts.prompts)
+                for step, sampling_pass in self.looks.items()
             }
-        return place, probes, self.prompts
+        return model_source, probes, self.prompts
 
     def spec(self) -> RunSpec | None:
         """The settings, once a checkpoint was asked."""
@@ -261,7 +259,7 @@ class _FollowedRun:
         is_there = is_checkpoint(path)
         # Any other checkpoint tells tokenizer and settings as well.
         any_path = path if is_there else next(iter(path_of_step.values()), path)
-        place, probes, chosen = self.open_checkpoint(any_path)
+        model_source, probes, chosen = self.open_checkpoint(any_path)
         # Again, for opening it may have renewed the prompts of kept answers.
         sampled = self.sampled_run()
         last = sampled.looks[-1]
@@ -270,16 +268,16 @@ class _FollowedRun:
             self.notes.append(
                 f"the checkpoint of step {last.step:,} is gone: it can't be asked why"
             )
-        elif has_failures(last, limit) if diagnose is None else diagnose:
-            with open_backend(place, probes.tokenizer, self.asking.options) as backend:
+        elif should_diagnose(last, limit, diagnose):
+            with open_backend(model_source, probes.tokenizer, self.asking.options) as backend:
                 judgement, notes = judge_with_causes(
-                    place, probes, sampled, backend, self.asking, diagnose
+                    model_source, probes, sampled, backend, self.asking, diagnose
                 )
                 self.notes += [*notes, *backend.notes]
                 kind = backend.kind
         return SampleReport(
             spec=probes.spec.model_copy(update={"data": self.files}),
-            subjects=(describe_subject(place, probes, chosen, self.asking, kind),),
+            subjects=(describe_subject(model_source, probes, chosen, self.asking, kind),),
             findings=judgement.findings,
             examined=judgement.examined,
             not_judged=judgement.not_judged,
@@ -293,17 +291,31 @@ class _FollowedRun:
         )
 
 
-def _renew_prompts(look: SamplingPass, prompts: Sequence[Prompt]) -> SamplingPass:
+def _renew_prompts(sampling_pass: SamplingPass, prompts: Sequence[Prompt]) -> SamplingPass:
     """A pass that was kept, with its prompts as they are made now. Raises UsageError where they are others."""
     # Files of samples keep less of a prompt than there is: its chat, for instance.
     by_ids = {prompt.ids: prompt for prompt in prompts}
-    if not all(sample.prompt.ids in by_ids for sample in look.samples):
+    if not all(sample.prompt.ids in by_ids for sample in sampling_pass.samples):
         raise UsageError(
             "the answers that were kept are to other prompts: the rows have changed; name another"
             " folder with --looks"
         )
-    samples = tuple(replace(sample, prompt=by_ids[sample.prompt.ids]) for sample in look.samples)
-    return replace(look, samples=samples)
+    samples = tuple(
+        replace(sample, prompt=by_ids[sample.prompt.ids]) for sample in sampling_pass.samples
+    )
+    return replace(sampling_pass, samples=samples)
+
+
+def _choose_answers_folder(folder: Path, files: Sequence[str], looks: str | None) -> Path:
+    """The folder that keeps the answers: that of `--looks`, else one beside the run.
+
+    Raises UsageError where it would hold the run or its data, or is in one of them.
+    """
+    beside_run = folder.resolve().with_name(f"{folder.resolve().name}-sampled")
+    chosen = Path(looks) if looks else beside_run
+    inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
+    check_output_folder(chosen, inputs, option="--looks")
+    return chosen
 
 
 def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
@@ -375,7 +387,7 @@ def _wait_for_checkpoints(
     done: set[int] = set()
     while True:
         # Read before the listing: a checkpoint that is written between the two is seen in the next round.
-        running = not once and read_run(folder).get("status") in UNFINISHED_STATES
+        running = not once and read_run(folder).get("status") in UNFINISHED_STATUSES
         faults: list[str] = []
         for step, path in _list_whole_checkpoints(folder, faults, done):
             done.add(step)
@@ -415,7 +427,7 @@ def _list_whole_checkpoints(
         yield step, folder
 
 
-def _describe_pass(look: SamplingPass, limit: int, how: str) -> str:
+def _describe_pass(sampling_pass: SamplingPass, limit: int, how: str) -> str:
     """One line on a pass, with how it came about."""
-    success = Success.of_look(look, limit)
-    return f"step {look.step:,}: {success.good} of {success.of} answers are good ({how})"
+    success = Success.of_pass(sampling_pass, limit)
+    return f"step {sampling_pass.step:,}: {success.good} of {success.of} answers are good ({how})"

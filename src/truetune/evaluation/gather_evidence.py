@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median, median_low
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,10 +61,10 @@ EXPECTED_ERRORS = (TruetuneError, OSError, RuntimeError, ValueError)
 
 
 def gather_evidence(
-    place: ModelSource,
+    model_source: ModelSource,
     probes: Probes,
     prompts: Sequence[Prompt],
-    look: SamplingPass,
+    sampling_pass: SamplingPass,
     backend: Backend,
     *,
     options: Options | None = None,
@@ -77,10 +76,10 @@ def gather_evidence(
     """The evidence on a model that gave some answers; what can't be asked is a note, and no error.
 
     Args:
-        place: the model, with its files and the record of its run.
+        model_source: the model, with its files and the record of its run.
         probes: its tokenizer and template.
         prompts: what it was asked.
-        look: what it answered.
+        sampling_pass: what it answered.
         backend: the model, loaded.
         options: with which the base is opened, where it is not given and known.
         base: the base, loaded.
@@ -88,115 +87,169 @@ def gather_evidence(
         temperature: at which they were drawn; 0: they are greedy.
         progress: is told how many questions are done, of how many.
     """
-    tokenizer = probes.tokenizer
-    served = serving_stops(tokenizer)
-    trained, recorded = _find_trained_stops(place, probes, prompts)
-    trained_ids = frozenset(token.id for token in trained)
-    # Where serving stops at other tokens than were trained, the answers of `look` say nothing of the trained ones.
-    asked_stops = served if trained_ids <= served else trained_ids
-    evidence = ModelEvidence(
-        SampledRun((look,), limit=limit, finished=True),
-        kind=place.kind,
-        trained=trained,
-        recorded=recorded,
-        served=_name_tokens(tokenizer, served),
-        pad=_find_pad(tokenizer),
-        contract=place.contract is not None,
-        run=bool(place.run),
-        folder=place.folder,
-        base_folder=place.base,
-        temperature=temperature,
+    inquiry = _Inquiry(
+        model_source, probes, prompts, sampling_pass, backend, options or Options(), base, limit
     )
-    inquiry = _Inquiry(evidence, progress)
-    inquiry.ask("the training record", lambda: _check_contract(place, probes))
-    inquiry.ask(
-        "stopping",
-        lambda: {
-            "stopping": _estimate_stopping(look)
-            if asked_stops == served
-            else _ask_for_stops(backend, prompts, asked_stops)
-        },
-    )
-    logprobs: list[_Logprobs | None] = []
-
-    def score_references() -> dict[str, Any]:
-        scored = _score_references(backend, prompts)
-        # Kept for the base: both must be scored, or neither says anything.
-        logprobs.append(scored)
-        return {"surprise": None if scored is None else float(-scored.whole.mean())}
-
-    inquiry.ask("the references", score_references)
-    # Drawn answers differ by chance, with and without a batch.
-    inquiry.ask(
-        "the prompts alone",
-        lambda: {} if temperature else _ask_unbatched(backend, look, served),
-    )
-    inquiry.ask(
-        "the prompts greedily",
-        lambda: _ask_greedily(backend, prompts, tokenizer, served, limit) if temperature else {},
-    )
-    inquiry.ask("the pace", lambda: {"pace": backend.pace()})
-
-    def ask_base() -> dict[str, Any]:
-        with _open_base(place, tokenizer, options or Options(), base) as base_backend:
-            if base_backend is None:
-                inquiry.notes.append("the base was not asked: it is not known")
-                return {}
-            base_limit = min(limit, MAX_BASE_TOKENS)
-            base_look = _sample_some(base_backend, prompts, tokenizer, served, base_limit)
-            answers: dict[str, Any] = {
-                "base": SampledRun((base_look,), limit=base_limit, finished=True),
-                "base_stopping": _estimate_stopping(base_look)
-                if asked_stops == served
-                else _ask_for_stops(base_backend, prompts, asked_stops),
-            }
-            # Empty where scoring the model itself has failed.
-            if logprobs:
-                base_logprobs = _score_references(base_backend, prompts)
-                answers["effect"] = _measure_effect(logprobs[0], base_logprobs)
-                answers["gain"] = _measure_gain(logprobs[0], base_logprobs)
-            return answers
-
-    inquiry.ask("the base", ask_base)
-    if inquiry.evidence.surprise is None:
-        inquiry.notes.append(
-            f"the log-probabilities of the references are not known: {backend.name} tells none, or"
-            " there are no references"
-        )
-    return replace(inquiry.evidence, notes=tuple(inquiry.notes))
-
-
-QUESTION_COUNT = 7
-"""Of `gather_evidence`, for the bar of progress"""
+    return inquiry.ask_all(temperature, progress)
 
 
 class _Inquiry:
-    """The questions that are asked one after the other, and what they have brought."""
+    """The questions to one model. Each takes what is known, and gives it back with what it has brought.
 
-    def __init__(self, evidence: ModelEvidence, progress: Progress | None) -> None:
-        self.evidence, self.progress = evidence, progress
+    The arguments are those of `gather_evidence`.
+
+    Attributes:
+        served: ids at which serving ends an answer.
+        asked_stops: ids whose probability is asked for. Where serving stops at other tokens than were trained, the
+            answers of the sampling pass say nothing of the trained ones, which are asked for then.
+        logprobs: those of the references under the model; None before they are asked for, and where they are not known.
+    """
+
+    def __init__(
+        self,
+        model_source: ModelSource,
+        probes: Probes,
+        prompts: Sequence[Prompt],
+        sampling_pass: SamplingPass,
+        backend: Backend,
+        options: Options,
+        base: Backend | None,
+        limit: int,
+    ) -> None:
+        self.model_source, self.probes, self.tokenizer = model_source, probes, probes.tokenizer
+        self.prompts, self.sampling_pass = prompts, sampling_pass
+        self.backend, self.options, self.base, self.limit = backend, options, base, limit
+        self.trained, self.recorded = _find_trained_stops(model_source, probes, prompts)
+        trained_ids = frozenset(token.id for token in self.trained)
+        self.served = serving_stops(self.tokenizer)
+        self.asked_stops = self.served if trained_ids <= self.served else trained_ids
+        self.logprobs: _Logprobs | None = None
         self.notes: list[str] = []
-        self.done = 0
 
-    def ask(self, what: str, question: Callable[[], dict[str, Any]]) -> None:
-        """Add the fields of ModelEvidence that a question gives; one that can't be answered is a note."""
-        try:
-            self.evidence = replace(self.evidence, **question())
-        except EXPECTED_ERRORS as error:
-            self.notes.append(f"{what}: {type(error).__name__}: {error}")
-        self.done += 1
-        if self.progress:
-            self.progress(self.done, QUESTION_COUNT)
+    def ask_all(self, temperature: float, progress: Progress | None) -> ModelEvidence:
+        """What all questions have brought; `temperature` is that of the answers, and `progress` counts questions."""
+        evidence = ModelEvidence(
+            SampledRun((self.sampling_pass,), limit=self.limit, finished=True),
+            kind=self.model_source.kind,
+            trained=self.trained,
+            recorded=self.recorded,
+            served=_name_tokens(self.tokenizer, self.served),
+            pad=_find_pad(self.tokenizer),
+            contract=self.model_source.contract is not None,
+            run=bool(self.model_source.run),
+            folder=self.model_source.folder,
+            base_folder=self.model_source.base,
+            temperature=temperature,
+        )
+        # The name of a question stands in the note on why it was not answered.
+        questions: dict[str, Callable[[ModelEvidence], ModelEvidence]] = {
+            "the training record": self.compare_with_contract,
+            "stopping": self.estimate_stopping,
+            "the references": self.score_references,
+            "the prompts alone": self.ask_unbatched,
+            "the prompts greedily": self.ask_greedily,
+            "the pace": self.measure_speed,
+            "the base": self.ask_base,
+        }
+        for number, (what, question) in enumerate(questions.items(), 1):
+            try:
+                evidence = question(evidence)
+            except EXPECTED_ERRORS as error:
+                self.notes.append(f"{what}: {type(error).__name__}: {error}")
+            if progress:
+                progress(number, len(questions))
+        if evidence.reference_loss is None:
+            self.notes.append(
+                f"the log-probabilities of the references are not known: {self.backend.name} tells none, or"
+                " there are no references"
+            )
+        return replace(evidence, notes=tuple(self.notes))
+
+    def compare_with_contract(self, evidence: ModelEvidence) -> ModelEvidence:
+        """In what the prompts of today break the contract of the training; one that can't be read counts as none."""
+        file = self.model_source.contract
+        contract = read_object(file, []) if file else None
+        if not contract:
+            return replace(evidence, contract=False)
+        return replace(evidence, prompts=tuple(contract_breaks(contract, self.probes)))
+
+    def estimate_stopping(self, evidence: ModelEvidence) -> ModelEvidence:
+        """P(stop) behind the references."""
+        return replace(evidence, stopping=self._stop_estimate(self.backend, self.sampling_pass))
+
+    def score_references(self, evidence: ModelEvidence) -> ModelEvidence:
+        """The log-probabilities of the references, which are kept for the comparison with the base."""
+        self.logprobs = _score_references(self.backend, self.prompts)
+        if self.logprobs is None:
+            return evidence
+        return replace(evidence, reference_loss=float(-self.logprobs.whole.mean()))
+
+    def ask_unbatched(self, evidence: ModelEvidence) -> ModelEvidence:
+        """The shortest prompts, which a batch pads most, once more, each alone."""
+        samples = self.sampling_pass.samples
+        # Drawn answers differ by chance, with and without a batch; a single prompt was alone before.
+        if evidence.temperature or len(samples) < 2:
+            return evidence
+        shortest = sorted(samples, key=lambda sample: len(sample.prompt.ids))[:UNBATCHED_PROMPTS]
+        divergences = [_find_divergence(self.backend, sample, self.served) for sample in shortest]
+        return replace(
+            evidence,
+            unbatched_prompts=len(shortest),
+            divergent_answers=tuple(one for one in divergences if one is not None),
+        )
+
+    def ask_greedily(self, evidence: ModelEvidence) -> ModelEvidence:
+        """Some of the prompts once more, greedily: is the way of drawing what makes the answers bad?"""
+        if not evidence.temperature:
+            return evidence
+        return replace(evidence, greedy=self._sample_some(self.backend, GREEDY_PROMPTS))
+
+    def measure_speed(self, evidence: ModelEvidence) -> ModelEvidence:
+        """What a token costs behind a short and behind a long text."""
+        return replace(evidence, speed=self.backend.pace())
+
+    def ask_base(self, evidence: ModelEvidence) -> ModelEvidence:
+        """Answers, stops and log-probabilities of the base."""
+        with _open_base(self.model_source, self.tokenizer, self.options, self.base) as base:
+            if base is None:
+                self.notes.append("the base was not asked: it is not known")
+                return evidence
+            sampled = self._sample_some(base, MAX_BASE_PROMPTS)
+            stopping = self._stop_estimate(base, sampled.looks[-1])
+            evidence = replace(evidence, base=sampled, base_stopping=stopping)
+            # Both must be scored, or neither says anything.
+            if self.logprobs is not None:
+                base_logprobs = _score_references(base, self.prompts)
+                evidence = replace(
+                    evidence,
+                    effect=_measure_effect(self.logprobs, base_logprobs),
+                    prompt_gain=_measure_gain(self.logprobs, base_logprobs),
+                )
+            return evidence
+
+    def _stop_estimate(self, backend: Backend, sampling_pass: SamplingPass) -> StopEstimate | None:
+        """P(stop) of a model behind the references: as its answers have noted it, else by asking for it."""
+        if self.asked_stops == self.served:
+            return _summarize_stops(sample.answer for sample in sampling_pass.samples)
+        return _ask_for_stops(backend, self.prompts, self.asked_stops)
+
+    def _sample_some(self, backend: Backend, count: int) -> SampledRun:
+        """What a model answers greedily to the first `count` prompts, in a few sentences."""
+        limit = min(self.limit, MAX_BASE_TOKENS)
+        sampling_pass = _sample_greedily(
+            backend, self.prompts[:count], self.tokenizer, self.served, limit
+        )
+        return SampledRun((sampling_pass,), limit=limit, finished=True)
 
 
 def _find_trained_stops(
-    place: ModelSource, probes: Probes, prompts: Iterable[Prompt]
+    model_source: ModelSource, probes: Probes, prompts: Iterable[Prompt]
 ) -> tuple[tuple[ControlToken, ...], bool]:
     """The stop tokens that answers are trained to end with, and whether the training record says so.
 
     Without a record: the token that most references end with, else the one that ends a turn of the template.
     """
-    recorded_ids = _recorded_stops(place)
+    recorded_ids = _recorded_stops(model_source)
     if recorded_ids:
         return _name_tokens(probes.tokenizer, recorded_ids), True
     prompts = list(prompts)
@@ -212,9 +265,9 @@ def _find_trained_stops(
     return (_name_tokens(probes.tokenizer, [terminator.id]) if terminator else ()), False
 
 
-def _recorded_stops(place: ModelSource) -> list[int]:
+def _recorded_stops(model_source: ModelSource) -> list[int]:
     """The ids that run.json calls trained stops; anything may stand in such a file."""
-    listed = place.run.get("stops")
+    listed = model_source.run.get("stops")
     stops = [stop for stop in listed if isinstance(stop, dict)] if isinstance(listed, list) else []
     ids = [stop.get("id") for stop in stops if stop.get("trained") is True]
     # `type`, for True is an int as well.
@@ -230,19 +283,6 @@ def _find_pad(tokenizer: Tokenizer) -> ControlToken | None:
     """The pad token, where the tokenizer names one."""
     pad = tokenizer.special.get("pad")
     return ControlToken(pad.token, pad.id) if pad else None
-
-
-def _check_contract(place: ModelSource, probes: Probes) -> dict[str, Any]:
-    """`prompts`: in what the prompts of today break the contract of the training; without one, `contract` False."""
-    contract = read_json_object(place.contract, []) if place.contract else None
-    if not contract:
-        return {"contract": False}
-    return {"prompts": tuple(contract_breaks(contract, probes))}
-
-
-def _estimate_stopping(look: SamplingPass) -> StopEstimate | None:
-    """P(stop) behind the references, as the pass has noted it."""
-    return _summarize_stops(sample.answer for sample in look.samples)
 
 
 def _ask_for_stops(
@@ -268,33 +308,6 @@ def _summarize_stops(answers: Iterable[Answer | None]) -> StopEstimate | None:
     ranks = [rank for _, rank in known if rank is not None]
     probability = median(probability for probability, _ in known)
     return StopEstimate(probability, median_low(ranks) if ranks else -1, len(known))
-
-
-def _ask_unbatched(backend: Backend, look: SamplingPass, stops: frozenset[int]) -> dict[str, Any]:
-    """The shortest prompts, which a batch pads most, once more, each alone: `alone` and `parted`."""
-    # A single prompt was alone before.
-    if len(look.samples) < 2:
-        return {}
-    shortest = sorted(look.samples, key=lambda sample: len(sample.prompt.ids))
-    shortest = shortest[:UNBATCHED_PROMPTS]
-    divergences = [_find_divergence(backend, sample, stops) for sample in shortest]
-    return {
-        "alone": len(shortest),
-        "parted": tuple(one for one in divergences if one is not None),
-    }
-
-
-def _ask_greedily(
-    backend: Backend,
-    prompts: Sequence[Prompt],
-    tokenizer: Tokenizer,
-    stops: frozenset[int],
-    limit: int,
-) -> dict[str, Any]:
-    """Some of the prompts once more, greedily: is the way of drawing what makes the answers bad?"""
-    max_tokens = min(limit, MAX_BASE_TOKENS)
-    look = _sample_some(backend, prompts[:GREEDY_PROMPTS], tokenizer, stops, max_tokens)
-    return {"cooler": SampledRun((look,), limit=max_tokens, finished=True)}
 
 
 def _find_divergence(
@@ -328,16 +341,27 @@ def _ids_with_stop(answer: Answer) -> list[int]:
 
 @contextmanager
 def _open_base(
-    place: ModelSource, tokenizer: Tokenizer, options: Options, loaded: Backend | None
+    model_source: ModelSource, tokenizer: Tokenizer, options: Options, loaded: Backend | None
 ) -> Iterator[Backend | None]:
-    """The base of a model; None where it is not known, or is the model itself."""
-    if loaded is not None or place.base is None or _is_same_folder(place.base, place.folder):
+    """The base of a model; None where it is not known, or is the model itself.
+
+    Args:
+        model_source: the model.
+        tokenizer: that of the prompts.
+        options: with which the model was opened.
+        loaded: the base, where the caller has it; it is not closed then.
+    """
+    if (
+        loaded is not None
+        or model_source.base is None
+        or _is_same_folder(model_source.base, model_source.folder)
+    ):
         yield loaded
         return
     # A base is a folder: the backend of a server or of a GGUF file can't open it.
-    can_open = place.kind in ("model", "adapter") and options.backend != "server"
+    can_open = model_source.kind in ("model", "adapter") and options.backend != "server"
     options = replace(options, backend=options.backend if can_open else None, served_model=None)
-    with open_backend(find_model_source(str(place.base)), tokenizer, options) as backend:
+    with open_backend(find_model_source(str(model_source.base)), tokenizer, options) as backend:
         yield backend
 
 
@@ -346,21 +370,20 @@ def _is_same_folder(one: Path, other: Path | None) -> bool:
     return other is not None and one.resolve() == other.resolve()
 
 
-def _sample_some(
+def _sample_greedily(
     backend: Backend,
     prompts: Sequence[Prompt],
     tokenizer: Tokenizer,
     stops: frozenset[int],
     limit: int,
 ) -> SamplingPass:
-    """What a model answers greedily to the first of the prompts, in at most `limit` tokens."""
+    """What a model answers greedily to prompts, each until one of `stops` or `limit` tokens."""
     started = time.perf_counter()
     control = control_token_texts(tokenizer)
-    some = prompts[:MAX_BASE_PROMPTS]
-    answers = backend.answers(some, Decoding(stops, max_new_tokens=limit))
+    answers = backend.answers(prompts, Decoding(stops, max_new_tokens=limit))
     samples = tuple(
         Sample(prompt, answer, score_answer(prompt, answer, control=control))
-        for prompt, answer in zip(some, answers, strict=True)
+        for prompt, answer in zip(prompts, answers, strict=True)
         if answer is not None
     )
     return SamplingPass(0, samples, time.perf_counter() - started)
@@ -401,12 +424,12 @@ def _score_references(backend: Backend, prompts: Sequence[Prompt]) -> _Logprobs 
     return _Logprobs(tuple(of_prompts), tuple(of_references))
 
 
-def _measure_gain(model: _Logprobs | None, base: _Logprobs | None) -> PromptGain | None:
+def _measure_gain(model: _Logprobs, base: _Logprobs | None) -> PromptGain | None:
     """What the training has gained on prompts and references, in nats a token; None of fewer than two prompts.
 
     Means over all tokens; the error is over prompts, whose tokens depend on each other.
     """
-    if model is None or base is None:
+    if base is None:
         return None
     gains = [
         of_model - of_base for of_model, of_base in zip(model.prompts, base.prompts, strict=True)
@@ -420,9 +443,9 @@ def _measure_gain(model: _Logprobs | None, base: _Logprobs | None) -> PromptGain
     return PromptGain(float(all_gains.mean()), reference, error, len(all_gains), len(means))
 
 
-def _measure_effect(model: _Logprobs | None, base: _Logprobs | None) -> TrainingEffect | None:
+def _measure_effect(model: _Logprobs, base: _Logprobs | None) -> TrainingEffect | None:
     """How far the training has moved the log-probabilities of the references; None where either is not known."""
-    if model is None or base is None:
+    if base is None:
         return None
     of_model, of_base = model.whole, base.whole
     difference = of_model - of_base

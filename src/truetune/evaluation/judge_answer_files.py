@@ -2,7 +2,8 @@
 
 Such files are no training rows and no predictions with references, so that nothing else reads them. They are told by
 their columns. What is said of them is said of all files of a folder together: a judge's preference for a place shows
-only where pairs were judged in both orders, which scripts write into two files.
+only where pairs were judged in both orders, which scripts write into two files. The trade-off: files are known by the
+names of columns, folders and models (`base`, `sft`), so that unusual names leave a file unread.
 """
 
 from __future__ import annotations
@@ -38,9 +39,12 @@ from truetune.settings.run_spec import RunSpec
 SUFFIXES = frozenset((".jsonl", ".json", ".csv", ".ndjson"))
 # Chosen: an archive of evaluations holds more, and each file takes a tenth of a second.
 MAX_FILES = 40
+"""Files that are read, of all folders that are named"""
 MAX_ROWS = 5_000
+"""Rows of one file that are read: equal answers and the leaning of a judge show in as many"""
 MAX_BYTES = 64 << 20
-"""Of one file: answers and verdicts are small, and data sets are not"""
+"""Bytes of one file: answers and verdicts are small, and data sets are not"""
+# Chosen, not measured: judges refuse now and then, and a column of another kind names hardly a place.
 MIN_READ_SHARE = 0.8
 """Share of the verdicts that name a place or a tie, in a file of verdicts"""
 KEY_COLUMNS = (
@@ -94,17 +98,17 @@ TUNED_WORDS = frozenset(
     )
 )
 """What files and columns of answers are called by"""
-WORDS = re.compile(r"[a-zA-Z]+")
+LETTER_RUN = re.compile(r"[a-zA-Z]+")
 
 
-class Rows(NamedTuple):
+class RowTable(NamedTuple):
     """The rows of a file, each with its line."""
 
     path: Path
     rows: list[tuple[int, dict[str, Any]]]
 
 
-class Answers(NamedTuple):
+class ModelAnswers(NamedTuple):
     """The answers of one model, by question."""
 
     name: str
@@ -121,7 +125,7 @@ def judge_answer_files(
         paths: files, and folders that are looked at with one level below.
         spec: which rules are asked.
     """
-    tables = [rows for path in _files(paths) if (rows := _read_rows(path)) is not None]
+    tables = [rows for path in _list_row_files(paths) if (rows := _read_rows(path)) is not None]
     judged = tuple(pair for table in tables for pair in _pairs_of_table(table))
     twins = tuple(_twins_of_tables(tables))
     if not judged and not twins:
@@ -129,7 +133,7 @@ def judge_answer_files(
     rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.of_files]
     rules = [rule for rule in rules if (judged if rule.name().startswith("judge-") else twins)]
     judgement = run_rules(EvaluationResults(0, judged=judged, twins=twins), rules)
-    return judgement, tuple(_subjects(judged))
+    return judgement, tuple(_describe_verdict_files(judged))
 
 
 SCORE_COLUMNS = frozenset(
@@ -168,7 +172,9 @@ def count_scored_right(path: str) -> int | None:
 def judge_twins_of(path: str, spec: RunSpec) -> Judgement:
     """What the rules say of one file of predictions and the files of another model beside it."""
     own = Path(path)
-    tables = [rows for file in _files([own.parent]) if (rows := _read_rows(file)) is not None]
+    tables = [
+        rows for file in _list_row_files([own.parent]) if (rows := _read_rows(file)) is not None
+    ]
     twins = [
         one for one in _twins_of_tables(tables) if any(Path(file) == own for file, _ in one.places)
     ]
@@ -177,7 +183,7 @@ def judge_twins_of(path: str, spec: RunSpec) -> Judgement:
     return run_rules(EvaluationResults(0, twins=tuple(twins)), rules) if twins else Judgement()
 
 
-def _subjects(judged: Sequence[JudgedPair]) -> Iterator[Subject]:
+def _describe_verdict_files(judged: Sequence[JudgedPair]) -> Iterator[Subject]:
     """One for each file of verdicts."""
     for file in dict.fromkeys(pair.file for pair in judged):
         own = [pair for pair in judged if pair.file == file]
@@ -190,7 +196,7 @@ def _subjects(judged: Sequence[JudgedPair]) -> Iterator[Subject]:
         yield Subject("verdicts on pairs of answers", file, tuple(facts))
 
 
-def _files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
+def _list_row_files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
     """The files that may hold rows, in folders those one level below too; at most so many."""
     found: list[Path] = []
     for path in map(Path, paths):
@@ -211,7 +217,7 @@ def _files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
     yield from islice(rows, MAX_FILES)
 
 
-def _read_rows(path: Path) -> Rows | None:
+def _read_rows(path: Path) -> RowTable | None:
     """The first rows of a file; None where it holds none that are objects."""
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -220,7 +226,7 @@ def _read_rows(path: Path) -> Rows | None:
         rows = list(_rows_of(source))
     except (OSError, ValueError, TruetuneError):
         return None
-    return Rows(path, rows) if rows else None
+    return RowTable(path, rows) if rows else None
 
 
 def _rows_of(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -234,30 +240,32 @@ def _rows_of(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
         return
 
 
-def _pairs_of_table(table: Rows) -> list[JudgedPair]:
+def _pairs_of_table(table: RowTable) -> list[JudgedPair]:
     """The verdicts of a file; none where its columns, or their values, are no verdicts on pairs."""
     columns = find_verdict_columns(table.rows[0][1])
     if columns is None:
         return []
-    pairs = [_pair(table, line, row, columns) for line, row in table.rows]
+    pairs = [_judged_pair(table, line, row, columns) for line, row in table.rows]
     read = sum(pair.verdict != "unread" for pair in pairs)
     return pairs if read >= MIN_READ_SHARE * len(pairs) else []
 
 
-def _pair(table: Rows, line: int, row: Mapping[str, Any], columns: PairColumns) -> JudgedPair:
+def _judged_pair(
+    table: RowTable, line: int, row: Mapping[str, Any], columns: PairColumns
+) -> JudgedPair:
     """One row as a judged pair."""
     key = next((name for name in KEY_COLUMNS if row.get(name) not in (None, "")), None)
     return JudgedPair(
         str(row.get("question") or row.get("prompt") or (row.get(key) if key else "")),
-        _both(row, columns.texts),
-        _both(row, columns.models),
+        _texts_of_columns(row, columns.texts),
+        _texts_of_columns(row, columns.models),
         parse_winning_place(row.get(columns.verdict)),
         str(table.path),
         line,
     )
 
 
-def _both(row: Mapping[str, Any], names: tuple[str, str] | None) -> tuple[str, str]:
+def _texts_of_columns(row: Mapping[str, Any], names: tuple[str, str] | None) -> tuple[str, str]:
     """The values of two columns as texts; empty where there are none."""
     if names is None:
         return "", ""
@@ -265,31 +273,31 @@ def _both(row: Mapping[str, Any], names: tuple[str, str] | None) -> tuple[str, s
     return (str(one) if one is not None else ""), (str(other) if other is not None else "")
 
 
-def _twins_of_tables(tables: Sequence[Rows]) -> Iterator[EqualAnswers]:
+def _twins_of_tables(tables: Sequence[RowTable]) -> Iterator[EqualAnswers]:
     """Answers of two models: in two columns, by two values of `model`, or in two files."""
-    by_file: list[Answers] = []
+    by_file: list[ModelAnswers] = []
     for table in tables:
         sides = [*_answers_by_column(table), *_answers_by_model(table)]
         for one, other in combinations(sides, 2):
-            yield _compare(one, other)
+            yield _count_equal_answers(one, other)
         whole = _answers_of_file(table) if not sides else None
         if whole is not None:
             by_file.append(whole)
     for one, other in combinations(by_file, 2):
         if _are_of_different_models(one.name, other.name):
-            yield _compare(one, other)
+            yield _count_equal_answers(one, other)
 
 
-def _answers_by_column(table: Rows) -> list[Answers]:
+def _answers_by_column(table: RowTable) -> list[ModelAnswers]:
     """The answers in two columns, one called by the base and one by the tuned model."""
     names = [name for name, value in table.rows[0][1].items() if isinstance(value, str)]
     for one, other in combinations(names, 2):
-        if _are_of_different_models(one, other) and len(WORDS.findall(one)) > 1:
-            return [_answers(table, f"column {name}", name) for name in (one, other)]
+        if _are_of_different_models(one, other) and len(LETTER_RUN.findall(one)) > 1:
+            return [_answers_of_column(table, f"column {name}", name) for name in (one, other)]
     return []
 
 
-def _answers_by_model(table: Rows) -> list[Answers]:
+def _answers_by_model(table: RowTable) -> list[ModelAnswers]:
     """The answers of each value of a column `model`, where there are two."""
     first = table.rows[0][1]
     column = next((name for name in first if name.lower() in MODEL_COLUMNS), None)
@@ -300,8 +308,8 @@ def _answers_by_model(table: Rows) -> list[Answers]:
     if len(values) != 2:
         return []
     return [
-        _answers(
-            Rows(
+        _answers_of_column(
+            RowTable(
                 table.path,
                 [(line, row) for line, row in table.rows if str(row.get(column)) == value],
             ),
@@ -312,12 +320,12 @@ def _answers_by_model(table: Rows) -> list[Answers]:
     ]
 
 
-def _answers_of_file(table: Rows) -> Answers | None:
+def _answers_of_file(table: RowTable) -> ModelAnswers | None:
     """The answers of a file; None where no column holds what a model wrote."""
     answer = _answer_column(table.rows[0][1])
     if answer is None:
         return None
-    return _answers(table, str(Path(table.path.parent.name) / table.path.name), answer)
+    return _answers_of_column(table, str(Path(table.path.parent.name) / table.path.name), answer)
 
 
 def _answer_column(row: Mapping[str, Any]) -> str | None:
@@ -332,7 +340,7 @@ def _answer_column(row: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _answers(table: Rows, name: str, column: str) -> Answers:
+def _answers_of_column(table: RowTable, name: str, column: str) -> ModelAnswers:
     """The answers of a column, by question; by their number where no column tells the question."""
     key = next((one for one in KEY_COLUMNS if one in table.rows[0][1]), None)
     by_key: dict[str, tuple[str, str, int]] = {}
@@ -342,28 +350,34 @@ def _answers(table: Rows, name: str, column: str) -> Answers:
             by_key.setdefault(
                 str(row.get(key)) if key else str(number), (text, str(table.path), line)
             )
-    return Answers(name, by_key)
+    return ModelAnswers(name, by_key)
 
 
 def _are_of_different_models(one: str, other: str) -> bool:
     """Does one name say base, and the other tuned? What both say, such as a common folder, tells neither."""
     first, second = _words(one), _words(other)
     own, theirs = first - second, second - first
-    return (_says(own, BASE_WORDS, TUNED_WORDS) and _says(theirs, TUNED_WORDS, BASE_WORDS)) or (
-        _says(theirs, BASE_WORDS, TUNED_WORDS) and _says(own, TUNED_WORDS, BASE_WORDS)
+    return (
+        _has_only_words_of(own, BASE_WORDS, TUNED_WORDS)
+        and _has_only_words_of(theirs, TUNED_WORDS, BASE_WORDS)
+    ) or (
+        _has_only_words_of(theirs, BASE_WORDS, TUNED_WORDS)
+        and _has_only_words_of(own, TUNED_WORDS, BASE_WORDS)
     )
 
 
 def _words(name: str) -> frozenset[str]:
-    return frozenset(word.lower() for word in WORDS.findall(name))
+    return frozenset(word.lower() for word in LETTER_RUN.findall(name))
 
 
-def _says(words: frozenset[str], these: frozenset[str], others: frozenset[str]) -> bool:
+def _has_only_words_of(
+    words: frozenset[str], these: frozenset[str], others: frozenset[str]
+) -> bool:
     """Has a name one of these words, and none of the others?"""
     return bool(words & these) and not words & others
 
 
-def _compare(one: Answers, other: Answers) -> EqualAnswers:
+def _count_equal_answers(one: ModelAnswers, other: ModelAnswers) -> EqualAnswers:
     """How many answers to the same questions are equal."""
     shared = [key for key in one.by_key if key in other.by_key]
     equal = [key for key in shared if one.by_key[key][0].strip() == other.by_key[key][0].strip()]

@@ -24,7 +24,7 @@ from truetune.render.probes import Probes
 from truetune.render.traced_string import parts
 
 # Chosen, not measured: prompts differ at their ends, in the generation prompt, which has five to ten tokens.
-SHOWN_TOKENS = 12
+MAX_SHOWN_TOKENS = 12
 """Tokens that are shown where prompts differ"""
 Ids = Sequence[int]
 
@@ -65,7 +65,7 @@ class PromptLog:
 
 
 def run_tasks(
-    place: ModelSource,
+    model_source: ModelSource,
     names: Sequence[str],
     options: Options | None = None,
     *,
@@ -78,7 +78,7 @@ def run_tasks(
     """Run tasks by name.
 
     Args:
-        place: a model or an adapter in a folder.
+        model_source: a model or an adapter in a folder.
         names: of tasks.
         options: of the backend; device and dtype count.
         include: a folder of task files of the user's own.
@@ -88,15 +88,15 @@ def run_tasks(
         batch: prompts that are computed together.
 
     Raises:
-        UsageError: lm-eval is not installed, a task is not known, its data are not at hand, or the place is no model
-            or adapter.
+        UsageError: lm-eval is not installed, a task is not known, its data are not on this machine, or
+            the source is no model or adapter.
         SpecError, TokenizerError, TemplateError: as `ModelSource.prepared`.
     """
     if importlib.util.find_spec("lm_eval") is None:
         raise UsageError("tasks are run by lm-eval, which is not installed: pip install lm-eval")
-    if place.model is None or place.kind not in ("model", "adapter"):
+    if model_source.model is None or model_source.kind not in ("model", "adapter"):
         raise UsageError(
-            f"{place.name}: tasks need a model or an adapter in a folder; of a server, lm-eval's"
+            f"{model_source.name}: tasks need a model or an adapter in a folder; of a server, lm-eval's"
             " own `local-chat-completions` asks"
         )
     # By name and not as an import: lm-eval is heavy, and installed by few.
@@ -105,9 +105,9 @@ def run_tasks(
         if not manager.match_tasks([name]):
             near = ", ".join(difflib.get_close_matches(name, manager.all_tasks, 3))
             raise UsageError(f"lm-eval knows no task {name}{f'; it knows {near}' if near else ''}")
-    probes = place.prepared()
+    probes = model_source.prepared()
     log = PromptLog()
-    model, model_flags = _open_model(place, probes, log, options or Options(), batch)
+    model, model_flags = _open_model(model_source, probes, log, options or Options(), batch)
     has_template = probes.renderer().template is not None
     settings = {
         "apply_chat_template": has_template,
@@ -136,7 +136,7 @@ def run_tasks(
 
 
 def _open_model(
-    place: ModelSource, probes: Probes, log: PromptLog, options: Options, batch: int
+    model_source: ModelSource, probes: Probes, log: PromptLog, options: Options, batch: int
 ) -> tuple[Any, dict[str, Any]]:
     """(the model in lm-eval, which records its prompts; what was set for it)."""
     import torch
@@ -150,10 +150,10 @@ def _open_model(
         "chat_template_args": dict(probes.spec.template_kwargs) or None,
     }
     model_class = importlib.import_module("lm_eval.models.huggingface").HFLM
-    adapter = {"peft": str(place.folder)} if place.kind == "adapter" else {}
+    adapter = {"peft": str(model_source.folder)} if model_source.kind == "adapter" else {}
     model = recording_model(model_class, log)(
-        str(place.model),
-        tokenizer=str(place.tokenizer),
+        str(model_source.model),
+        tokenizer=str(model_source.tokenizer),
         device=device,
         batch_size=batch,
         backend="causal",
@@ -244,8 +244,8 @@ def describe_prompt_differences(log: PromptLog, probes: Probes) -> tuple[str, ..
             what = _describe_difference(list(ids), wanted, bare, probes)
             counts[what] += 1
             example = (
-                f": {decode(wanted[-SHOWN_TOKENS:])!r} is trained,"
-                f" {decode(ids[-SHOWN_TOKENS:])!r} was asked"
+                f": {decode(wanted[-MAX_SHOWN_TOKENS:])!r} is trained,"
+                f" {decode(ids[-MAX_SHOWN_TOKENS:])!r} was asked"
             )
             examples.setdefault(what, example)
     return tuple(

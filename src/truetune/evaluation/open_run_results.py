@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from truetune.checkpoint.run_folder import UNFINISHED_STATUSES
 from truetune.checkpoint.run_folder import read_run as read_record
 from truetune.checkpoint.weight_files import FileFault, read_json_object
 from truetune.checks.findings import RANK, Case, Finding
@@ -44,8 +45,6 @@ COMMAND_OF_KIND: Mapping[InputKind, str] = {
     "notebook": "truetune lint {} --html report.html",
 }
 """The command for what is no run"""
-UNFINISHED_STATES = ("looking", "training")
-"""States of a run that goes on"""
 # A table of numbers without any of these is no log of a training.
 RUN_CURVES = {"loss", "eval_loss", "learning_rate", "grad_norm", "reward"}
 """One of these is logged in each run."""
@@ -204,8 +203,10 @@ def _judge_passes(
     """
     if not looks:
         return [], Judgement()
-    finished = record.get("status") not in UNFINISHED_STATES
-    sampled = SampledRun(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
+    finished = record.get("status") not in UNFINISHED_STATUSES
+    sampled = SampledRun(
+        tuple(sampling_pass for sampling_pass, _ in looks), limit=looks[-1][1], finished=finished
+    )
     judgement = judge_answers(sampled, spec)
     if (folder / FINDINGS).is_file():
         chosen = {rule.name() for rule in choose_rules(spec, AnswersRule)}

@@ -34,7 +34,7 @@ REJECTED_ANSWER = "its answer is labelled a bad one"
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class EncodedRows:
     """Rows as examples, each token placed."""
 
     documents: tuple[Document, ...]
@@ -62,7 +62,7 @@ class RowLosses:
         return RowLosses(self.rows[mask], self.sums[mask], self.counts[mask])
 
 
-def encode_held_out(probes: Probes, rows: Iterable[Conversation]) -> HeldOut:
+def encode_held_out(probes: Probes, rows: Iterable[Conversation]) -> EncodedRows:
     """The examples that training makes of rows; of pairs, the wanted answers.
 
     Args:
@@ -84,7 +84,7 @@ def encode_held_out(probes: Probes, rows: Iterable[Conversation]) -> HeldOut:
         skipped.update(rejected.reason for rejected in shard.rejected)
         shortened += shard.shortened
     # Unary plus drops reasons of count 0.
-    return HeldOut(tuple(documents), dict(+skipped), count, shortened)
+    return EncodedRows(tuple(documents), dict(+skipped), count, shortened)
 
 
 def _drop_rejected(row: Conversation) -> Conversation:
@@ -150,7 +150,17 @@ def mean_losses(
 def loss_changes(
     table: RowLosses, other: RowLosses, *, seed: int = 0, confidence: float = 0.95
 ) -> tuple[LossChange, ...]:
-    """This model's losses less the other's, of the same tokens. Raises ValueError where they are not the same."""
+    """This model's losses less the other's, in nats a token, by kind of token, all of them first.
+
+    Args:
+        table: of this model.
+        other: of the other model on the same rows.
+        seed: of the intervals' draws.
+        confidence: of the intervals.
+
+    Raises:
+        ValueError: the tokens are not the same.
+    """
     changes = []
     for kind in _present_kinds(table):
         sums, counts = _kind_column(table, kind)
@@ -185,7 +195,14 @@ def sum_prompt_losses(documents: Sequence[Document], scored: Sequence[ScoredIds]
 def prompt_change(
     prompt_sums: RowSums, other: RowSums, *, seed: int = 0, confidence: float = 0.95
 ) -> LossChange | None:
-    """This model's loss on the prompts less the other's; None where no row has a prompt."""
+    """This model's loss on the prompts less the other's, in nats a token; None where no row has a prompt.
+
+    Args:
+        prompt_sums: what `sum_prompt_losses` gives for this model.
+        other: the same for the other, of the same tokens.
+        seed: of the interval's draws.
+        confidence: of the interval.
+    """
     (sums, counts), (other_sums, _) = prompt_sums, other
     if not counts.any():
         return None

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 # The usual choice (Davison & Hinkley 1997): with the data itself 5,000 equally likely outcomes, so that p has a
 # resolution of 0.0002. A quarter would move the ends of a 95 % interval visibly from seed to seed.
-RESAMPLES = 4999
+BOOTSTRAP_ROUNDS = 4999
 # Chosen, not measured: 2 MB of 8-byte numbers, whatever the count of rows. All draws of 100,000 rows at once
 # would be 4 GB.
 MAX_HELD_NUMBERS = 1 << 18
@@ -83,7 +83,7 @@ def bootstrap_mean(
     *,
     seed: int = 0,
     confidence: float = 0.95,
-    rounds: int = RESAMPLES,
+    rounds: int = BOOTSTRAP_ROUNDS,
 ) -> Interval:
     """sum(values) / sum(weights), with its BCa interval over rows that are drawn again.
 
@@ -130,7 +130,7 @@ def paired_difference(
     *,
     seed: int = 0,
     confidence: float = 0.95,
-    rounds: int = RESAMPLES,
+    rounds: int = BOOTSTRAP_ROUNDS,
 ) -> PairedDifference:
     """(sum(a) - sum(b)) / sum(weights) over the same rows: a paired bootstrap, and a test that flips rows' signs.
 

@@ -146,7 +146,11 @@ def shortest_names(paths: Sequence[str]) -> tuple[str, ...]:
 def _run_values(run: RunFolder, name: str) -> dict[str, Any]:
     """A run as plain values: facts, settings, curves, findings at their steps, answers."""
     log, kept = run.log, _passes_with_answers(run)
-    steps = log.last_step if log else max((look.step for look, _ in run.looks), default=0)
+    steps = (
+        log.last_step
+        if log
+        else max((sampling_pass.step for sampling_pass, _ in run.looks), default=0)
+    )
     return {
         "name": name,
         "path": run.path,
@@ -164,7 +168,7 @@ def _run_values(run: RunFolder, name: str) -> dict[str, Any]:
             }
             for dated in run.findings
         ],
-        "looks": [_pass_values(look, limit) for look, limit in kept],
+        "looks": [_pass_values(sampling_pass, limit) for sampling_pass, limit in kept],
         "looks_left_out": len(run.looks) - len(kept),
     }
 
@@ -178,7 +182,9 @@ def collect_curves(run: RunFolder) -> dict[str, Curve]:
         speed = _tokens_per_second(curves)
         if speed:
             curves["tokens_per_second"] = speed
-    scores = [(look.step, _average_scores(look)) for look, _ in run.looks]
+    scores = [
+        (sampling_pass.step, _average_scores(sampling_pass)) for sampling_pass, _ in run.looks
+    ]
     names = dict.fromkeys(name for _, of_pass in scores for name in of_pass)
     for name in names:
         points = [(float(step), of_pass[name]) for step, of_pass in scores if name in of_pass]
@@ -186,9 +192,9 @@ def collect_curves(run: RunFolder) -> dict[str, Curve]:
     return curves
 
 
-def _average_scores(look: SamplingPass) -> dict[str, float]:
+def _average_scores(sampling_pass: SamplingPass) -> dict[str, float]:
     """Means over the prompts for which there is such a score, medians of P(stop) and of lengths."""
-    scores = [sample.scores for sample in look.samples]
+    scores = [sample.scores for sample in sampling_pass.samples]
     averages: dict[str, float] = {}
     for name in MEAN_SCORES:
         values = _known(getattr(score, name) for score in scores)
@@ -200,7 +206,7 @@ def _average_scores(look: SamplingPass) -> dict[str, float]:
     ratios = _known(score.length_ratio for score in scores)
     if ratios:
         averages["length_ratio"] = median(ratios)
-    probabilities = _known(sample.answer.stop_probability for sample in look.samples)
+    probabilities = _known(sample.answer.stop_probability for sample in sampling_pass.samples)
     if probabilities:
         averages["stop_probability"] = median(probabilities)
     return averages
@@ -262,16 +268,16 @@ def _passes_with_answers(run: RunFolder) -> list[tuple[SamplingPass, int]]:
     return [run.looks[last * number // (MAX_PASSES - 1)] for number in range(MAX_PASSES)]
 
 
-def _pass_values(look: SamplingPass, limit: int) -> dict[str, Any]:
+def _pass_values(sampling_pass: SamplingPass, limit: int) -> dict[str, Any]:
     """A pass as plain values, without token ids: a page does not show them."""
     samples = []
-    for sample in look.samples:
+    for sample in sampling_pass.samples:
         values = sample_values(sample, limit)
         samples.append({name: value for name, value in values.items() if not name.endswith("_ids")})
     return {
-        "step": look.step,
+        "step": sampling_pass.step,
         "limit": limit,
-        "seconds": look.seconds,
-        "success": vars(Success.of_look(look, limit)),
+        "seconds": sampling_pass.seconds,
+        "success": vars(Success.of_pass(sampling_pass, limit)),
         "samples": samples,
     }

@@ -152,37 +152,39 @@ def sample_model(
         options=options,
         progress=progress,
     )
-    place = find_model_source(name, base=base, tokenizer=tokenizer)
+    model_source = find_model_source(name, base=base, tokenizer=tokenizer)
     if compare is not None:
         # A wrong name is said now, and not after minutes of asking the first model.
-        _find_other_source(compare, place, base)
-    files = find_held_out_files(place.run, data)
-    settings = recorded_columns(place.run, files) | settings
-    probes = place.prepared(**settings)
-    chosen = choose_prompts(place, probes, files, count, seed=seed, all_rows=all_rows)
+        _find_other_source(compare, model_source, base)
+    files = find_held_out_files(model_source.run, data)
+    settings = recorded_columns(model_source.run, files) | settings
+    probes = model_source.prepared(**settings)
+    chosen = choose_prompts(model_source, probes, files, count, seed=seed, all_rows=all_rows)
     # The causes are asked while the model is still loaded.
-    with open_backend(place, probes.tokenizer, options) as backend:
-        look = ask_model(backend, probes, chosen.prompts, asking)
-        sampled = SampledRun((look,), limit=max_new_tokens, finished=True)
-        judgement, notes = judge_with_causes(place, probes, sampled, backend, asking, diagnose)
+    with open_backend(model_source, probes.tokenizer, options) as backend:
+        sampling_pass = ask_model(backend, probes, chosen.prompts, asking)
+        sampled = SampledRun((sampling_pass,), limit=max_new_tokens, finished=True)
+        judgement, notes = judge_with_causes(
+            model_source, probes, sampled, backend, asking, diagnose
+        )
         notes += tuple(backend.notes)
     comparison = None
     if compare is not None:
-        other = _find_prepared_source(compare, place, probes, base, settings)
-        comparison = _compare_with(other, look, files, asking)
+        other = _find_prepared_source(compare, model_source, probes, base, settings)
+        comparison = _compare_with(other, sampling_pass, files, asking)
     return SampleReport(
         spec=probes.spec.model_copy(update={"data": files}),
-        subjects=(describe_subject(place, probes, chosen, asking, backend.kind),),
+        subjects=(describe_subject(model_source, probes, chosen, asking, backend.kind),),
         findings=judgement.findings,
         examined=judgement.examined,
         not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,
         name=name,
-        looks=(look,),
+        looks=(sampling_pass,),
         limit=max_new_tokens,
-        unanswered=unanswered_prompts(chosen.prompts, look),
+        unanswered=unanswered_prompts(chosen.prompts, sampling_pass),
         compared=comparison,
-        notes=(*_warn_of_prompts(place, probes, chosen), *notes),
+        notes=(*_warn_of_prompts(model_source, probes, chosen), *notes),
         min_success=min_success,
     )
 
@@ -230,7 +232,7 @@ def ask_model(
 
 
 def judge_with_causes(
-    place: ModelSource,
+    model_source: ModelSource,
     probes: Probes,
     sampled: SampledRun,
     backend: Backend,
@@ -240,7 +242,7 @@ def judge_with_causes(
     """What the rules say of the answers.
 
     Args:
-        place: the model.
+        model_source: the model.
         probes: its tokenizer and template.
         sampled: the answers; causes are looked for of the last pass.
         backend: the model, loaded.
@@ -251,14 +253,14 @@ def judge_with_causes(
         (findings that name a cause first, then those that they do not explain; notes on what could not be asked)
     """
     symptoms = judge_answers(sampled, probes.spec)
-    look = sampled.looks[-1]
-    if not (has_failures(look, sampled.limit) if diagnose is None else diagnose):
+    sampling_pass = sampled.looks[-1]
+    if not should_diagnose(sampling_pass, sampled.limit, diagnose):
         return symptoms, ()
     evidence = gather_evidence(
-        place,
+        model_source,
         probes,
-        [sample.prompt for sample in look.samples],
-        look,
+        [sample.prompt for sample in sampling_pass.samples],
+        sampling_pass,
         backend,
         options=asking.options,
         limit=sampled.limit,
@@ -280,20 +282,27 @@ def judge_with_causes(
     return replace(judgement, findings=(*causes, *others)), evidence.notes
 
 
-def has_failures(look: SamplingPass, limit: int) -> bool:
+def has_failures(sampling_pass: SamplingPass, limit: int) -> bool:
     """Is there an answer that is not good, or none that can be told?"""
-    verdicts = [is_good_answer(sample, limit) for sample in look.samples]
+    verdicts = [is_good_answer(sample, limit) for sample in sampling_pass.samples]
     return False in verdicts or True not in verdicts
 
 
-def unanswered_prompts(prompts: Sequence[Prompt], look: SamplingPass) -> tuple[Prompt, ...]:
+def should_diagnose(sampling_pass: SamplingPass, limit: int, diagnose: bool | None) -> bool:
+    """Are causes looked for? `diagnose` is what the user has said; where that is nothing, if answers fail."""
+    return has_failures(sampling_pass, limit) if diagnose is None else diagnose
+
+
+def unanswered_prompts(
+    prompts: Sequence[Prompt], sampling_pass: SamplingPass
+) -> tuple[Prompt, ...]:
     """Those that got no answer."""
-    answered = {sample.prompt.ids for sample in look.samples}
+    answered = {sample.prompt.ids for sample in sampling_pass.samples}
     return tuple(prompt for prompt in prompts if prompt.ids not in answered)
 
 
 def describe_subject(
-    place: ModelSource,
+    model_source: ModelSource,
     probes: Probes,
     chosen: ChosenPrompts,
     asking: SamplingSettings,
@@ -305,21 +314,23 @@ def describe_subject(
         f"{tokenizer.backend.id_to_token(id)} ({id})" for id in sorted(serving_stops(tokenizer))
     ]
     facts = {"by": kind}
-    if place.base:
-        facts["base"] = place.base.name
+    if model_source.base:
+        facts["base"] = model_source.base.name
     facts["prompts"] = chosen.fact()
     facts["stops at"] = ", ".join(stops) or "no token"
     facts["answers"] = asking.fact()
     if not chosen.recorded:
         facts["trained on"] = "not known"
-    return Subject(place.kind, place.name, tuple(facts.items()))
+    return Subject(model_source.kind, model_source.name, tuple(facts.items()))
 
 
-def _warn_of_prompts(place: ModelSource, probes: Probes, chosen: ChosenPrompts) -> Iterator[str]:
+def _warn_of_prompts(
+    model_source: ModelSource, probes: Probes, chosen: ChosenPrompts
+) -> Iterator[str]:
     """What makes answers look worse or better than they are."""
     if not serving_stops(probes.tokenizer):
         yield (
-            f"{place.name}: neither generation_config.json nor config.json nor the tokenizer names"
+            f"{model_source.name}: neither generation_config.json nor config.json nor the tokenizer names"
             " a stop token, so every answer runs to the limit"
         )
     seen = sum(prompt.seen for prompt in chosen.prompts)
@@ -344,45 +355,47 @@ class _OtherModel:
 
 
 def _find_prepared_source(
-    name: str, place: ModelSource, probes: Probes, base: str | None, settings: dict[str, Any]
+    name: str, model_source: ModelSource, probes: Probes, base: str | None, settings: dict[str, Any]
 ) -> _OtherModel:
     """The model to compare with; one without a template is asked with that of the first.
 
     Args:
         name: of the other model.
-        place: the first model.
+        model_source: the first model.
         probes: its tokenizer and template.
         base: of an adapter that is named.
         settings: those of RunSpec, for both.
     """
-    source = _find_other_source(name, place, base)
+    source = _find_other_source(name, model_source, base)
     other_probes, notes = source.prepared(**settings), list[str]()
     # Bases have no chat template: as bare text they would answer another question than the tuned model.
     if other_probes.template is None and probes.template is not None:
         source = find_model_source(
-            name, tokenizer=str(place.tokenizer), base=base if source.kind == "adapter" else None
+            name,
+            tokenizer=str(model_source.tokenizer),
+            base=base if source.kind == "adapter" else None,
         )
         other_probes = source.prepared(**settings)
-        notes.append(f"{name} has no template: it is asked with that of {place.name}")
-    return _OtherModel(name, source, other_probes, tuple(notes), source.kind == place.kind)
+        notes.append(f"{name} has no template: it is asked with that of {model_source.name}")
+    return _OtherModel(name, source, other_probes, tuple(notes), source.kind == model_source.kind)
 
 
 def _compare_with(
-    other: _OtherModel, look: SamplingPass, files: Sequence[str], asking: SamplingSettings
+    other: _OtherModel, sampling_pass: SamplingPass, files: Sequence[str], asking: SamplingSettings
 ) -> SampleComparison:
     """The answers of another model to the same rows, beside those of the first.
 
     Args:
         other: the model that is asked.
-        look: the answers of the first model.
+        sampling_pass: the answers of the first model.
         files: of the rows.
         asking: how the first was asked.
     """
-    prompts = [sample.prompt for sample in look.samples]
+    prompts = [sample.prompt for sample in sampling_pass.samples]
     rebuilt = rebuild_prompts(other.probes, prompts, files)
     pairs = [
         (sample, prompt)
-        for sample, prompt in zip(look.samples, rebuilt, strict=True)
+        for sample, prompt in zip(sampling_pass.samples, rebuilt, strict=True)
         if prompt is not None
     ]
     if not pairs:
@@ -418,13 +431,13 @@ def _note_differing_prompts(
         yield "the prompts are the same text and have other ids: the tokenizers differ"
 
 
-def _find_other_source(name: str, place: ModelSource, base: str | None) -> ModelSource:
+def _find_other_source(name: str, model_source: ModelSource, base: str | None) -> ModelSource:
     """The model to compare with, by its own files, or else with tokenizer or base of the first model.
 
     Raises UsageError where nothing of that makes it a model.
     """
-    tokenizer = str(place.tokenizer)
-    base = base or (str(place.base) if place.base else None)
+    tokenizer = str(model_source.tokenizer)
+    base = base or (str(model_source.base) if model_source.base else None)
     try:
         return find_model_source(name)
     except UsageError as first:

@@ -86,9 +86,9 @@ class Success:
     """95 %, Wilson's interval"""
 
     @classmethod
-    def of_look(cls, look: SamplingPass, limit: int) -> Success:
+    def of_pass(cls, sampling_pass: SamplingPass, limit: int) -> Success:
         """Of one sampling pass, whose answers were cut after `limit` new tokens."""
-        counts = count_good(look.samples, limit)
+        counts = count_good(sampling_pass.samples, limit)
         return cls(*counts, *wilson_interval(*counts))
 
 
@@ -102,7 +102,7 @@ class SampleReport(Report):
     limit: int
     """Tokens after which an answer was cut"""
     unanswered: tuple[Prompt, ...] = ()
-    """Of the last look"""
+    """Of the last sampling pass"""
     compared: SampleComparison | None = None
     notes: tuple[str, ...] = ()
     """What was asked for and not done, and what a reader should know"""
@@ -110,14 +110,14 @@ class SampleReport(Report):
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Of the last look"""
+        """Of the last sampling pass"""
         return self.looks[-1].samples if self.looks else ()
 
     @cached_property
     def success(self) -> Success:
-        """Of the last look"""
+        """Of the last sampling pass"""
         return (
-            Success.of_look(self.looks[-1], self.limit) if self.looks else Success(0, 0, 0.0, 1.0)
+            Success.of_pass(self.looks[-1], self.limit) if self.looks else Success(0, 0, 0.0, 1.0)
         )
 
     @property
@@ -137,7 +137,7 @@ class SampleReport(Report):
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        """Answers of the last look by their verdict"""
+        """Answers of the last sampling pass by their verdict"""
         return Counter(main_verdict(sample, self.limit) for sample in self.samples)
 
     @property
@@ -165,11 +165,11 @@ class SampleReport(Report):
                 "stop_probability": self.stop_probability,
                 "looks": [
                     {
-                        "step": look.step,
-                        "seconds": look.seconds,
-                        "success": vars(Success.of_look(look, self.limit)),
+                        "step": sampling_pass.step,
+                        "seconds": sampling_pass.seconds,
+                        "success": vars(Success.of_pass(sampling_pass, self.limit)),
                     }
-                    for look in self.looks
+                    for sampling_pass in self.looks
                 ],
                 "samples": [sample_values(sample, self.limit) for sample in self.samples],
                 "unanswered": [
@@ -182,7 +182,7 @@ class SampleReport(Report):
         }
 
     def save(self, path: str, inputs: Iterable[Path] = ()) -> None:
-        """The samples of the last look as rows of a .parquet or .jsonl file.
+        """The samples of the last sampling pass as rows of a .parquet or .jsonl file.
 
         Raises UsageError where it can't be written, is one of the `inputs`, or holds what truetune did not write.
         """

@@ -40,7 +40,7 @@ from truetune.evaluation.scores_beside import (
     readings_of,
 )
 from truetune.evaluation.try_parser import add_model_answers, try_parser
-from truetune.generation.answer_parsers import Parser, make_parser
+from truetune.generation.answer_parsers import JSON_PARSER, Parser, make_parser
 from truetune.generation.answer_row_order import row_order_of
 from truetune.generation.answer_samples import (
     NO_LIMIT,
@@ -59,7 +59,7 @@ from truetune.generation.cut_answers import clear_length_of_cut_answers
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.find_lost_word_order import find_lost_order
 from truetune.generation.identical_answers import mark_identical_answers
-from truetune.generation.json_answers import JSON_PARSER, are_references_json, json_fault
+from truetune.generation.json_answers import are_references_json, json_fault
 from truetune.generation.label_scores import LabelScores, mark_given_references, score_labels
 from truetune.generation.parser_selftest import ParserSelftest
 from truetune.generation.prompt_left_in_predictions import (
@@ -74,13 +74,13 @@ from truetune.settings.settings_files import spec_of
 # Answers in a list have no file to be called by.
 LIST_NAME = "predictions"
 """What a report calls answers that came as lists"""
-PART_RULE = "reference-stands-in-another-label"
-FORM_RULE = "exact-match-measures-form"
+LABEL_INSIDE_ANOTHER_RULE = "reference-stands-in-another-label"
+EXACT_MATCH_RULE = "exact-match-measures-form"
 READ_AS_JSON = (
     "the references are JSON, so the answers are read as JSON (--parser json), and one that is none counts as"
     " wrong"
 )
-Texts = Iterable[str | Mapping[str, Any] | Prediction]
+PredictionInputs = Iterable[str | Mapping[str, Any] | Prediction]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -105,7 +105,7 @@ class ScoreReport(SampleReport):
 
 
 def score(
-    predictions: str | PathLike[str] | Texts,
+    predictions: str | PathLike[str] | PredictionInputs,
     prompts: Sequence[str | Messages] | None = None,
     references: Sequence[str] | None = None,
     *,
@@ -206,11 +206,11 @@ def _fill_predictions(read: ReadPredictions, row_files: Sequence[str]) -> Sequen
     return filled
 
 
-def _texts_of(look: SamplingPass) -> tuple[list[str], list[str]]:
+def _texts_of(sampling_pass: SamplingPass) -> tuple[list[str], list[str]]:
     """The answers of a pass, and their references."""
     return (
-        [sample.answer.text for sample in look.samples],
-        [sample.prompt.reference for sample in look.samples],
+        [sample.answer.text for sample in sampling_pass.samples],
+        [sample.prompt.reference for sample in sampling_pass.samples],
     )
 
 
@@ -221,18 +221,20 @@ def _are_json_answers(predictions: Sequence[Prediction]) -> bool:
     return 2 * sum(json_fault(one.text) is None for one in predictions) > len(predictions)
 
 
-def _without_known_forms(judgement: Judgement, name: str, look: SamplingPass) -> Judgement:
+def _without_known_forms(judgement: Judgement, name: str, sampling_pass: SamplingPass) -> Judgement:
     """What the rules say, without the note that exact match measures the form where the user's own script reads it.
 
     A column of 0 and 1 that counts more answers as right than are their reference word for word shows that it does.
     """
-    if name == LIST_NAME or not any(one.rule == FORM_RULE for one in judgement.findings):
+    if name == LIST_NAME or not any(one.rule == EXACT_MATCH_RULE for one in judgement.findings):
         return judgement
     scored = count_scored_right(name)
-    exact = sum(sample.scores.exact is True for sample in look.samples)
+    exact = sum(sample.scores.exact is True for sample in sampling_pass.samples)
     if scored is None or scored <= exact:
         return judgement
-    kept = (one for one in judgement.findings if (one.rule, one.severity) != (FORM_RULE, "info"))
+    kept = (
+        one for one in judgement.findings if (one.rule, one.severity) != (EXACT_MATCH_RULE, "info")
+    )
     return replace(judgement, findings=tuple(kept))
 
 
@@ -373,10 +375,10 @@ def build_sample(
 
 
 def _try_on_golds(
-    parse: Parser | None, name: str | None, look: SamplingPass
+    parse: Parser | None, name: str | None, sampling_pass: SamplingPass
 ) -> ParserSelftest | None:
     """What the parser makes of the references, and of the answers; None without a parser or a reference."""
-    with_reference = [sample for sample in look.samples if sample.prompt.reference.strip()]
+    with_reference = [sample for sample in sampling_pass.samples if sample.prompt.reference.strip()]
     if parse is None or name is None or not with_reference:
         return None
     golds = [sample.prompt.reference for sample in with_reference]
@@ -386,13 +388,15 @@ def _try_on_golds(
     return add_model_answers(selftest, parse, golds, answers)
 
 
-def _judge_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpec) -> Judgement:
+def _judge_parser(
+    proof: ParserSelftest | None, sampling_pass: SamplingPass, spec: RunSpec
+) -> Judgement:
     """What the rules on parsers say."""
     if proof is None:
         return Judgement()
     # The other rules on evaluations need losses, which nobody has measured here.
     rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.of_parser]
-    return run_rules(EvaluationResults(len(look.samples), parser=proof), rules)
+    return run_rules(EvaluationResults(len(sampling_pass.samples), parser=proof), rules)
 
 
 def _list_unjudged(
@@ -439,13 +443,13 @@ def _describe_subject(
 
 
 def _describe_readings(
-    look: SamplingPass, labels: LabelScores | None, figures: Sequence[FigureBeside]
+    sampling_pass: SamplingPass, labels: LabelScores | None, figures: Sequence[FigureBeside]
 ) -> Iterator[str]:
     """How many are right by the usual readings, and what a script wrote beside the predictions."""
     if labels is not None:
         yield describe_label_scores(labels)
     if figures:
-        yield from compare_figures(figures, readings_of(*_texts_of(look), labels))
+        yield from compare_figures(figures, readings_of(*_texts_of(sampling_pass), labels))
 
 
 def _with_scores_beside(
@@ -464,7 +468,7 @@ def _with_scores_beside(
     source = f"{same[0].file} says {same[0].name} {same[0].value:.3g}, which is what `reference in answer` gives"
     return tuple(
         replace(one, severity="warning", evidence=(*one.evidence, source))
-        if one.rule == PART_RULE
+        if one.rule == LABEL_INSIDE_ANOTHER_RULE
         else one
         for one in findings
     )

@@ -1,4 +1,10 @@
-"""Figures that a script wrote beside its predictions (metrics.json), and which reading of the answers gives them."""
+"""Figures that a script wrote beside its predictions (metrics.json), and which reading of the answers gives them.
+
+A user compares our counts with the accuracy of their own script. So the usual ways to count right answers are tried
+(`readings_of`), and a sentence says which of them gives the figure that stands beside. The trade-off: files and figures
+are known by their names alone, and a figure of other answers may agree by chance; so a figure out of a log is told only
+where a reading gives it.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +74,7 @@ def figures_beside(path: Path) -> list[FigureBeside]:
             values = parse_json(file.read_bytes(), RESULT)
         except (OSError, ValueError):
             continue
-        found += [FigureBeside(file.name, name, value) for name, value in _shares_in(values)]
+        found += [FigureBeside(file.name, name, value) for name, value in _find_shares(values)]
     return found + _printed_figures(folder)
 
 
@@ -141,11 +147,11 @@ def compare_figures(figures: Sequence[FigureBeside], readings: Sequence[Reading]
             yield f"{says}, as here by {same[0].name}"
 
 
-def _shares_in(values: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
+def _find_shares(values: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
     """(name, share): numbers whose name is one of right answers; percentages as shares."""
     if isinstance(values, Mapping) and depth < MAX_DEPTH:
         for key, value in values.items():
-            yield from _shares_in(value, f"{name}.{key}" if name else str(key), depth + 1)
+            yield from _find_shares(value, f"{name}.{key}" if name else str(key), depth + 1)
         return
     is_number = isinstance(values, int | float) and not isinstance(values, bool)
     if not is_number or not FIGURE_NAME.search(name.rpartition(".")[2]):

@@ -19,7 +19,7 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.make_documents import Document
 from truetune.errors import DataError
 from truetune.evaluation.choose_prompts import HeldOutFilter, read_rows
-from truetune.evaluation.row_losses import HeldOut, encode_held_out
+from truetune.evaluation.row_losses import EncodedRows, encode_held_out
 from truetune.evaluation.training_overlap import find_training_overlap
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
@@ -29,7 +29,7 @@ from truetune.render.probes import Probes
 # As many as `try_parser` reads (its MAX_GOLDS): more would be made and thrown away.
 MAX_GOLDS = 500
 """Rows that a parser is tried on"""
-Where = tuple[str, int]
+FileLine = tuple[str, int]
 """File and line"""
 
 
@@ -45,7 +45,7 @@ class EvaluationRows:
     """Examples of rows that were trained on, where there are others"""
     trained_on: int | None
     """Rows of them all; None where that is not known"""
-    first: Where | None
+    first: FileLine | None
     """Of the rows that were trained on"""
     prompts: tuple[Prompt, ...]
     """To be asked, of fresh rows where there are some"""
@@ -56,19 +56,19 @@ class EvaluationRows:
     notes: tuple[str, ...]
 
 
-def prepare_probes(place: ModelSource, settings: Mapping[str, Any]) -> Probes:
+def prepare_probes(model_source: ModelSource, settings: Mapping[str, Any]) -> Probes:
     """Tokenizer and template as the run encoded its rows; what is longer than the model has positions is too long."""
-    recorded = (place.run.get("settings") or {}).get("encode") or {}
+    recorded = (model_source.run.get("settings") or {}).get("encode") or {}
     # Both decide which tokens there are; a loss on other tokens than in training means nothing.
     kept = {name: recorded[name] for name in ("content_specials", "overflow") if name in recorded}
-    probes = place.prepared(**{"encode": kept, **settings})
+    probes = model_source.prepared(**{"encode": kept, **settings})
     limits = (probes.spec.max_length, max_positions(probes.tokenizer.model_config))
     longest = min((limit for limit in limits if isinstance(limit, int)), default=None)
     return replace(probes, spec=probes.spec.model_copy(update={"max_length": longest}))
 
 
 def select_rows(
-    place: ModelSource,
+    model_source: ModelSource,
     probes: Probes,
     files: Sequence[str],
     answers: int,
@@ -81,7 +81,7 @@ def select_rows(
     """The rows of files, encoded, with prompts of some of them.
 
     Args:
-        place: the model, with the record of its run.
+        model_source: the model, with the record of its run.
         probes: its tokenizer and template.
         files: the rows.
         answers: how many prompts are to be asked.
@@ -93,14 +93,14 @@ def select_rows(
     Raises:
         DataError: no row can be measured.
     """
-    held_out = HeldOutFilter.of(place.run, files)
+    held_out = HeldOutFilter.of(model_source.run, files)
     rows = list(held_out.rows(read_rows(probes.spec, files), all_rows=all_rows))
     rows = _draw_rows(rows, limit, seed)
     encoded = _encode_rows(probes, rows, files)
     # With a record of the training every row is compared with it, and needs its prompt.
-    max_golds = None if place.run or trained_on else MAX_GOLDS
+    max_golds = None if model_source.run or trained_on else MAX_GOLDS
     golds = list(islice(_make_golds(probes, rows), max_golds))
-    trained_rows, notes = _find_trained_rows(place, golds, probes, trained_on)
+    trained_rows, notes = _find_trained_rows(model_source, golds, probes, trained_on)
     known = trained_rows or frozenset()
     prompts = _choose_prompts(probes, rows, known, answers, seed)
     notes += _note_losses_of_rows(held_out, encoded, len(prompts), answers)
@@ -132,14 +132,22 @@ def _draw_rows(rows: list[Conversation], limit: int | None, seed: int) -> list[C
 def _choose_prompts(
     probes: Probes, rows: Sequence[Conversation], known: frozenset[int], answers: int, seed: int
 ) -> list[Prompt]:
-    """So many prompts, of rows that were not trained on where there are some."""
+    """Prompts, of rows that were not trained on where there are some.
+
+    Args:
+        probes: tokenizer and template.
+        rows: to choose from.
+        known: numbers of the rows that were trained on.
+        answers: prompts wanted; there are fewer where the rows give no more.
+        seed: of the choice.
+    """
     if not answers:
         return []
     new = [row for row in rows if row.origin.row not in known]
     return build_prompts(probes.spec, new or rows, answers, seed=seed, seen=not new, probes=probes)
 
 
-def _encode_rows(probes: Probes, rows: Sequence[Conversation], files: Sequence[str]) -> HeldOut:
+def _encode_rows(probes: Probes, rows: Sequence[Conversation], files: Sequence[str]) -> EncodedRows:
     """The examples of rows. Raises DataError with the reasons where there is none."""
     encoded = encode_held_out(probes, rows)
     if not encoded.documents:
@@ -161,7 +169,7 @@ def _split_documents(
 
 
 def _note_losses_of_rows(
-    held_out: HeldOutFilter, encoded: HeldOut, prompts: int, answers: int
+    held_out: HeldOutFilter, encoded: EncodedRows, prompts: int, answers: int
 ) -> Iterator[str]:
     """What was left out, shortened, or is fewer than was asked for."""
     if held_out.left_out:
@@ -173,10 +181,10 @@ def _note_losses_of_rows(
 
 
 def _find_trained_rows(
-    place: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
+    model_source: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
 ) -> tuple[frozenset[int] | None, list[str]]:
     """(the numbers of the rows that were trained on, notes); None where that is not known, and why."""
-    overlap = find_training_overlap(place, prompts, probes, trained_on)
+    overlap = find_training_overlap(model_source, prompts, probes, trained_on)
     if isinstance(overlap, str):
         return None, [f"which rows were trained on is not known: {overlap}"]
     # The numbers of rows and not of prompts: some rows give no prompt, and keep their number.

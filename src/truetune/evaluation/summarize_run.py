@@ -49,10 +49,10 @@ def _summary_parts(run: RunFolder) -> Iterator[str]:
             text += f", held out from {first_held_out:.3g} to {last_held_out:.3g}"
         yield text
     if run.looks:
-        look, limit = run.looks[-1]
-        success = Success.of_look(look, limit)
+        sampling_pass, limit = run.looks[-1]
+        success = Success.of_pass(sampling_pass, limit)
         yield (
-            f"at step {look.step:,} {success.good} of {success.of} answers stop by themselves without a"
+            f"at step {sampling_pass.step:,} {success.good} of {success.of} answers stop by themselves without a"
             " fault"
         )
 

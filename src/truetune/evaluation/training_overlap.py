@@ -75,12 +75,15 @@ class _TrainingExample(NamedTuple):
 
 
 def find_training_overlap(
-    place: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str] = ()
+    model_source: ModelSource,
+    prompts: Sequence[Prompt],
+    probes: Probes,
+    trained_on: Sequence[str] = (),
 ) -> TrainingOverlap | str:
     """Which prompts the model was trained on: by the files of `--trained-on`, else by the record of its run.
 
     Args:
-        place: the model, with the record of its run.
+        model_source: the model, with the record of its run.
         prompts: what is looked for.
         probes: tokenizer and template of the training.
         trained_on: files that the model was trained on.
@@ -94,20 +97,20 @@ def find_training_overlap(
     # The fast path of rendering and encoding is proved on a sample, and all is done again without it where it fails.
     return retry_without_shortcuts(
         lambda only_reference: _find_overlap(
-            place, prompts, replace(probes, only_reference=only_reference), trained_on
+            model_source, prompts, replace(probes, only_reference=only_reference), trained_on
         )
     )
 
 
 def _find_overlap(
-    place: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
+    model_source: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
 ) -> TrainingOverlap | str:
     """As `find_training_overlap`, by the one path of encoding that `probes` says."""
     examples: Iterator[_TrainingExample]
     if trained_on:
         examples, source = _read_files(probes, trained_on), ", ".join(trained_on)
     else:
-        opened = _open_recorded_examples(place, probes)
+        opened = _open_recorded_examples(model_source, probes)
         if isinstance(opened, str):
             return opened
         examples, source = opened
@@ -116,10 +119,10 @@ def _find_overlap(
 
 
 def _open_recorded_examples(
-    place: ModelSource, probes: Probes
+    model_source: ModelSource, probes: Probes
 ) -> tuple[Iterator[_TrainingExample], str] | str:
     """What the run was trained on: its encoded rows, else its files, where they are as they were; else why not."""
-    data = place.run.get("data")
+    data = model_source.run.get("data")
     if not data:
         return "no run.json tells what it was trained on; name the files with --trained-on"
     held_out = frozenset(data.get("held_out") or ())
@@ -128,9 +131,9 @@ def _open_recorded_examples(
     # The key is a digest of rows and settings: another one is of other rows in the same folder.
     if manifest is not None and manifest.get("key") == data.get("key"):
         return _read_encoded_rows(folder, manifest, held_out), "the encoded rows of its run"
-    names = _file_names(place.run)
+    names = _file_names(model_source.run)
     inputs = data.get("inputs") or {}
-    files = _find_unchanged_files(place, names, inputs.get("data") or [])
+    files = _find_unchanged_files(model_source, names, inputs.get("data") or [])
     if files:
         return _read_files(probes, files, held_out), ", ".join(names)
     file_names = ", ".join(names) or "not named"
@@ -147,18 +150,18 @@ def _file_names(run: Mapping[str, Any]) -> list[str]:
 
 
 def _find_unchanged_files(
-    place: ModelSource, names: Sequence[str], entries: Sequence[Mapping[str, Any]]
+    model_source: ModelSource, names: Sequence[str], entries: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """The paths of the run's files, where all of them have the content that was trained on; else none.
 
     Args:
-        place: the model, whose folder is beside its run's files perhaps.
+        model_source: the model, whose folder is beside its run's files perhaps.
         names: of the files, as the run was given them.
         entries: with their digests.
     """
     digests = {entry.get("digest") for entry in entries}
     # Names in a record are relative to where the run was started: mostly here, or beside its output folder.
-    beside_run = place.folder.resolve().parent if place.folder else Path()
+    beside_run = model_source.folder.resolve().parent if model_source.folder else Path()
     for root in (Path(), beside_run):
         files = [root / name for name in names]
         if not files or not all(path.is_file() for path in files):

@@ -54,14 +54,14 @@ EMPTY_PHRASES = (
 """Texts that say nothing"""
 # Chosen, not measured: an answer of 1,000 tokens that runs on. A regular expression that backtracks needs minutes for
 # it, a sound one microseconds.
-LONG_TEXT_CHARS = 3000
+LONG_TEXT_CHARACTERS = 3000
 """Characters of the texts that a parser is timed on"""
 # Chosen, not measured: of fewer questions half may score by chance.
 MIN_QUESTIONS = 8
 """Questions that are read as answers, at least"""
 NOTHING = "nothing"
 """What a reader is shown where a parser reads nothing"""
-SHOWN_CHARS = 400
+MAX_SHOWN_CHARACTERS = 400
 """Characters of a text that are kept"""
 
 
@@ -78,7 +78,10 @@ class _TimedParser:
         try:
             value = parse_answer(self.parse, text, self.seconds)
         except Exception as error:
-            value, as_text = None, f"{type(error).__name__}: {error}".splitlines()[0][:SHOWN_CHARS]
+            value, as_text = (
+                None,
+                f"{type(error).__name__}: {error}".splitlines()[0][:MAX_SHOWN_CHARACTERS],
+            )
         else:
             as_text = NOTHING if value is None else _safe_repr(value)
         self.last = time.perf_counter() - started
@@ -175,8 +178,8 @@ def add_model_answers(
     unread = [
         ParserReading(
             "an answer that holds the gold one",
-            answer[:SHOWN_CHARS],
-            gold[:SHOWN_CHARS],
+            answer[:MAX_SHOWN_CHARACTERS],
+            gold[:MAX_SHOWN_CHARACTERS],
             "nothing",
             row,
         )
@@ -213,8 +216,8 @@ def _find_slow_text(timed: _TimedParser, golds: Sequence[str]) -> Iterator[Parse
     marks = ("a", "1", " ", "\n", "a ", "1,", "{", "```\n", "the answer is ")
     starts = [f"{mark * 200}!" for mark in marks]
     repeated = (
-        text * (LONG_TEXT_CHARS // len(text)) + "!"
-        for text in (longest[:LONG_TEXT_CHARS], *starts)
+        text * (LONG_TEXT_CHARACTERS // len(text)) + "!"
+        for text in (longest[:LONG_TEXT_CHARACTERS], *starts)
         if text
     )
     for text in (*golds[:3], *starts, *repeated):
@@ -236,7 +239,14 @@ def _find_missed_golds(
     finals: Sequence[FinalAnswer | None],
     of_empty_text: Any,
 ) -> Iterator[ParserReading]:
-    """Golds that are not read, not read equal to themselves, read as an empty answer is, or as another value."""
+    """Golds that are not read, not read equal to themselves, read as an empty answer is, or as another value.
+
+    Args:
+        golds: the texts.
+        readings: (value, text for a reader) of each.
+        finals: the final answer of each, where its marks tell one.
+        of_empty_text: what the parser reads of an empty text.
+    """
     for row, (gold, (value, as_text), final) in enumerate(
         zip(golds, readings, finals, strict=True)
     ):
@@ -251,7 +261,7 @@ def _find_missed_golds(
         else:
             continue
         # The end of the gold, where its final answer stands.
-        yield ParserReading(what, gold[-SHOWN_CHARS:], expected, as_text, row)
+        yield ParserReading(what, gold[-MAX_SHOWN_CHARACTERS:], expected, as_text, row)
 
 
 def _is_another_value(value: Any, final: FinalAnswer) -> bool:
@@ -312,7 +322,7 @@ def _describe_confused(
     readings = {
         b: ParserReading(
             f"a gold answer, read as gold {a + 1} is",
-            golds[b][-SHOWN_CHARS:],
+            golds[b][-MAX_SHOWN_CHARACTERS:],
             _final_text(finals[b]),
             _safe_repr(values[b]),
             b,
@@ -340,13 +350,22 @@ def _try_empty_phrases(
 def _try_questions(
     timed: _TimedParser, questions: Sequence[str], values: Sequence[Any], chance: float
 ) -> list[ParserReading]:
-    """Questions that score as their own answers, where more do than chance makes."""
+    """The first question that scores as its own answer, where more do than chance makes; else none.
+
+    Args:
+        timed: the parser.
+        questions: of the golds, in their order.
+        values: what the parser reads of each gold.
+        chance: share of the golds that another gold's reading scores with.
+    """
     scoring = []
     for row, (question, gold) in enumerate(zip(questions, values, strict=False)):
         value, as_text = timed.read(question)
         if same_reading(value, gold):
             what = "the question, given as the answer"
-            scoring.append(ParserReading(what, question[-SHOWN_CHARS:], "nothing", as_text, row))
+            scoring.append(
+                ParserReading(what, question[-MAX_SHOWN_CHARACTERS:], "nothing", as_text, row)
+            )
     count = min(len(questions), len(values))
     if count < MIN_QUESTIONS:
         return []
@@ -423,7 +442,7 @@ def _find_unstable(
         if same_reading(value, value) and not same_reading(second_value, value):
             yield ParserReading(
                 "a gold answer, a second time",
-                golds[row][-SHOWN_CHARS:],
+                golds[row][-MAX_SHOWN_CHARACTERS:],
                 as_text,
                 second_shown,
                 row,
@@ -455,11 +474,13 @@ def _final_text(final: FinalAnswer | None) -> str:
     """A final answer for a reader; empty of none."""
     if final is None:
         return ""
-    return (final.value if final.kind in ("number", "letter") else final.text)[:SHOWN_CHARS]
+    return (final.value if final.kind in ("number", "letter") else final.text)[
+        :MAX_SHOWN_CHARACTERS
+    ]
 
 
 def _safe_repr(value: Any) -> str:
     """A reading for a reader. A parser is the user's code, and so is the representation of what it gives."""
     with suppress(Exception):
-        return repr(value)[:SHOWN_CHARS]
+        return repr(value)[:MAX_SHOWN_CHARACTERS]
     return f"a {type(value).__name__} without a representation"

@@ -33,6 +33,8 @@ from truetune.render.render_plan import THINK_END
 Parser = Callable[[str], Any]
 """Gives what it read; None or any exception where it can't."""
 
+JSON_PARSER = "json"
+"""Name of the parser that reads JSON"""
 MAX_REGEX_CHARACTERS = 100_000
 """Characters of an answer that a pattern is looked for in: a user's pattern may take the square of a text's length"""
 # Chosen, not measured: reading takes microseconds, and a thousand answers must not hang.
@@ -41,10 +43,12 @@ READING_TIMEOUT_S = 1.0
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
-_APART = "(?<![A-Za-z0-9_])"
-_NUMBER = re.compile(rf"(?:{_APART}[-+−]\$?)?{_APART}(?<!\.){_DIGITS}|{_APART}[-+−]?\.\d+")
+_NOT_INSIDE_A_WORD = "(?<![A-Za-z0-9_])"
+_NUMBER = re.compile(
+    rf"(?:{_NOT_INSIDE_A_WORD}[-+−]\$?)?{_NOT_INSIDE_A_WORD}(?<!\.){_DIGITS}|{_NOT_INSIDE_A_WORD}[-+−]?\.\d+"
+)
 _SIGNED = rf"[\s*$€£:(\\]*((?:[-+−]\$?)?{_DIGITS})"
-_FINAL = (
+_MARKED_NUMBERS = (
     re.compile(rf"####{_SIGNED}"),
     re.compile(rf"\\boxed\{{{_SIGNED}[^\w{{}}]*\}}"),
     re.compile(
@@ -159,7 +163,7 @@ def _read_number(text: str) -> Decimal | None:
     """The number that is named as the answer last, else the last one; digits grouped by commas or not."""
     # LaTeX writes 1{,}234 and \$5.
     text = text.replace("{,}", ",").replace("\\$", "$")
-    for pattern in (*_FINAL, _NUMBER):
+    for pattern in (*_MARKED_NUMBERS, _NUMBER):
         numbers = pattern.findall(text)
         if numbers:
             return Decimal(re.sub(r"[,$]", "", numbers[-1]).replace("−", "-"))
@@ -310,7 +314,7 @@ def _import_file(file: Path) -> Any:
 
 
 _PARSERS: dict[str, Parser] = {
-    "json": _read_json,
+    JSON_PARSER: _read_json,
     "number": _read_number,
     "choice": _choice_parser("E"),
 }

@@ -29,7 +29,7 @@ from truetune.generation.split_words import DENSE, split_words
 MIN_ELSEWHERE = 8
 """Answers that must point elsewhere: fewer may be confusions of a model"""
 # Chosen for speed: the order of all shows in a part.
-MAX_LOOKED_AT = 2_000
+MAX_EXAMINED_ANSWERS = 2_000
 """Answers that are looked up, spread over all rows; each costs as much as there are rows with a rare word of it"""
 # Chosen, not measured: a more frequent word is weighed at less than 2.3 nats, and costs more to look up than all
 # others.
@@ -42,24 +42,25 @@ SHORT_WORDS = 5
 MIN_LIKENESS, MIN_TIMES_NEXT = 0.3, 2.0
 """Share of the rare words that an answer and its reference have in common, at least, and how many times that of the
 next best: answers of one fine-tune to other questions share below 0.15 (Alpaca's rows among each other)"""
-ALL_SHARE = 0.5
+# Chosen: a file that is shuffled or sorted loses the order of all its rows; of a part only a shift does.
+MIN_LOST_SHARE = 0.5
 """Share of the answers that belong elsewhere, from which the order of all is lost: more than half"""
 # Chosen, not measured.
-SHIFTED_SHARE = 0.05
+MIN_SHIFTED_SHARE = 0.05
 """The same where all of them are off by the same number of rows: then a part of the file is enough"""
 MAX_CHANCE = 0.01
 """Probability below which guessing does not explain that hardly a reference is given twice: the usual level of tests"""
 # Chosen, not measured: some answers are looked up wrongly, and no two of the known orders agree on so many rows.
-SAME_ORDER_SHARE = 0.8
+MIN_SAME_ORDER_SHARE = 0.8
 """Share of the answers that follow one order, where it is named"""
-SORTED_SHARE = 0.9
+MIN_SORTED_SHARE = 0.9
 """Rank correlation, and share of neighbours in order, from which rows are sorted by a key that is known roughly: a
 sampler that groups by length counts tokens, and we characters"""
-MIN_BETTER, MIN_DEVIATIONS = 0.3, 5.0
+MIN_AGREEMENT_GAIN, MIN_DEVIATIONS = 0.3, 5.0
 """By how much labels must agree better in another order, and by how many standard deviations of chance: some 60 orders
 are tried"""
 # Chosen, not measured.
-MIN_ABOVE_MAP = 0.15
+MIN_GAIN_OVER_EXCHANGED_LABELS = 0.15
 """How much less another meaning of the labels must explain than another order does"""
 # Chosen, not measured: each further order that is tried makes chance likelier.
 MAX_SHIFT = 16
@@ -73,15 +74,15 @@ class RowOrder:
     targets: Mapping[int, int]
     """Row of an answer -> the row whose reference it gives"""
     elsewhere: int
-    at_home: int
+    in_place: int
     """Answers that give their own reference"""
-    looked_at: int
+    examined_answers: int
     order: str
     """What the order is like; empty where it is like none that is known"""
 
 
 def row_order_of(samples: Sequence[Sample]) -> RowOrder | None:
-    """`find_row_order` of the samples of one look."""
+    """`find_row_order` of the samples of one sampling pass."""
     return find_row_order(
         [sample.answer.text for sample in samples],
         [sample.prompt.reference for sample in samples],
@@ -221,7 +222,7 @@ def _order_by_texts(
     if index.unique < MIN_ELSEWHERE:
         return None
     # Evenly spread, so that a shift which begins somewhere is seen in its place.
-    step = max(1, math.ceil(len(answers) / MAX_LOOKED_AT))
+    step = max(1, math.ceil(len(answers) / MAX_EXAMINED_ANSWERS))
     looked_at = range(0, len(answers), step)
     given = {row: index.given_row(answers[row], row) for row in looked_at}
     at_home = sum(target == row for row, target in given.items())
@@ -230,9 +231,11 @@ def _order_by_texts(
     if elsewhere < MIN_ELSEWHERE:
         return None
     shift, count = _commonest_shift(targets)
-    is_one_shift = count >= SAME_ORDER_SHARE * elsewhere
-    is_shifted = is_one_shift and elsewhere >= SHIFTED_SHARE * len(looked_at)
-    if not is_shifted and not _is_all_lost(targets, index.unique, len(looked_at), len(answers)):
+    is_one_shift = count >= MIN_SAME_ORDER_SHARE * elsewhere
+    is_shifted = is_one_shift and elsewhere >= MIN_SHIFTED_SHARE * len(looked_at)
+    if not is_shifted and not _is_order_of_all_lost(
+        targets, index.unique, len(looked_at), len(answers)
+    ):
         return None
     order = _name_of_order(targets, len(answers), prompts, references)
     if is_shifted and at_home >= MIN_ELSEWHERE:
@@ -250,7 +253,9 @@ def _targets_elsewhere(
     return {
         row: target
         for row, target in given.items()
-        if target is not None and target != row and not _is_in(answers[row], prompts[row])
+        if target is not None
+        and target != row
+        and not _is_copied_from_prompt(answers[row], prompts[row])
     }
 
 
@@ -269,7 +274,9 @@ def _commonest_shift(targets: Mapping[int, int]) -> tuple[int, int]:
     return shifts.most_common(1)[0]
 
 
-def _is_all_lost(targets: Mapping[int, int], unique: int, looked_at: int, rows: int) -> bool:
+def _is_order_of_all_lost(
+    targets: Mapping[int, int], unique: int, looked_at: int, rows: int
+) -> bool:
     """Do most answers that can tell belong elsewhere, and hardly two of them to one row?
 
     Args:
@@ -281,17 +288,17 @@ def _is_all_lost(targets: Mapping[int, int], unique: int, looked_at: int, rows: 
     elsewhere = len(targets)
     repeated = elsewhere - len(set(targets.values()))
     telling = looked_at * unique / rows
-    return elsewhere >= ALL_SHARE * telling and _is_no_guess(elsewhere, repeated, unique)
+    return elsewhere >= MIN_LOST_SHARE * telling and _are_no_guesses(elsewhere, repeated, unique)
 
 
-def _is_in(answer: str, prompt: str) -> bool:
+def _is_copied_from_prompt(answer: str, prompt: str) -> bool:
     """Is the answer copied from its own prompt? Then the rows need not be exchanged: a model that says the last value
     of a series gives the reference of the row before."""
     answer_words, prompt_words = (" ".join(split_words(text)) for text in (answer, prompt))
     return f" {answer_words} " in f" {prompt_words} "
 
 
-def _is_no_guess(drawn: int, repeated: int, of: int) -> bool:
+def _are_no_guesses(drawn: int, repeated: int, of: int) -> bool:
     """Would guessing among so many references name more of them twice? The pairs that are alike are nearly Poisson
     (Feller 1968, An Introduction to Probability Theory, II.3)."""
     # The mean number of pairs that name one reference, were each drawn by chance.
@@ -306,17 +313,24 @@ def _is_no_guess(drawn: int, repeated: int, of: int) -> bool:
 def _name_of_order(
     targets: Mapping[int, int], count: int, prompts: Sequence[str], references: Sequence[str]
 ) -> str:
-    """What takes the rows of the answers to those of their references; empty where nothing that is known does."""
+    """What takes the rows of the answers to those of their references; empty where nothing that is known does.
+
+    Args:
+        targets: row of an answer -> the row whose reference it gives.
+        count: rows of the file.
+        prompts: of each row.
+        references: of each row.
+    """
     shift, rows = _commonest_shift(targets)
-    if rows >= SAME_ORDER_SHARE * len(targets):
+    if rows >= MIN_SAME_ORDER_SHARE * len(targets):
         plural = "s" if abs(shift) > 1 else ""
         return f"{abs(shift)} row{plural} too {'early' if shift > 0 else 'late'}"
-    if _share_of_order(targets, lambda row: count - 1 - row) >= SAME_ORDER_SHARE:
+    if _share_of_order(targets, lambda row: count - 1 - row) >= MIN_SAME_ORDER_SHARE:
         return "in reverse order"
     # The first number that fits: twice as many processes explain nothing more.
     for processes in range(2, MAX_PROCESSES + 1):
         for order in gathered_orders(count, processes):
-            if _share_of_order(targets, order.__getitem__) >= SAME_ORDER_SHARE:
+            if _share_of_order(targets, order.__getitem__) >= MIN_SAME_ORDER_SHARE:
                 return f"as {processes} processes gave them"
     return _name_of_sorting(targets, prompts, references)
 
@@ -356,7 +370,7 @@ def _sort_direction(values: Sequence[float | str]) -> int:
     steps = np.diff(ranks)
     correlation = float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1])
     for sign in (1, -1):
-        if sign * correlation >= SORTED_SHARE or (sign * steps >= 0).mean() >= SORTED_SHARE:
+        if sign * correlation >= MIN_SORTED_SHARE or (sign * steps >= 0).mean() >= MIN_SORTED_SHARE:
             return sign
     return 0
 
@@ -380,15 +394,17 @@ def _order_by_labels(
     in_place = _agreement(answered, expected)
     agreements = [
         (_agreement(answered, [expected[row] for row in order]), name, order)
-        for name, order in _usual_orders(len(answered), prompts)
+        for name, order in _orders_that_scripts_lose(len(answered), prompts)
     ]
     agreed, name, order = max(agreements, key=lambda entry: entry[0])
     # Answers within a block of labels are no independent draws: there are as many as there are blocks.
     draws = min(changes, len(answered))
-    if agreed < in_place + MIN_BETTER or not _is_above_chance(agreed, answered, expected, draws):
+    if agreed < in_place + MIN_AGREEMENT_GAIN or not _is_above_chance(
+        agreed, answered, expected, draws
+    ):
         return None
     # Exchanged names of classes (0 for 1) look like a lost order of rows, and are another fault.
-    if _agreement_of_any_map(answered, expected) > agreed - MIN_ABOVE_MAP:
+    if _agreement_of_exchanged_labels(answered, expected) > agreed - MIN_GAIN_OVER_EXCHANGED_LABELS:
         return None
     targets = _moved_labels(answered, expected, order)
     at_home = round(in_place * len(answered))
@@ -410,7 +426,14 @@ def _moved_labels(
 def _is_above_chance(
     agreed: float, answered: Sequence[str], expected: Sequence[str], draws: int
 ) -> bool:
-    """Is an agreement more than the best of some sixty orders has by chance?"""
+    """Is an agreement more than the best of some sixty orders has by chance?
+
+    Args:
+        agreed: share of the answers that agree in the best order.
+        answered: labels of the answers.
+        expected: labels of the references.
+        draws: answers that are independent of each other, for the deviation of chance.
+    """
     chance = _agreement_by_chance(answered, expected)
     deviation = math.sqrt(chance * (1 - chance) / draws)
     return agreed >= chance + MIN_DEVIATIONS * deviation
@@ -429,7 +452,7 @@ def _agreement_by_chance(answered: Sequence[str], expected: Sequence[str]) -> fl
     return pairs / len(answered) ** 2
 
 
-def _agreement_of_any_map(answered: Sequence[str], expected: Sequence[str]) -> float:
+def _agreement_of_exchanged_labels(answered: Sequence[str], expected: Sequence[str]) -> float:
     """Of the labels as they stand, were each reference taken for the answer that it gets most: exchanged names of
     classes, and not rows, are behind what that explains."""
     pairs = defaultdict[str, Counter[str]](Counter)
@@ -438,7 +461,7 @@ def _agreement_of_any_map(answered: Sequence[str], expected: Sequence[str]) -> f
     return sum(max(answers.values()) for answers in pairs.values()) / len(answered)
 
 
-def _usual_orders(count: int, prompts: Sequence[str]) -> list[tuple[str, list[int]]]:
+def _orders_that_scripts_lose(count: int, prompts: Sequence[str]) -> list[tuple[str, list[int]]]:
     """Orders that scripts lose, with names: the row of the reference for each row of an answer."""
     orders = [("in reverse order", list(range(count))[::-1])]
     for shift in range(1, min(MAX_SHIFT, count // 2) + 1):

@@ -5,8 +5,8 @@ and not the beginning of the training text: where the two differ, that is a faul
 reference beside it is the trained answer, ids and text, cut where the rendering says that it begins and ends.
 
 Rows are read once, whatever their number: a reservoir sample keeps some for each prompt that is wanted, as not every
-row has one. The trade-off: with rows of which less than one in `CANDIDATES` can be used there are fewer prompts than
-wanted, and the reasons are counted.
+row has one. The trade-off: with rows of which less than one in `CANDIDATES_PER_PROMPT` can be used there are fewer
+prompts than wanted, and the reasons are counted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from truetune.settings.run_spec import Learn, RunSpec
 
 # Chosen, not measured: a row costs little before it is tried, and data of which 15 in 16 rows have no answer is
 # another fault.
-CANDIDATES = 16
+CANDIDATES_PER_PROMPT = 16
 """Rows that are kept for each prompt wanted, of which one must be of use"""
 # Chosen, not measured: some sentences, so that what follows is on topic, and much of the text is left as the
 # reference.
@@ -74,7 +74,7 @@ def build_prompts(
         SpecError, TokenizerError, TemplateError: as `truetune.render.probes.prepare_probes_of_run`.
     """
     choose = random.Random(seed)
-    sample = _reservoir_sample(rows, count * CANDIDATES, choose)
+    sample = _reservoir_sample(rows, count * CANDIDATES_PER_PROMPT, choose)
     # One prompt of each stratum, so that they are spread over the data and not crowded where rows are of use.
     strata = [
         sample[i * len(sample) // count : (i + 1) * len(sample) // count] for i in range(count)

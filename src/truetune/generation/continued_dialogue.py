@@ -1,9 +1,12 @@
-"""Answers that answer, and then go on with the turns of a whole dialogue: `Customer: ...`, `Agent: ...`.
+"""Answers that answer, and then continue with the turns of a whole dialogue: `Customer: ...`, `Agent: ...`.
 
 How it works: a label at the beginning of a line (`Word:`, `**Word:**`, `[Word]`, `<word>`) behind some text may be a
 speaker's name, or that of a field (`Name:`, `Date:`). One answer seldom tells; many do. Two labels are speakers where
 both are words for sides of a talk, or where they take turns in several answers, in whole sentences, with questions
 among them. A prompt that asks for a dialogue, or holds labels itself, is left alone.
+
+The trade-off: one answer with unknown names tells nothing, so that a set of a few rows is judged by the words of
+ROLE_WORDS alone; a form with two fields and questions in them may be taken for a talk.
 """
 
 from __future__ import annotations
@@ -47,13 +50,18 @@ ASKS_FOR_DIALOGUE = re.compile(
     re.IGNORECASE,
 )
 SENTENCE_END = re.compile(r"[.?!。？！…][\"'”»)*]{0,3}\s*$")
-MAX_TEXT = 20_000
+# Chosen for speed, not measured: the turns of a dialogue show in its first ones, and each line is tried.
+MAX_CHARACTERS = 20_000
+"""Characters of an answer, and of the end of its prompt, that are searched"""
 MAX_LABELS = 200
+"""Labels of an answer that are looked at"""
+# The next three are chosen, not measured. A form (`Name:`, `Date:`) has the same labels in many answers too, but asks
+# nothing and ends few of its values as sentences do (tests/checks/test_dialogues_and_json.py).
 MIN_ANSWERS = 3
 """Answers in which two labels take turns, until words that name no side of a talk are taken for speakers"""
-MIN_QUESTIONS = 0.2
+MIN_QUESTION_SHARE = 0.2
 """Share of such answers with a question in a turn: fields of a list have none"""
-MIN_SENTENCES = 0.6
+MIN_SENTENCE_SHARE = 0.6
 """Share of the turns that end as sentences do"""
 
 
@@ -67,11 +75,11 @@ class TurnsBehindAnswer:
     """The same as they are written, with a colon"""
     start: int
     """The first character of the first label"""
-    first: str
+    first_turn: str
     """The label and what follows it, as it stands"""
-    turns: int
+    turn_count: int
     has_question: bool
-    sentences: float
+    sentence_share: float
     """Share of the turns that end as a sentence"""
 
     @property
@@ -82,7 +90,7 @@ class TurnsBehindAnswer:
 
 def find_turns_behind_answer(prompt: str, answer: str) -> TurnsBehindAnswer | None:
     """The labels that take turns behind the text of one answer; None where none do, or a dialogue was asked for."""
-    text = answer[:MAX_TEXT]
+    text = answer[:MAX_CHARACTERS]
     labels = _labels_behind_text(text)
     if not labels:
         return None
@@ -91,7 +99,7 @@ def find_turns_behind_answer(prompt: str, answer: str) -> TurnsBehindAnswer | No
     take_turns = all(one != other for one, other in pairwise(names))
     if len(distinct) > 2 or not take_turns:
         return None
-    end_of_prompt = prompt[-MAX_TEXT:]
+    end_of_prompt = prompt[-MAX_CHARACTERS:]
     if ASKS_FOR_DIALOGUE.search(end_of_prompt) or _holds_label(end_of_prompt, distinct):
         return None
     ends = [match.start() for match in labels[1:]] + [len(text)]
@@ -162,16 +170,16 @@ class SpeakerCounts:
         """Counts one answer."""
         pair = frozenset(turns.labels)
         self._found[pair] += 1
-        self._repeated[pair] += turns.turns > len(pair) > 1
+        self._repeated[pair] += turns.turn_count > len(pair) > 1
         self._asking[pair] += turns.has_question
-        self._sentences[pair] += turns.sentences >= MIN_SENTENCES
+        self._sentences[pair] += turns.sentence_share >= MIN_SENTENCE_SHARE
 
     def are_speakers(self, turns: TurnsBehindAnswer) -> bool:
         """Are the labels of this answer those of two who talk?"""
         pair = frozenset(turns.labels)
         if any(pair <= known for known in self._speakers):
             return True
-        return turns.is_of_roles and turns.sentences >= MIN_SENTENCES and len(pair) > 1
+        return turns.is_of_roles and turns.sentence_share >= MIN_SENTENCE_SHARE and len(pair) > 1
 
     @property
     def _speakers(self) -> list[frozenset[str]]:
@@ -181,13 +189,13 @@ class SpeakerCounts:
             for pair, count in self._found.items()
             if len(pair) == 2
             and self._repeated[pair] >= MIN_ANSWERS
-            and self._asking[pair] >= MIN_QUESTIONS * count
-            and self._sentences[pair] >= MIN_SENTENCES * count
+            and self._asking[pair] >= MIN_QUESTION_SHARE * count
+            and self._sentences[pair] >= MIN_SENTENCE_SHARE * count
         ]
 
 
 def find_continued_dialogues(pairs: Sequence[tuple[str, str]]) -> dict[int, TurnsBehindAnswer]:
-    """The answers, of (prompt, answer), that go on with turns of two speakers, by their number."""
+    """The answers, of (prompt, answer), that continue with turns of two speakers, by their number."""
     found = {
         number: turns
         for number, (prompt, answer) in enumerate(pairs)

@@ -17,18 +17,20 @@ from dataclasses import replace
 from truetune.generation.answer_samples import NO_LIMIT, Sample
 from truetune.generation.final_answers import MARK_NAMES, answer_marks, holds_final_answer
 
+# Chosen, not measured.
 MIN_WORDS = 12
 """Words of a text that has sentences; names, labels and titles are shorter"""
 OPEN_ENDS = ",:;=+-*/([{&<"
 """Characters behind which a text continues"""
 LIST_MARKS = ("-", "*", "•", "|", "#", ">", "`", "<")
 """What begins a line that ends without a full stop: items of lists, headings, tables, code, tags"""
-SPREAD = 0.7
+MIN_LENGTH_RATIO = 0.7
 """The shortest tenth of cut answers over the longest tenth, in characters: 64 tokens of arithmetic or prose are 0.75 to
 0.9 by the tokenizer of Qwen2.5, and answers that end by themselves are below 0.4 in most sets"""
-BEYOND = 1.15
+MAX_LENGTH_RATIO_OF_OTHERS = 1.15
 """A finished answer is hardly ever so much longer than those that were cut"""
-TENTH = 0.1
+TRIMMED_SHARE = 0.1
+"""Share of the lengths that is left out at each end, before the shortest is compared with the longest"""
 # All chosen, not measured. Share of the answers that were cut: a few long ones run into any limit. At half of it data
 # with some long answers would be named, at double only runs where nearly nothing was finished.
 MIN_CUT_SHARE = 1 / 3
@@ -40,6 +42,7 @@ MAX_SHARE_WITH_REFERENCE = 0.2
 MIN_LENGTH_PAST_END = 1.2
 # Words of a reference that is a value, and says nothing of how long an answer should be.
 MAX_WORDS_OF_VALUE = 8
+# An error on answers needs as many everywhere (`checks/answers/bad_answer_counts.py`).
 MIN_ANSWERS = 8
 """Cut answers that a limit is blamed for; fewer end so by accident"""
 BOLD = "**"
@@ -65,14 +68,14 @@ def find_cut_answers(samples: Sequence[Sample], limit: int) -> list[Sample]:
     unmarked = _without_result(candidates, samples)
     if not unmarked or len(open_ended) < MIN_OPEN_SHARE * len(unmarked):
         return open_ended
-    shortest = SPREAD * max(len(sample.answer.text) for sample in open_ended)
+    shortest = MIN_LENGTH_RATIO * max(len(sample.answer.text) for sample in open_ended)
     as_long = [sample for sample in unmarked if len(sample.answer.text) >= shortest]
     # By identity: comparing samples compares all their texts, which takes seconds for thousands of answers.
     found = set(map(id, (*open_ended, *as_long)))
     return [sample for sample in candidates if id(sample) in found]
 
 
-def without(samples: Sequence[Sample], left_out: Sequence[Sample]) -> list[Sample]:
+def without_samples(samples: Sequence[Sample], left_out: Sequence[Sample]) -> list[Sample]:
     """The samples but these, which are some of them."""
     numbers = set(map(id, left_out))
     return [sample for sample in samples if id(sample) not in numbers]
@@ -91,12 +94,12 @@ def find_answers_ended_by_limit(samples: Sequence[Sample], limit: int) -> list[S
     cut = find_cut_answers(samples, limit)
     if len(cut) < max(MIN_ANSWERS, MIN_CUT_SHARE * len(samples)) or _references_end_so_too(samples):
         return []
-    others = without(samples, cut)
+    others = without_samples(samples, cut)
     return cut if _were_ended_by_limit(cut, others) and not _went_past_answer(cut) else []
 
 
 def clear_length_of_cut_answers(samples: Sequence[Sample], limit: int) -> tuple[Sample, ...]:
-    """The samples of one look; where a limit ended many, their length is no fault of the model."""
+    """The samples of one sampling pass; where a limit ended many, their length is no fault of the model."""
     cut = set(map(id, find_answers_ended_by_limit(samples, limit)))
     return tuple(
         replace(sample, scores=replace(sample.scores, too_long=None))
@@ -205,7 +208,7 @@ def have_one_length(cut: Sequence[str], others: Sequence[str]) -> bool:
     lengths = sorted(map(len, cut))
     if not lengths:
         return False
-    tail = int(TENTH * len(lengths))
+    tail = int(TRIMMED_SHARE * len(lengths))
     low, high = lengths[tail], lengths[-1 - tail]
-    longer = sum(len(text) > BEYOND * lengths[-1] for text in others)
-    return low >= SPREAD * high and longer <= TENTH * len(others)
+    longer = sum(len(text) > MAX_LENGTH_RATIO_OF_OTHERS * lengths[-1] for text in others)
+    return low >= MIN_LENGTH_RATIO * high and longer <= TRIMMED_SHARE * len(others)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from truetune.generation.identify_language import LINKING
+from truetune.generation.identify_language import LINKING_WORDS
 
 OPEN_MARKS = tuple(",;([{&=+") + (" -", " –")
 """Marks behind which a text continues"""
@@ -29,8 +29,10 @@ _POSSESSIVES = (
 POSSESSIVES = frozenset(_POSSESSIVES.split())
 """Words that belong to the next one, beside articles, prepositions and conjunctions"""
 DANGLING = (
-    frozenset(word for words in LINKING.values() for word in words.split()) - MAY_END | POSSESSIVES
+    frozenset(word for words in LINKING_WORDS.values() for word in words.split()) - MAY_END
+    | POSSESSIVES
 )
+# Chosen, not measured.
 MIN_LETTERS = 2
 """Letters of half a word; a single one is a label or a variable"""
 
@@ -48,7 +50,12 @@ def ends_before_its_next_word(text: str) -> bool:
 
 
 def ends_inside_a_word(text: str, vocabulary: frozenset[str]) -> bool:
-    """Is the last word half of one that the texts hold elsewhere, and no word of theirs itself?"""
+    """Is the last word half of one that the texts hold elsewhere, and no word of theirs itself?
+
+    Args:
+        text: of a few words at least.
+        vocabulary: as `vocabulary_of` makes it of all texts.
+    """
     words = text.rstrip().rpartition("\n")[2].split()
     last = words[-1] if len(words) > 3 else ""
     is_word = last.isalpha() and last.islower() and len(last) >= MIN_LETTERS
@@ -56,7 +63,11 @@ def ends_inside_a_word(text: str, vocabulary: frozenset[str]) -> bool:
 
 
 def vocabulary_of(texts: Sequence[str]) -> frozenset[str]:
-    """The words of texts but their last, and the beginnings of each, marked by a star."""
+    """What `ends_inside_a_word` compares with: the words of texts but their last, and the beginnings of each.
+
+    Beginnings are marked by a star: `light` gives `light`, `li*`, `lig*` and `ligh*`. The last words are left out,
+    because they may be cut themselves.
+    """
     words: set[str] = set()
     for text in texts:
         words.update(word.strip(".,;:!?()\"'") for word in text.split()[:-1])

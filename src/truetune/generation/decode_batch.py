@@ -30,15 +30,14 @@ from transformers import (
     StoppingCriteriaList,
 )
 
+from truetune.generation.backends.backend import Ids, Progress
+
 GENERATE_ARGUMENTS = ("stopping_criteria", "logits_processor", "past_key_values")
 """Arguments of `generate` that are no settings"""
 # Chosen, not measured: a top_p of 0.95 seldom holds more than some hundred, and sorting a vocabulary of 152,000 for
 # each token costs as much as a small model.
 SORTED_TOKENS = 1024
 """Likeliest tokens that are sorted for top_p, where they are enough"""
-Ids = Sequence[int]
-Progress = Callable[[int, int], None]
-"""Is told how many are done, of how many"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +177,8 @@ class _Deadline(StoppingCriteria):
         self.deadline = deadline
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> Any:
-        over = is_past(self.deadline)
-        return torch.full((len(input_ids),), over, dtype=torch.bool, device=input_ids.device)
+        is_over = is_past(self.deadline)
+        return torch.full((len(input_ids),), is_over, dtype=torch.bool, device=input_ids.device)
 
 
 class _HalfFinished(StoppingCriteria):
@@ -190,14 +189,17 @@ class _HalfFinished(StoppingCriteria):
 
     def __init__(self, stops: list[int], report: Callable[[int], None]) -> None:
         self.stops, self.report = torch.tensor(stops), report
-        self.over: Any = False
+        self.has_ended: Any = False
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> Any:
-        # `over` is kept, for `generate` fills rows that have ended with pads, which are no stops.
-        self.over = torch.isin(input_ids[:, -1], self.stops.to(input_ids.device)) | self.over
-        over, rows = int(self.over.sum()), len(input_ids)
-        self.report(over)
-        return torch.full((rows,), rows <= 2 * over < 2 * rows, device=input_ids.device)
+        # `has_ended` is kept, for `generate` fills rows that have ended with pads, which are no stops.
+        ends_now = torch.isin(input_ids[:, -1], self.stops.to(input_ids.device))
+        self.has_ended = ends_now | self.has_ended
+        ended, rows = int(self.has_ended.sum()), len(input_ids)
+        self.report(ended)
+        # Where all have ended, `generate` halts by itself.
+        is_half = rows <= 2 * ended < 2 * rows
+        return torch.full((rows,), is_half, device=input_ids.device)
 
 
 @dataclass
@@ -230,11 +232,11 @@ def decode_batch(
         One entry a prompt; None where the deadline cut it.
     """
     rows = [_new_row(settings.sampling, prompt, limit) for prompt in prompts]
-    going, inputs, cache = list(rows), _pad_left(model, prompts, settings.pad), None
-    while going:
+    remaining, inputs, cache = list(rows), _pad_left(model, prompts, settings.pad), None
+    while remaining:
         # All rows that are left have as many: they have run together since the last halt.
-        count = len(going[0].ids)
-        processor = _processor(settings.sampling, going, count)
+        count = len(remaining[0].ids)
+        processor = _processor(settings.sampling, remaining, count)
         output = _call_generate(
             model,
             inputs,
@@ -242,19 +244,19 @@ def decode_batch(
             limit - count,
             eos_token_id=settings.stops or None,
             past_key_values=cache,
-            stopping_criteria=_stopping_criteria(model, settings, len(rows) - len(going)),
+            stopping_criteria=_stopping_criteria(model, settings, len(rows) - len(remaining)),
             logits_processor=LogitsProcessorList([processor] if processor else []),
         )
         new = output.sequences[:, inputs["input_ids"].shape[1] :]
-        _append_tokens(going, new, processor)
+        _append_tokens(remaining, new, processor)
         left = [
             at
-            for at, row in enumerate(going)
+            for at, row in enumerate(remaining)
             if row.stop_place(settings.stops) is None and len(row.ids) < limit
         ]
         if not left or is_past(settings.deadline):
             break
-        going = [going[at] for at in left]
+        remaining = [remaining[at] for at in left]
         # Rows that continue have no pad behind them, so that all new places are tokens.
         mask = torch.cat([inputs["attention_mask"], torch.ones_like(new)], 1)
         inputs = {"input_ids": output.sequences[left], "attention_mask": mask[left]}
@@ -313,7 +315,15 @@ def _append_tokens(
 def _call_generate(
     model: Any, inputs: Mapping[str, torch.Tensor], pad: int, limit: int, **settings: Any
 ) -> Any:
-    """`generate` of transformers for `limit` tokens; `settings` are those of GenerationConfig, and its arguments."""
+    """What `generate` of transformers gives for a batch: greedy, with a cache, as a dictionary.
+
+    Args:
+        model: of transformers.
+        inputs: ids and attention mask, (rows, tokens) each.
+        pad: fills rows that have ended.
+        limit: new tokens.
+        **settings: of GenerationConfig; those of GENERATE_ARGUMENTS are arguments of `generate` itself.
+    """
     arguments = {name: settings.pop(name) for name in GENERATE_ARGUMENTS if name in settings}
     settings |= {
         "do_sample": False,

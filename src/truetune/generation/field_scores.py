@@ -3,6 +3,9 @@
 A score of fields depends on what it is divided by. Over the fields that an answer gives it is a precision, and what the
 answer leaves out costs nothing; over those of the reference it is what a user of the fields gets. Fields of inner
 objects count one by one (`buyer.name`); lists are compared as a whole.
+
+The trade-off: a list with one wrong item is wrong, and a value in other words is wrong: only white space, case and the
+spelling of numbers are forgiven.
 """
 
 from __future__ import annotations
@@ -12,16 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from truetune.generation.answer_parsers import make_parser, try_parse
+from truetune.generation.answer_parsers import JSON_PARSER, make_parser, try_parse
 
-JSON_PARSER = "json"
-EMPTY: tuple[Any, ...] = (None, "", [], {})
+EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
 """Values that say nothing: a field that has one is as good as left out"""
 # Chosen, not measured: objects of extractions are two or three levels deep.
 MAX_DEPTH = 4
 MAX_FIELDS = 500
 """Of one object; chosen, not measured: more are a table, whose fields have no names of their own"""
+# Both chosen, not measured: of fewer rows a share says little, and a fifth of the answers may be refusals.
 MIN_ROWS = 8
+"""Rows whose answer and reference are both objects"""
 MIN_OBJECT_SHARE = 0.8
 """Share of the rows whose answer and reference are both objects"""
 
@@ -69,7 +73,7 @@ def score_fields(answers: Sequence[str], references: Sequence[str]) -> FieldScor
             asked += bool(reference.strip())
             continue
         asked += 1
-        wanted, given = (_object_of(try_parse(parse, text)) for text in (reference, answer))
+        wanted, given = (_fields_of_object(try_parse(parse, text)) for text in (reference, answer))
         if wanted is not None and given is not None:
             _add_row(scores, number, wanted, given)
     is_enough = scores.rows >= max(MIN_ROWS, MIN_OBJECT_SHARE * asked)
@@ -80,7 +84,7 @@ def share_of_right_fields(answer: str, reference: str) -> float | None:
     """The share of the fields that an answer gives which are those of its reference; None where it gives none, or one
     of the two is no object."""
     parse = make_parser(JSON_PARSER)
-    wanted, given = (_object_of(try_parse(parse, text)) for text in (reference, answer))
+    wanted, given = (_fields_of_object(try_parse(parse, text)) for text in (reference, answer))
     if not wanted or not given:
         return None
     return sum(_is_same(value, wanted.get(name)) for name, value in given.items()) / len(given)
@@ -104,20 +108,20 @@ def _add_row(
         scores.overfull.append(number)
 
 
-def _object_of(value: Any) -> dict[str, Any] | None:
+def _fields_of_object(value: Any) -> dict[str, Any] | None:
     """The fields of an object that say something; None where a value is no object."""
     if not isinstance(value, dict):
         return None
-    fields = dict(_fields(value, "", MAX_DEPTH))
+    fields = dict(_flatten_fields(value, "", MAX_DEPTH))
     return fields if len(fields) <= MAX_FIELDS else None
 
 
-def _fields(value: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _flatten_fields(value: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, Any]]:
     """Name and value of each field, those of inner objects after a point."""
     for name, inner in value.items():
         if isinstance(inner, dict) and inner and depth:
-            yield from _fields(inner, f"{before}{name}.", depth - 1)
-        elif inner not in EMPTY:
+            yield from _flatten_fields(inner, f"{before}{name}.", depth - 1)
+        elif inner not in EMPTY_VALUES:
             yield f"{before}{name}", inner
 
 

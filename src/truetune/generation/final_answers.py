@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
-from truetune.generation.split_words import split_words
+from truetune.generation.split_words import contains_words, split_words
 from truetune.parsing.input_limits import REPLY
 from truetune.parsing.parse_json_within_limits import RowDecoder, parse_json
 from truetune.render.render_plan import THINK_END
@@ -42,15 +42,15 @@ MAX_PLAIN_EXPONENT = 50
 MAX_JSON_STARTS = 20
 """Brackets of a text at which JSON is looked for: a text of brackets would take the square of its length"""
 _NUMBER = r"[-+−]?\$?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
-_BARE = re.compile(rf"[\s$€£*_(\"'\\]*({_NUMBER})\s*%?[\s*_$)\"'.\\]*")
+_WHOLE_NUMBER_TEXT = re.compile(rf"[\s$€£*_(\"'\\]*({_NUMBER})\s*%?[\s*_$)\"'.\\]*")
 # A number with words behind it (`42 apples`), and no term of a sum: behind a mark `3 + 4 = 7` is not 3.
-_LEADING = re.compile(rf"[\s$*_(\"'\\]*({_NUMBER})(?!\w|[.,]\d|\s*[-+*/×÷=^:,;]\s*[\d(])")
+_LEADING_NUMBER = re.compile(rf"[\s$*_(\"'\\]*({_NUMBER})(?!\w|[.,]\d|\s*[-+*/×÷=^:,;]\s*[\d(])")
 # A letter of a choice, and none of several (`A, B or C`).
 _LETTER = re.compile(
     r"[\s*_(\[\"'$]*(?:\\text\{)?([A-J])(?![)\s]*[,;&/]\s*\(?[A-J]\b)"
     r"(?:\Z|[)\].:,;*_}\"'$]|\s+because\b|\s*\Z)"
 )
-_ONE = re.compile(rf"(?<![\w.,]){_NUMBER}(?![\w]|[.,]\d)")
+_NUMBER_IN_TEXT = re.compile(rf"(?<![\w.,]){_NUMBER}(?![\w]|[.,]\d)")
 # The surest first: #### and \boxed{} are written for readers by machine, "the answer is" is prose.
 _MARKS = (
     re.compile(r"####([^\n]*)"),
@@ -60,7 +60,8 @@ _MARKS = (
 )
 
 MARK_NAMES = ("####", "\\boxed{}", "<answer>")
-"""The marks that are written for readers by machine; `answer is` is prose, which no script looks for alone"""
+"""Names of the first of _MARKS, in their order: the marks that are written for readers by machine. `answer is` is
+prose, which no script looks for alone"""
 
 
 class FinalAnswer(NamedTuple):
@@ -99,6 +100,7 @@ def find_final_answer(text: str) -> FinalAnswer | None:
 def answer_marks(text: str) -> tuple[str, ...]:
     """Which marks of `MARK_NAMES` stand in a text behind its thoughts."""
     said = text.rpartition(THINK_END)[2]
+    # Not strict: the last of _MARKS, `answer is`, has no name.
     pairs = zip(MARK_NAMES, _MARKS, strict=False)
     return tuple(name for name, mark in pairs if mark.search(said))
 
@@ -112,7 +114,7 @@ def normalise_reading(reading: Any) -> tuple[AnswerKind, str] | None:
         return "number", _normalise_number(str(reading))
     if not isinstance(reading, str):
         return None
-    number = _BARE.fullmatch(reading)
+    number = _WHOLE_NUMBER_TEXT.fullmatch(reading)
     if number:
         return "number", _normalise_number(number[1])
     if re.fullmatch(r"\s*\(?[A-J]\)?\s*", reading):
@@ -156,7 +158,7 @@ def number_spellings(gold: str, final: FinalAnswer) -> Iterator[tuple[str, str]]
     """(name, text): the gold itself, its number written otherwise: grouped, or with a currency."""
     # From the right: a gold may name its number in the reasoning too.
     at = gold.rfind(final.text)
-    bare = _BARE.fullmatch(final.text)
+    bare = _WHOLE_NUMBER_TEXT.fullmatch(final.text)
     is_short = len(final.value) < MAX_RESPELLED_DIGITS
     if final.kind != "number" or not is_short or "$" in final.text or at < 0 or bare is None:
         return
@@ -177,15 +179,15 @@ def holds_final_answer(answer: str, gold: str) -> bool:
     final = find_final_answer(gold)
     if final is None:
         wanted = split_words(gold)
-        return bool(wanted) and _contains_words(split_words(answer), wanted)
+        return bool(wanted) and contains_words(split_words(answer), wanted)
     own = find_final_answer(answer)
     if own is not None and (own.kind, own.value) == (final.kind, final.value):
         return True
     if final.kind == "number":
-        numbers = _ONE.findall(answer)
+        numbers = _NUMBER_IN_TEXT.findall(answer)
         return bool(numbers) and _normalise_number(numbers[-1]) == final.value
     if final.kind == "word":
-        return _contains_words(split_words(answer), final.value.split())
+        return contains_words(split_words(answer), final.value.split())
     return final.kind == "json" and any(_json_in(answer, final.value))
 
 
@@ -196,20 +198,20 @@ def _classify_answer(text: str, *, is_marked: bool) -> FinalAnswer | None:
         text: what stands behind a mark, or a whole text.
         is_marked: it stands behind one: then a number with words behind it is the answer too.
     """
-    number = _BARE.fullmatch(text)
+    number = _WHOLE_NUMBER_TEXT.fullmatch(text)
     if number:
         return FinalAnswer("number", _normalise_number(number[1]), text)
     letter = _LETTER.match(text)
     if letter:
         return FinalAnswer("letter", letter[1], letter[1])
-    leading = _LEADING.match(text) if is_marked else None
+    leading = _LEADING_NUMBER.match(text) if is_marked else None
     if leading:
         return FinalAnswer("number", _normalise_number(leading[1]), leading[1])
     short = split_words(text)
     if not 0 < len(short) <= MAX_ANSWER_WORDS or "\n" in text:
         return None
     # "3 apples" is a number; of "3 of 17" nobody knows which.
-    numbers = _ONE.findall(text)
+    numbers = _NUMBER_IN_TEXT.findall(text)
     if len(numbers) > 1:
         return None
     if numbers:
@@ -227,12 +229,6 @@ def _normalise_number(number: str) -> str:
     if value.is_finite() and abs(value.adjusted()) < MAX_PLAIN_EXPONENT:
         return format(value.normalize(), "f")
     return str(value)
-
-
-def _contains_words(words: list[str], wanted: list[str]) -> bool:
-    """Do these words stand in a text, one after the other?"""
-    starts = range(len(words) - len(wanted) + 1)
-    return any(words[i : i + len(wanted)] == wanted for i in starts)
 
 
 def _json_in(text: str, value: str) -> Iterator[bool]:

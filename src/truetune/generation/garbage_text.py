@@ -27,7 +27,7 @@ from truetune.generation.identify_language import closest_language
 from truetune.generation.split_words import DENSE, split_stretches
 
 # Half and double were not measured (the labelled answers have no log-probabilities), and lie between these too.
-PERPLEXITY = 150.0
+MAX_PERPLEXITY = 150.0
 """Of an answer under the model itself: greedy answers have 1 to 4 (SmolLM2-135M), those at a temperature of 1 up to
 40, random weights thousands"""
 # Chosen, not measured.
@@ -98,7 +98,7 @@ _FUNCTION_WORDS = (
 )
 CAPITAL_NAMES = frozenset("AI")
 """Capitals that may be names: `A is the father of B`"""
-ENGLISH = frozenset(_FUNCTION_WORDS.split())
+ENGLISH_FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 DETERMINERS = frozenset(["the", "a", "an", "my", "your", "our", "their", "every"])
 PREPOSITIONS = frozenset(["of", "in", "at", "on", "to", "by", "from", "with", "for"])
 _NOT_AFTER_DETERMINERS = (
@@ -148,7 +148,7 @@ def is_garbage(text: str, language: str | None, perplexity: float | None = None)
         perplexity: that of the answer under the model that wrote it, where it is known.
     """
     # Written so that nan, of a model that computes nothing else, counts as garbage.
-    if perplexity is not None and not perplexity < PERPLEXITY:
+    if perplexity is not None and not perplexity < MAX_PERPLEXITY:
         return True
     return find_garbage(text, language) is not None
 
@@ -262,7 +262,7 @@ def _is_word_salad(text: str, language: str | None) -> bool:
 
 
 def _count_function_words(words: Sequence[str]) -> int:
-    return sum(word.casefold() in ENGLISH for word in words)
+    return sum(word.casefold() in ENGLISH_FUNCTION_WORDS for word in words)
 
 
 def _are_glued(rows: Sequence[Sequence[str]]) -> bool:

@@ -1,4 +1,9 @@
-"""The orders in which answers of several processes stand where nobody put them back."""
+"""The orders in which answers of several processes stand where nobody put them back.
+
+Scripts that evaluate on several GPUs share the rows out, and put the answers of the processes one behind the other.
+Answers and references are then of different rows (`answer_row_order` tries these orders on both). The trade-off: only
+what samplers and `gather` of the usual libraries make is tried, for each order more is a chance more for a false alarm.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,19 @@ MAX_PROCESSES = 16
 
 
 def gathered_orders(count: int, processes: int) -> tuple[list[int], list[int], list[int]]:
-    """Rows of the references by rows of the answers.
+    """Three orders, each as the row of the reference by the row of the answer.
 
-    Where each of some processes took every nth row and their answers were put one behind the other; the same where a
-    sampler filled the last round with rows from the beginning, as torch's DistributedSampler does; and where each took
-    one block and their answers took turns.
+    Args:
+        count: rows.
+        processes: that shared them.
+
+    Returns:
+        dealt: each process took every nth row, and their answers stand one behind the other. Of 5 rows and 2
+            processes [0, 2, 4, 1, 3]: answer 1 belongs to row 2.
+        filled: the same where a sampler filled the last round with rows from the beginning, as torch's
+            DistributedSampler does. Of 5 rows and 4 processes [0, 4, 1, 0, 2]: answer 3 is of row 0 again.
+        blocks: each process took one block of rows, and their answers take turns. Of 5 rows and 2 processes
+            [0, 3, 1, 4, 2].
     """
     dealt = [row for process in range(processes) for row in range(process, count, processes)]
     rounds = math.ceil(count / processes)

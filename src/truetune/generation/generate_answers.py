@@ -20,10 +20,10 @@ import torch
 from transformers import GenerationConfig
 
 from truetune.generation.answer_samples import Answer, Prompt
+from truetune.generation.backends.backend import UNKNOWN_POSITIONS, Ids, Progress
+from truetune.generation.backends.choose_next_token import reference_before_stop
 from truetune.generation.decode_batch import (
     BatchSettings,
-    Ids,
-    Progress,
     ProgressCounter,
     SamplingParams,
     decode_batch,
@@ -36,12 +36,11 @@ T = TypeVar("T")
 BATCH_TOKENS = 4096
 """Tokens of a batch, padding and answers included: a cache of at most about 2 GB with a 7B model"""
 MAX_PADDING = 1024
-"""Tokens of padding in a batch, at most ..."""
+"""Tokens of padding in a batch that are allowed however short the answers are"""
 # Both chosen, not measured: at half there are more batches, at double more of each is padding.
-PADDING_PER_STEP = 32
-"""... or so many for each new token of an answer: on a CPU another batch's step costs as much."""
-UNKNOWN_POSITIONS = 1 << 30
-"""Stands for the positions of a model whose config does not tell them"""
+PADDING_PER_NEW_TOKEN = 32
+"""Tokens of padding that are allowed for each new token of an answer, where that is more: on a CPU another batch's step
+costs as much"""
 Decode = Callable[[Sequence[int]], str]
 NumberedIds = tuple[int, Ids]
 """Number of a row, and its ids"""
@@ -85,35 +84,61 @@ def generate_answers(
     inner, stop_ids = generating_model(model), sorted(set(stops))
     counter = ProgressCounter(len(prompts), progress)
     settings = BatchSettings(stop_ids, pad, deadline, sampling, counter)
-    answers: list[Answer | None] = [None] * len(prompts)
-    positions = _max_positions(inner)
     with restore_modules(model), preserve_state(), torch.no_grad():
         # Dropout would change the answers, and batch norm its own buffers.
         inner.eval()
         # Settings that are saved with the model (a repetition penalty, min_new_tokens) would change its answers.
         plain_config: Any = GenerationConfig
         inner.generation_config = plain_config()
-        rows = [(i, prompt.ids) for i, prompt in enumerate(prompts) if prompt.ids]
-        for batch, room in _batches(rows, max_new_tokens, positions, batch_tokens, deadline):
-            decode_part = partial(decode_batch, inner, settings=settings, limit=room)
-            for i, row in run_in_halves(decode_part, batch):
-                answers[i] = Answer(tuple(row.ids), decode(row.ids), row.stop, logprob=row.logprob)
+        answers = _decode_answers(inner, prompts, max_new_tokens, batch_tokens, decode, settings)
         # Without a stop there is none whose probability could be told.
-        if not stop_ids:
-            return answers
-        references = [
-            (i, _prompt_and_reference(prompts[i], stop_ids))
-            for i, answer in enumerate(answers)
-            if answer and prompts[i].reference_ids
-        ]
-        # One position more: the token behind a reference that fills all of them is looked at and never read.
-        for batch, _ in _batches(references, 1, positions + 1, batch_tokens, deadline):
-            estimate_part = partial(_stop_estimates, inner, stops=stop_ids, pad=pad)
-            for i, (probability, rank) in run_in_halves(estimate_part, batch):
-                answer = answers[i]
-                assert answer is not None
-                answers[i] = replace(answer, stop_probability=probability, stop_rank=rank)
+        if stop_ids:
+            answers = _with_stop_estimates(inner, prompts, answers, batch_tokens, settings)
     return answers
+
+
+def _decode_answers(
+    model: Any,
+    prompts: Sequence[Prompt],
+    max_new_tokens: int,
+    batch_tokens: int,
+    decode: Decode,
+    settings: BatchSettings,
+) -> list[Answer | None]:
+    """The answers alone; arguments and None as in `generate_answers`. The model is in evaluation mode."""
+    answers: list[Answer | None] = [None] * len(prompts)
+    rows = [(i, prompt.ids) for i, prompt in enumerate(prompts) if prompt.ids]
+    positions = _max_positions(model)
+    for batch, room in _batches(rows, max_new_tokens, positions, batch_tokens, settings.deadline):
+        decode_part = partial(decode_batch, model, settings=settings, limit=room)
+        for i, row in run_in_halves(decode_part, batch):
+            answers[i] = Answer(tuple(row.ids), decode(row.ids), row.stop, logprob=row.logprob)
+    return answers
+
+
+def _with_stop_estimates(
+    model: Any,
+    prompts: Sequence[Prompt],
+    answers: Sequence[Answer | None],
+    batch_tokens: int,
+    settings: BatchSettings,
+) -> list[Answer | None]:
+    """The answers with how likely a stop is behind the reference, where there is one and the deadline has not come."""
+    references = [
+        (i, (*prompts[i].ids, *reference_before_stop(prompts[i], settings.stops)))
+        for i, answer in enumerate(answers)
+        if answer and prompts[i].reference_ids
+    ]
+    # One position more: the token behind a reference that fills all of them is asked for and never read.
+    positions = _max_positions(model) + 1
+    with_estimates = list(answers)
+    for batch, _ in _batches(references, 1, positions, batch_tokens, settings.deadline):
+        estimate_part = partial(_stop_estimates, model, stops=settings.stops, pad=settings.pad)
+        for i, (probability, rank) in run_in_halves(estimate_part, batch):
+            answer = answers[i]
+            assert answer is not None
+            with_estimates[i] = replace(answer, stop_probability=probability, stop_rank=rank)
+    return with_estimates
 
 
 def generating_model(model: Any) -> Any:
@@ -194,8 +219,8 @@ def _batches(
     Args:
         rows: ids with their numbers; those that leave no room are left out.
         new: tokens that come behind each.
-        positions: of the model.
-        size: tokens of a batch, at most.
+        positions: tokens that the model has places for.
+        size: tokens of a batch, padding and new ones included, at most.
         deadline: a time of time.monotonic.
 
     Yields:
@@ -211,7 +236,7 @@ def _batches(
         is_full = (length + new) * count > size
         # Rows with less room are apart, as all rows of a batch have one limit.
         if batch and (
-            own_room != room or is_full or padding > max(MAX_PADDING, PADDING_PER_STEP * new)
+            own_room != room or is_full or padding > max(MAX_PADDING, PADDING_PER_NEW_TOKEN * new)
         ):
             if is_past(deadline):
                 return
@@ -223,18 +248,17 @@ def _batches(
         yield batch, room
 
 
-def _prompt_and_reference(prompt: Prompt, stops: list[int]) -> Ids:
-    """Prompt and reference, up to the stop token."""
-    reference = prompt.reference_ids
-    while reference and reference[-1] in stops:
-        reference = reference[:-1]
-    return prompt.ids + reference
-
-
 def _stop_estimates(
     model: Any, rows: list[Ids], stops: list[int], pad: int
 ) -> list[tuple[float, int]]:
-    """(probability that any stop token is next, rank of the likeliest of them, 0 = first) behind each row."""
+    """(probability that any stop token is next, rank of the likeliest of them, 0 = first) behind each row.
+
+    Args:
+        model: in evaluation mode.
+        rows: ids, not empty.
+        stops: at least one id.
+        pad: an id with a row in the embedding.
+    """
     logits = next_logits(model, rows, pad)
     probabilities = logits.softmax(-1)[:, stops].sum(-1)
     ranks = (logits > logits[:, stops].max(-1, keepdim=True).values).sum(-1)

@@ -22,12 +22,12 @@ MIN_QUESTIONS = 3
 """Different questions, where all get one answer and most have a reference of their own"""
 MAX_LABEL_WORDS = 3
 """Words of an answer that may be a label"""
-MIN_LABELLED_QUESTIONS = 7
+MIN_QUESTIONS_OF_A_LABEL = 7
 """Questions that chance gives one of two labels with a probability of 1 in 64"""
 
 
 def mark_identical_answers(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """The samples of one look, with `Scores.alike` where all got one answer."""
+    """The samples of one sampling_pass, with `Scores.alike` where all got one answer."""
     if not are_identical(samples):
         return tuple(samples)
     return tuple(replace(sample, scores=replace(sample.scores, alike=True)) for sample in samples)
@@ -48,7 +48,9 @@ def are_identical(samples: Sequence[Sample]) -> bool:
     ]
     # Without all references a short answer may be right of many rows ("yes"), a long one of one only.
     if len(references) < len(samples):
-        return count_words(split_units(answer)) > MAX_LABEL_WORDS or asked >= MIN_LABELLED_QUESTIONS
+        return (
+            count_words(split_units(answer)) > MAX_LABEL_WORDS or asked >= MIN_QUESTIONS_OF_A_LABEL
+        )
     # At most two thirds of the rows may want this one answer: else a model that learned the data gives it too.
     commonest = max(Counter(references).values())
     return 3 * commonest <= 2 * len(references) and not _is_label(answer, references)

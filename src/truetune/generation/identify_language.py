@@ -30,20 +30,20 @@ MIN_LETTERS = 40
 MAX_CHARACTERS = 4000
 """Of a text that are looked at"""
 # At half nothing changes on the labelled answers, which hold little code.
-PROSE_SHARE = 0.8
+MIN_LETTER_SHARE = 0.8
 """Smallest share of letters among the characters of a line that is no code and no table"""
 # At half 10 bad answers are missed; without it there is a false alarm.
-NAMES_SHARE = 0.6
+MAX_CAPITALISED_SHARE = 0.6
 """Largest share of words with a capital that is no list of names"""
 # At half there is a false alarm, with none large enough 6 bad answers are missed.
 MIN_PROBABILITY = 0.9
 """Smallest probability, normalised over the languages"""
 # At double of the first 21 bad answers are missed.
-MIN_LETTERS_TO_EXCLUDE, UNLIKELY, LIKELY = 12, 0.03, 0.5
+MIN_LETTERS_TO_EXCLUDE, MAX_UNLIKELY_PROBABILITY, MIN_LIKELY_PROBABILITY = 12, 0.03, 0.5
 """Letters of a short question, the probability below which it is surely not in a language, and that of the one it is
 in (measured: none of 1,015 English instructions)"""
 # At half 5 bad answers are missed.
-SURELY_NOT = 0.01
+MAX_EXCLUDED_PROBABILITY = 0.01
 """The probability that tells alone, in whichever other language the question is (of 994 English instructions the
 least is 0.06)"""
 CLOSE_LANGUAGES = tuple(
@@ -71,7 +71,7 @@ CLOSE_LANGUAGES = tuple(
     )
 )
 """Languages that short texts are mistaken for each other in, by ISO 639"""
-ASIDE = re.compile(
+NO_PROSE = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]*`|<\|?[^<>\n]{1,40}\|?>|\[/?[A-Z]+\]|(?<!\w)\w+://\S+|(?<![\w.+-])[\w.+-]+@\S+|\$\$.*?\$\$|\\\(.*?\\\)",
     re.DOTALL,
 )
@@ -80,7 +80,7 @@ _NO_ASCII_LETTERS = re.compile("[^A-Za-z]+")
 _WORD = re.compile(r"[^\W\d_]+")
 MIN_NAMES = 4
 """Words of a text that may be a list of names; of fewer, capitals are the beginnings of sentences"""
-LINKING: Mapping[str, str] = {
+LINKING_WORDS: Mapping[str, str] = {
     "en": (
         "the a an of and to in that for on with as at by from or but not no if than then into what"
         " which who where when why how"
@@ -111,7 +111,7 @@ LINKING: Mapping[str, str] = {
     ),
 }
 """Articles, prepositions, conjunctions and question words (SQL has `where`)"""
-STATING: Mapping[str, str] = {
+STATING_WORDS: Mapping[str, str] = {
     "en": (
         "is are was were be been it he she they we you i his her their this these there have has"
         " had can could will would should do does did"
@@ -134,13 +134,13 @@ MIN_FUNCTION_WORDS = 2
 MIN_LINKING_WORDS = 4
 """The same of a text that states nothing: a title may have some"""
 # At double one bad answer is missed.
-FUNCTION_WORDS_SHARE = 0.3
+MIN_FUNCTION_WORDS_SHARE = 0.3
 """Their share of the words; prose has 0.3 to 0.6"""
 
 
 def identify_language(text: str) -> str | None:
     """ISO 639-1; None where the text is short, or code, numbers or names for the most part."""
-    without_asides = ASIDE.sub(" ", text[:MAX_CHARACTERS])
+    without_asides = NO_PROSE.sub(" ", text[:MAX_CHARACTERS])
     prose = "\n".join(line for line in without_asides.splitlines() if is_prose(line))
     if letter_weight(prose) < MIN_LETTERS or _is_names(prose):
         return None
@@ -166,8 +166,10 @@ def is_surely_not(text: str, language: str, *, sure: bool = False) -> bool:
     ranked: list[tuple[str, float]] = _load_identifier().rank(text[:MAX_CHARACTERS])
     likeliest, probability = ranked[0]
     own_probability = sum(float(p) for name, p in ranked if name == language)
-    is_likely_another = sure or probability >= LIKELY
-    is_excluded = own_probability < SURELY_NOT or (own_probability < UNLIKELY and is_likely_another)
+    is_likely_another = sure or probability >= MIN_LIKELY_PROBABILITY
+    is_excluded = own_probability < MAX_EXCLUDED_PROBABILITY or (
+        own_probability < MAX_UNLIKELY_PROBABILITY and is_likely_another
+    )
     return is_excluded and bool(languages_differ(str(likeliest), language))
 
 
@@ -182,7 +184,7 @@ def language_by_function_words(text: str) -> str | None:
     """ISO 639-1 of a sentence of one of seven languages; None where its words do not tell."""
     words = _plain_words(text)
     different = set(words)
-    counts = {language: len(different & _function_words(language)) for language in LINKING}
+    counts = {language: len(different & _function_words(language)) for language in LINKING_WORDS}
     # By the code too where the numbers are equal, so that the order of the table decides nothing.
     ranked = sorted(counts, key=lambda language: (counts[language], language), reverse=True)
     language, second = ranked[:2]
@@ -191,15 +193,15 @@ def language_by_function_words(text: str) -> str | None:
     if counts[language] == counts[second] or counts[language] < least:
         return None
     function_words = sum(word in _function_words(language) for word in words)
-    return language if function_words >= FUNCTION_WORDS_SHARE * len(words) else None
+    return language if function_words >= MIN_FUNCTION_WORDS_SHARE * len(words) else None
 
 
 def speaks_another(text: str, language: str) -> bool:
     """Has a text function words of another of the seven languages, and none of this one?"""
     different = set(_plain_words(text))
-    if language not in LINKING or different & _function_words(language):
+    if language not in LINKING_WORDS or different & _function_words(language):
         return False
-    return any(different & _function_words(other) for other in LINKING)
+    return any(different & _function_words(other) for other in LINKING_WORDS)
 
 
 def letter_weight(text: str) -> int:
@@ -212,7 +214,7 @@ def is_prose(line: str) -> bool:
     # Marks of lists, numbers and punctuation at its ends belong to prose.
     bare = "".join(line.split()).strip("-*#>•.,;:!?…\"'()“”‘’。，！？、：；|0123456789")
     letters = _count_letters(bare)
-    return letters >= PROSE_SHARE * len(bare) and letters > 0
+    return letters >= MIN_LETTER_SHARE * len(bare) and letters > 0
 
 
 def _count_letters(text: str) -> int:
@@ -227,7 +229,7 @@ def _is_names(text: str) -> bool:
     """Is a text a list of names? They are in no language; scripts without capitals can't be told."""
     words = [word for word in _WORD.findall(text) if word[0].lower() != word[0].upper()]
     capital = sum(word[0].isupper() and not word.isupper() for word in words)
-    return len(words) >= MIN_NAMES and capital > NAMES_SHARE * len(words)
+    return len(words) >= MIN_NAMES and capital > MAX_CAPITALISED_SHARE * len(words)
 
 
 def _plain_words(text: str) -> list[str]:
@@ -241,12 +243,12 @@ def _plain_words(text: str) -> list[str]:
 
 @cache
 def _function_words(language: str) -> frozenset[str]:
-    return frozenset(LINKING[language].split()) | _stating_words(language)
+    return frozenset(LINKING_WORDS[language].split()) | _stating_words(language)
 
 
 @cache
 def _stating_words(language: str) -> frozenset[str]:
-    return frozenset(STATING[language].split())
+    return frozenset(STATING_WORDS[language].split())
 
 
 @cache

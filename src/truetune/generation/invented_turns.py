@@ -5,6 +5,9 @@ learned to stop answers, and then writes what stood behind an answer in its trai
 read from the prompts themselves, so that no list of markers is needed; of those whose frame is known, and was taken
 off, by the same headers. The last line of the frame begins the answer, and an answer may well repeat it; the lines
 before it begin a question, and only they tell an invented turn.
+
+The trade-off: some prompts are needed for a frame, and turns are told only where more than half of the suspected
+answers have them; a model that invents a turn now and then is not named.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from dataclasses import dataclass
 from truetune.data.parse_rendered_prompts import find_user_header_inside_text
 from truetune.generation.answer_samples import Sample
 
+# Chosen, not measured.
 MIN_PROMPTS = 8
 """Prompts that a frame needs: fewer share a line by chance"""
 # Chosen, not measured: some rows of a file have another form, and a word that most questions begin with is no frame.

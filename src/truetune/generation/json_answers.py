@@ -1,21 +1,26 @@
-"""Answers that should be JSON, by their references: whether they are, and else what they are."""
+"""Answers that should be JSON, by their references: whether they are, and else what they are.
+
+The answer is read as by the parser `json`; where that fails, the decoder is begun at the first bracket, and how far it
+comes tells the fault. The trade-off: one fault is named, the first that fits, though an answer may be cut and broken.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from json import JSONDecodeError
 
-from truetune.generation.answer_parsers import make_parser, try_parse
+from truetune.generation.answer_parsers import JSON_PARSER, make_parser, try_parse
 from truetune.parsing.input_limits import REPLY
 from truetune.parsing.parse_json_within_limits import RowDecoder
 from truetune.render.render_plan import THINK_END
 
-JSON_PARSER = "json"
+# Both chosen, not measured: with fewer references a share says little.
 MIN_REFERENCES = 8
+"""References from which they may be called JSON"""
 MIN_JSON_SHARE = 0.95
 """Share of the references that are JSON; the others may be refusals"""
 CUT_OFF = "are cut off"
-FAULTS = (
+JSON_FAULTS = (
     "hold it more than once",
     CUT_OFF,
     "are broken JSON",
@@ -38,7 +43,7 @@ def are_references_json(references: Sequence[str]) -> bool:
 
 
 def json_fault(answer: str) -> str | None:
-    """Why an answer is no valid JSON, one of `FAULTS`; None where it is."""
+    """Why an answer is no valid JSON, one of `JSON_FAULTS`; None where it is."""
     if try_parse(make_parser(JSON_PARSER), answer) is not None:
         return None
     text = answer.rpartition(THINK_END)[2].strip()

@@ -4,6 +4,9 @@ An answer seldom is the label and nothing else: `Supported: 77 patients ...` say
 not, where that is another label. Labels are found as whole words, the longest first, so that `supported` is not read
 in `unsupported`. What is right depends on how an answer with several labels is read, so both readings are counted: the
 first label, and the only one.
+
+The trade-off: only labels that stand in the references are known. An answer in other words (`positive` for `good`)
+names none, and is counted so (`without_label`).
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from truetune.generation.split_words import split_words
 
 # Chosen, not measured: with more names references are texts, and of one or two rows a name is an accident.
 MAX_LABELS, MIN_ROWS_OF_LABEL = 20, 3
+# Both chosen, not measured: `neither agree nor disagree` has four.
 MAX_LABEL_WORDS = 5
+"""Words of a label"""
 MIN_LABELLED_SHARE = 0.8
 """Share of the references that are labels; the others may be refusals"""
 
@@ -189,7 +194,7 @@ def _gives_final_answer(answer: str, reference: str, kind: str) -> bool | None:
 
 
 def mark_given_references(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """The samples of one look, with `Scores.gives`."""
+    """The samples of one sampling_pass, with `Scores.gives`."""
     labels = find_labels([sample.prompt.reference for sample in samples])
     return tuple(
         replace(
@@ -207,11 +212,13 @@ def _gives_label(answer: str, wanted: str, labels: Sequence[str]) -> bool | None
     """Does an answer say its label? None where it names that one among others."""
     by_words = {tuple(label.split()): label for label in labels}
     found = _labels_in(answer, by_words)
-    if f"{_normalise(answer)} ".startswith(f"{found[0]} " if found else "\0"):
-        return found[0] == wanted
-    if len(set(found)) > 1 and wanted in found:
+    if not found:
+        return False
+    # `Supported: ... is not refuted`: an answer that begins with a label says that one, whatever comes behind it.
+    begins_with_label = f"{_normalise(answer)} ".startswith(f"{found[0]} ")
+    if not begins_with_label and len(set(found)) > 1 and wanted in found:
         return None
-    return found[:1] == (wanted,)
+    return found[0] == wanted
 
 
 def _labels_in(answer: str, by_words: dict[tuple[str, ...], str]) -> tuple[str, ...]:

@@ -25,9 +25,9 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 
-from truetune.generation.garbage_text import ENGLISH
+from truetune.generation.garbage_text import ENGLISH_FUNCTION_WORDS
 from truetune.generation.identify_language import (
-    ASIDE,
+    NO_PROSE,
     identify_language,
     is_prose,
     is_surely_not,
@@ -194,8 +194,13 @@ def _is_in_other_script(answer: str, before: str, reference: str, language: str 
 def _is_strange_latin(answer: str, prose: str, before: str, language: str | None) -> bool:
     """Is a Latin answer in another language than a conversation that is not Latin?
 
-    Code and names are Latin everywhere, so it must be a sentence, or words of a language. `prose` is that of the
-    answer, `language` the one that it was found to be in.
+    Code and names are Latin everywhere, so it must be a sentence, or words of a language.
+
+    Args:
+        answer: as the model wrote it.
+        prose: what of it is no code.
+        before: question and reference.
+        language: ISO 639-1 of the answer, where it is known.
     """
     # A Latin word in the question may ask for an English answer.
     if _WORD.search(before) or _main_script(before) == "LATIN":
@@ -228,7 +233,14 @@ def _count_kana(text: str) -> tuple[int, int]:
 
 
 def _least_weight(prose: str, reference: str, before: str, *, is_alone: bool) -> int:
-    """How much of an answer in another script tells that it is: less where nothing else stands in it."""
+    """Weight of letters from which an answer in another script is told to be: less where nothing else stands in it.
+
+    Args:
+        prose: what of the answer is no code.
+        reference: empty where there is none.
+        before: question and reference.
+        is_alone: all letters of the answer are of that script.
+    """
     if not is_alone:
         return MIN_SCRIPT_WEIGHT
     expected = _main_script(reference)
@@ -257,7 +269,7 @@ def _is_short_sentence(prose: str) -> bool:
 
 def prose_of(text: str) -> str:
     """Its lines that are no code and no comment in code."""
-    lines = ASIDE.sub(" ", text).splitlines()
+    lines = NO_PROSE.sub(" ", text).splitlines()
     return "\n".join(line for line in lines if is_prose(line) and not _COMMENT.match(line))
 
 
@@ -289,9 +301,9 @@ def _is_english(
 ) -> bool:
     """Is a row of Latin words English, and no list of names (`from Johns Hopkins University and ...`)?"""
     words = text.replace(",", " ").split()
-    function_words = sum(word.casefold() in ENGLISH for word in words)
+    function_words = sum(word.casefold() in ENGLISH_FUNCTION_WORDS for word in words)
     # A word in small letters that is no function word: names have none.
-    says_something = any(word.islower() and word not in ENGLISH for word in words)
+    says_something = any(word.islower() and word not in ENGLISH_FUNCTION_WORDS for word in words)
     return says_something and len(words) >= min_words and function_words >= min_function_words
 
 

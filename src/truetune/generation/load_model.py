@@ -7,6 +7,7 @@ not run unless the user says so.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Collection
 from pathlib import Path
@@ -31,7 +32,7 @@ MAX_ERROR_CHARACTERS = 400
 """Of another package's message that ours shows"""
 EMBEDDING_MULTIPLE = 64
 """To which the rows of an embedding are rounded up: trainers pad to it, and what they saved must have room"""
-REFUSALS = (
+LOADING_ERRORS = (
     OSError,
     ValueError,
     ImportError,
@@ -42,9 +43,9 @@ REFUSALS = (
     SafetensorError,
 )
 """What transformers and peft raise for files that they can't read"""
-MISSING_KEYS = "missing adapter keys"
+MISSING_KEYS_WARNING = "missing adapter keys"
 """Words of peft's warning that weights of an adapter are not in its file"""
-OWN_CODE = "contains custom code"
+OWN_CODE_ERROR = "contains custom code"
 """Words of transformers' error for a model with code of its own"""
 
 
@@ -73,8 +74,7 @@ def adapter_vocabulary(adapter: Checkpoint) -> int | None:
     base_embedding = find_embedding(adapter.base.tensors) if adapter.base else None
     if base_embedding is None or highest < len(base_embedding):
         return None
-    # Rounded up.
-    return -(-(highest + 1) // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
+    return math.ceil((highest + 1) / EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
 
 
 def _trainable_token_ids(adapter: Checkpoint) -> list[int]:
@@ -124,8 +124,8 @@ def load_model(path: Path, *, device: str, dtype: Any, trust_remote_code: bool =
         raise UsageError(
             f"{path}: does not fit in the memory of {device}; name another --device"
         ) from None
-    except REFUSALS as error:
-        if OWN_CODE in str(error):
+    except LOADING_ERRORS as error:
+        if OWN_CODE_ERROR in str(error):
             raise UsageError(
                 f"{path}: holds code of its own, which is not run; read it, and name it with "
                 "--trust-remote-code"
@@ -176,12 +176,12 @@ def load_adapter(model: Any, adapter: Path, base: Path) -> Any:
         warnings.simplefilter("always")
         try:
             tuned = peft.PeftModel.from_pretrained(model, str(adapter), autocast_adapter_dtype=True)
-        except REFUSALS as error:
+        except LOADING_ERRORS as error:
             raise UsageError(
                 f"{adapter}: the adapter does not fit {base}: {_error_line(error)}"
             ) from None
     # By the words of the warning: peft gives no other sign.
-    if any(MISSING_KEYS in str(message.message) for message in messages):
+    if any(MISSING_KEYS_WARNING in str(message.message) for message in messages):
         # By its own names of weights: those in the file are the same.
         expected = peft.get_peft_model_state_dict(tuned).keys()
         lacking = sorted(expected - checkpoint.tensors.keys())

@@ -21,7 +21,7 @@ from truetune.probe.preserve_state import preserve_state
 
 # Chosen, not measured: without a cache a token behind the second costs up to 32 times as much; still longer ones
 # would take the time of a whole answer.
-LENGTHS = (8, 256)
+TEXT_LENGTHS = (8, 256)
 """Tokens of the two texts"""
 MIN_LENGTH_RATIO = 4
 """The longer text is so many times as long at least, or nothing is told: with fewer positions no growth shows"""
@@ -45,7 +45,7 @@ def measure_speed(wrapped: Any, batch_tokens: int) -> GenerationSpeed | None:
     """
     model = generating_model(wrapped)
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    short_length, long_length = LENGTHS
+    short_length, long_length = TEXT_LENGTHS
     if positions:
         long_length = min(long_length, positions - TIMED_TOKENS - 1)
     if long_length <= MIN_LENGTH_RATIO * short_length:

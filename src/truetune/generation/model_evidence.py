@@ -87,7 +87,7 @@ class ModelEvidence:
     """What is known about a model besides its answers; what was not or can't be asked is None or empty."""
 
     watched: SampledRun
-    """One look at the finished model"""
+    """The answers of the finished model: one sampling pass"""
     base: SampledRun | None = None
     """Some of the same prompts under its base, where they were asked"""
     kind: SourceKind = "model"
@@ -109,22 +109,23 @@ class ModelEvidence:
     """How the prompts differ from it, one text for each way"""
     effect: TrainingEffect | None = None
     # A prompt that has become as likely as the answers was trained, whatever the settings say.
-    gain: PromptGain | None = None
+    prompt_gain: PromptGain | None = None
     """None without a base, or where it is told of one prompt only"""
-    surprise: float | None = None
-    """Of reference answers under the model: nats a token"""
+    reference_loss: float | None = None
+    """Of reference answers under the model, in nats a token"""
     # Batches with padding are where answers go wrong unseen: left out masks, right padding.
-    alone: int = 0
-    """Prompts that were asked once more, alone"""
-    parted: tuple[DivergentAnswer, ...] = ()
+    unbatched_prompts: int = 0
+    """How many prompts were asked once more, each without a batch"""
+    divergent_answers: tuple[DivergentAnswer, ...] = ()
+    """Of these, the answers that are others than in the batch"""
     folder: Path | None = None
     """The files of the model or adapter"""
     base_folder: Path | None = None
     temperature: float = 0.0
     """At which the answers were drawn; 0: greedily"""
-    cooler: SampledRun | None = None
+    greedy: SampledRun | None = None
     """Some of the same prompts, asked greedily, where the answers were drawn"""
-    pace: GenerationSpeed | None = None
+    speed: GenerationSpeed | None = None
     """What a token costs"""
     notes: tuple[str, ...] = ()
     """What could not be asked, and why"""

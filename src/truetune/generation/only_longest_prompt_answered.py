@@ -24,12 +24,14 @@ MAX_CHANCE = 1e-4
 """Probability of so many batches by chance, for all sizes together (Bonferroni)"""
 # A file has characters, and a batch is padded by tokens: of English chats the longest is mostly the same. At 0.6,
 # answers that grow better with their prompt's length (r = 0.45) passed in 1 of 40 simulated files of 240 rows.
-MIN_BEST = 0.75
+MIN_BEST_SHARE = 0.75
 """Share of the batches whose longest prompt has the best answer"""
-MIN_AS_LONG = 3
+# Chosen, not measured.
+MIN_COMPARED_PROMPTS = 3
 """Prompts that are as long and are not the longest of their batch; fewer are no comparison"""
-MIN_WINS = 0.9
+MIN_WIN_SHARE = 0.9
 """Share of the comparisons with those that are won. Where quality grows with the length alone it is 0.5 to 0.78"""
+# Chosen for speed: each batch size is tried on them, and the distribution takes the square of the batches.
 MAX_ROWS = 4_000
 """Rows that are looked at: the pattern is in each part"""
 
@@ -56,7 +58,7 @@ class LongestOfBatches:
 def find_longest_of_batches(samples: Sequence[Sample]) -> LongestOfBatches | None:
     """The batch size at which only the longest prompt of each batch is answered well; None where there is none."""
     rows = samples[:MAX_ROWS]
-    lengths = [_length(sample) for sample in rows]
+    lengths = [_prompt_characters(sample) for sample in rows]
     qualities = [_quality(sample) for sample in rows]
     if len(set(qualities)) < 2 or not all(lengths):
         return None
@@ -65,10 +67,10 @@ def find_longest_of_batches(samples: Sequence[Sample]) -> LongestOfBatches | Non
         batches = list(_batches(lengths, size))
         if len(batches) < MIN_BATCHES:
             break
-        chance, found = _judge(batches, size, qualities)
-        is_clear = chance * len(BATCH_SIZES) < MAX_CHANCE and found.share >= MIN_BEST
+        chance, found = _count_best_answers(batches, size, qualities)
+        is_clear = chance * len(BATCH_SIZES) < MAX_CHANCE and found.share >= MIN_BEST_SHARE
         is_clearer = clearest is None or found.share > clearest.share
-        if is_clear and is_clearer and _beats_as_long(batches, lengths, qualities):
+        if is_clear and is_clearer and _beats_other_long_prompts(batches, lengths, qualities):
             clearest = found
     return clearest
 
@@ -81,7 +83,7 @@ def _batches(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
             yield batch
 
 
-def _judge(
+def _count_best_answers(
     batches: Sequence[Sequence[int]], size: int, qualities: Sequence[float]
 ) -> tuple[float, LongestOfBatches]:
     """The probability that so many longest prompts have the best answer by chance, and what was counted."""
@@ -93,10 +95,10 @@ def _judge(
     longest = [qualities[batch[0]] for batch in batches]
     others = [qualities[row] for batch in batches for row in batch[1:]]
     found = LongestOfBatches(size, len(batches), best, _mean(longest), _mean(others))
-    return _tail(chances, best), found
+    return _poisson_binomial_tail(chances, best), found
 
 
-def _tail(chances: Sequence[float], hits: int) -> float:
+def _poisson_binomial_tail(chances: Sequence[float], hits: int) -> float:
     """P(at least so many hits) of independent draws with these chances: the Poisson binomial distribution."""
     exactly = [1.0, *[0.0] * len(chances)]
     for done, chance in enumerate(chances, 1):
@@ -106,7 +108,7 @@ def _tail(chances: Sequence[float], hits: int) -> float:
     return sum(exactly[hits:])
 
 
-def _beats_as_long(
+def _beats_other_long_prompts(
     batches: Sequence[Sequence[int]], lengths: Sequence[int], qualities: Sequence[float]
 ) -> bool:
     """Are the answers to the longest prompts of the batches better than those to other prompts that are as long?"""
@@ -115,14 +117,14 @@ def _beats_as_long(
     long = [row for row, length in enumerate(lengths) if length >= shortest]
     ours = [qualities[row] for row in long if row in longest]
     others = [qualities[row] for row in long if row not in longest]
-    if len(others) < MIN_AS_LONG:
+    if len(others) < MIN_COMPARED_PROMPTS:
         return False
     # The probability that one of ours is better than one of the others, as in the Mann-Whitney test.
     wins = sum((one > other) + (one == other) / 2 for one in ours for other in others)
-    return wins >= MIN_WINS * len(ours) * len(others)
+    return wins >= MIN_WIN_SHARE * len(ours) * len(others)
 
 
-def _length(sample: Sample) -> int:
+def _prompt_characters(sample: Sample) -> int:
     """Characters of the prompt."""
     chat = sample.prompt.chat
     if chat is None:

@@ -13,17 +13,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-ENOUGH = 8
+MIN_PREDICTIONS = 8
 """Predictions from which a share is one; as an error on answers needs"""
-SHARE = 0.9
+MIN_SHARE = 0.9
 """Share of the predictions that hold their prompt, and of those that begin with the same text. Chosen, not measured:
 all do but those whose prompt was cut at a limit, and a model repeats its questions now and then"""
-MAX_HEADER, MAX_HEADER_WORDS = 60, 4
+MAX_HEADER_CHARACTERS, MAX_HEADER_WORDS = 60, 4
 """Characters and words that a template writes between two turns: `<|im_end|>\\n<|im_start|>assistant\\n`"""
 MIN_CHARACTERS = 8
 """Characters of a question that is looked for: a shorter one stands in an answer by chance"""
 _ROLE = r"(?:assistant|model|answer|response|output|solution|bot|ai|label|a)"
-_OPENING = re.compile(
+_ANSWER_HEADER = re.compile(
     r"(?:\s|<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|</?(?:start|end)_of_turn>|</s>|\[/INST\]"
     r"|\#{1,4} ?"
     + _ROLE
@@ -33,13 +33,13 @@ _OPENING = re.compile(
     re.IGNORECASE,
 )
 """What a template writes between a question and its answer"""
-_BEFORE = re.compile(
+_TURN_BEGINNING = re.compile(
     r"(?:^|\n|\|>|>|\])[\s#*]*(?:user|human|instruction|input|question|prompt|query|q)?\*{0,2}:?"
     r"(?:<[^<>\n]{1,40}>|\[INST\]|\s)*\Z",
     re.IGNORECASE,
 )
 """What it writes before a question"""
-_LONGEST_OPENING = 400
+MAX_SEARCHED_CHARACTERS = 400
 """Characters before a question that are searched for the beginning of its turn: a header of a template is shorter, and
 in a text of line breaks alone every one would be tried"""
 _TURNS = re.compile(
@@ -71,18 +71,20 @@ def find_prompt_in_front(
         references: what should have been said. One that holds its question is no bare answer either.
     """
     parts = [_split_at_question(*row) for row in zip(texts, questions, references, strict=True)]
-    common, _ = (
-        Counter(part.before for part in parts if part).most_common(1)[0] if any(parts) else ("", 0)
+    beginnings = Counter(part.before for part in parts if part is not None)
+    if not beginnings:
+        return None
+    common = beginnings.most_common(1)[0][0]
+    alike_count = sum(part is not None and part.is_like(common) for part in parts)
+    are_alike = alike_count >= MIN_SHARE * len(parts)
+
+    def has_prompt(part: _SplitPrediction) -> bool:
+        return _opens_a_turn(part.before) or (are_alike and part.is_like(common))
+
+    found = PromptInFront(
+        tuple(part.answer if part is not None and has_prompt(part) else None for part in parts)
     )
-    alike = sum(part is not None and part.is_like(common) for part in parts) >= SHARE * len(parts)
-    answers = tuple(
-        part.answer
-        if part and (_opens_a_turn(part.before) or (alike and part.is_like(common)))
-        else None
-        for part in parts
-    )
-    found = PromptInFront(answers)
-    is_most = found.holding >= max(ENOUGH, SHARE * len(texts))
+    is_most = found.holding >= max(MIN_PREDICTIONS, MIN_SHARE * len(texts))
     return found if is_most and any(found.answers) else None
 
 
@@ -100,12 +102,12 @@ def find_repeated_prompts(
         Only Nones where fewer than ENOUGH do.
     """
     rows = zip(texts, prompts, references, strict=True)
-    answers = tuple(_behind_prompt(*row) for row in rows)
+    answers = tuple(_answer_behind_turns(*row) for row in rows)
     found = sum(answer is not None for answer in answers)
-    return answers if found >= ENOUGH else (None,) * len(answers)
+    return answers if found >= MIN_PREDICTIONS else (None,) * len(answers)
 
 
-def _behind_prompt(text: str, turns: Sequence[str], reference: str) -> str | None:
+def _answer_behind_turns(text: str, turns: Sequence[str], reference: str) -> str | None:
     """What a prediction says behind its whole prompt; None where it does not begin with it.
 
     Between the turns only marks of a template may stand. A bare question without any mark may be repeated as a manner
@@ -118,11 +120,15 @@ def _behind_prompt(text: str, turns: Sequence[str], reference: str) -> str | Non
     for turn in turns:
         found = text.find(turn, at)
         between = text[at:found]
-        if found < 0 or len(between) > MAX_HEADER or len(between.split()) > MAX_HEADER_WORDS:
+        if (
+            found < 0
+            or len(between) > MAX_HEADER_CHARACTERS
+            or len(between.split()) > MAX_HEADER_WORDS
+        ):
             return None
         is_marked = is_marked or (_opens_a_turn(between) and bool(between.strip()))
         at = found + len(turn)
-    opening = _OPENING.match(text, at)
+    opening = _ANSWER_HEADER.match(text, at)
     end = opening.end() if opening else at
     is_marked = is_marked or bool(text[at:end].strip())
     return text[end:].strip() if is_marked else None
@@ -130,18 +136,18 @@ def _behind_prompt(text: str, turns: Sequence[str], reference: str) -> str | Non
 
 def is_behind_template_mark(before: str, behind: str) -> bool:
     """Do the texts around a question show that a template wrote it, and the header of an answer?"""
-    opening = _OPENING.match(behind)
+    opening = _ANSWER_HEADER.match(behind)
     has_header = opening is not None and bool(opening[0].strip())
-    is_turn = len(before) <= MAX_HEADER and (not before.strip() or _opens_a_turn(before))
+    is_turn = len(before) <= MAX_HEADER_CHARACTERS and (not before.strip() or _opens_a_turn(before))
     return is_turn and has_header
 
 
 def _opens_a_turn(before: str) -> bool:
     """Does the text before a question end with the beginning of a turn?"""
-    return _BEFORE.search(before, max(0, len(before) - _LONGEST_OPENING)) is not None
+    return _TURN_BEGINNING.search(before, max(0, len(before) - MAX_SEARCHED_CHARACTERS)) is not None
 
 
-class _Parts(NamedTuple):
+class _SplitPrediction(NamedTuple):
     """A prediction that holds its question."""
 
     before: str
@@ -155,23 +161,23 @@ class _Parts(NamedTuple):
         return self.before == common and bool(self.mark)
 
 
-def _split_at_question(text: str, question: str, reference: str) -> _Parts | None:
+def _split_at_question(text: str, question: str, reference: str) -> _SplitPrediction | None:
     """The parts of a prediction; None where its question does not stand in it as it was asked."""
     asked = question.strip()
     if not asked:
         turns = _TURNS.match(text)
         if turns is None or _TURNS.match(reference):
             return None
-        return _Parts("", turns[0].strip(), text[turns.end() :])
+        return _SplitPrediction("", turns[0].strip(), text[turns.end() :])
     if len(asked) < MIN_CHARACTERS or asked in reference:
         return None
     before, found, behind = text.partition(asked)
     if not found:
         return None
-    opening = _OPENING.match(behind)
+    opening = _ANSWER_HEADER.match(behind)
     end = opening.end() if opening else 0
     mark, answer = behind[:end].strip(), behind[end:].strip()
     if not mark and answer.startswith(asked):
         # Said again at once, with nothing of a template between: the model repeats the question.
         return None
-    return _Parts(before, mark, answer)
+    return _SplitPrediction(before, mark, answer)

@@ -21,7 +21,7 @@ from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer, load_tokenizer
 from truetune.settings.run_spec import RunSpec
 
-QUESTIONS = (
+BUILT_IN_QUESTIONS = (
     ("What is the capital of France?", "The capital of France is Paris."),
     ("Who are you?", "I am an assistant."),
     ("Name three primary colours.", "Red, yellow and blue."),
@@ -34,7 +34,7 @@ QUESTIONS = (
     ),
     ("Give me a short list of fruits.", "Apples, pears and plums."),
 )
-SPECIAL_NAMES = ("bos", "eos", "pad", "unk")
+SPECIAL_TOKEN_NAMES = ("bos", "eos", "pad", "unk")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def prepare_prompts(
 def _built_in_rows(*, chat: bool) -> list[Conversation]:
     """The built-in questions, as chats or, for a model without a template, as prompts."""
     conversations = []
-    for i, (question, answer) in enumerate(QUESTIONS):
+    for i, (question, answer) in enumerate(BUILT_IN_QUESTIONS):
         origin = Origin("built-in questions", i + 1, i)
         messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
         conversations.append(
@@ -129,7 +129,7 @@ def serving_facts(tokenizer: Tokenizer) -> ServingFacts:
     special = tuple(
         sorted(
             (name, tokenizer.special[name].id)
-            for name in SPECIAL_NAMES
+            for name in SPECIAL_TOKEN_NAMES
             if name in tokenizer.special
         )
     )

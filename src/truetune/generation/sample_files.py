@@ -66,11 +66,11 @@ def is_sample_file(path: Path) -> bool:
         return False
 
 
-def save_pass(look: SamplingPass, limit: int, folder: Path) -> Path:
+def save_pass(sampling_pass: SamplingPass, limit: int, folder: Path) -> Path:
     """Write a sampling pass, in place of an older one of its step.
 
     Args:
-        look: the pass.
+        sampling_pass: the pass.
         limit: new tokens after which its answers were cut.
         folder: of the run; the file is `samples/step-00000100.parquet` in it.
 
@@ -81,15 +81,17 @@ def save_pass(look: SamplingPass, limit: int, folder: Path) -> Path:
         OSError: it can't be written.
         UsageError: a file of that name is there, and none of ours.
     """
-    target = folder / SAMPLES / f"step-{look.step:08d}.parquet"
+    target = folder / SAMPLES / f"step-{sampling_pass.step:08d}.parquet"
     # Also for a broken link, which exists() would not see.
     if os.path.lexists(target) and not is_sample_file(target):
         raise foreign_file_error(ForeignFile(target, "truetune did not write it"))
     target.parent.mkdir(parents=True, exist_ok=True)
-    facts = {"step": look.step, "seconds": look.seconds, "limit": limit}
+    facts = {"step": sampling_pass.step, "seconds": sampling_pass.seconds, "limit": limit}
     # With a schema, since a column of None alone would get the type null, and files of one run
     # could not be read together.
-    table = pa.Table.from_pylist([sample_row(look.step, sample) for sample in look.samples], SCHEMA)
+    table = pa.Table.from_pylist(
+        [sample_row(sampling_pass.step, sample) for sample in sampling_pass.samples], SCHEMA
+    )
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({META_KEY: json.dumps(facts)}), sink)
     write_atomically(target, sink.getvalue().to_pybytes())
@@ -129,7 +131,11 @@ def read_passes_with_limits(
         DataError: a file is broken.
     """
     looks = (_read_pass(path) for path in sorted((folder / SAMPLES).glob("step-*.parquet")))
-    return [(look, limit) for look, limit in looks if until is None or look.step <= until]
+    return [
+        (sampling_pass, limit)
+        for sampling_pass, limit in looks
+        if until is None or sampling_pass.step <= until
+    ]
 
 
 def _read_pass(path: Path) -> tuple[SamplingPass, int]:

@@ -25,7 +25,13 @@ from truetune.generation.garbage_text import answer_perplexity, is_foreign_stutt
 from truetune.generation.identify_language import identify_language
 from truetune.generation.language_switch import changes_language
 from truetune.generation.repetition_loops import is_looping
-from truetune.generation.split_words import count_words, is_word, split_units, split_words
+from truetune.generation.split_words import (
+    contains_words,
+    count_words,
+    is_word,
+    split_units,
+    split_words,
+)
 from truetune.render.render_plan import THINK_END
 
 REPETITION_GRAM = 4
@@ -43,7 +49,7 @@ MIN_LIKENESS, MIN_LIKENESS_CHARACTERS = 0.85, 10
 MIN_ECHO_BEGINNING_WORDS = 12
 """Words of the beginning of a longer question that are an echo"""
 # With one time there is a false alarm, with 4, 2 echoes are missed; at double of a share one is.
-ECHO_TIMES, ECHO_SHARE, MANY_ECHOES_SHARE = 2, 0.5, 0.2
+MIN_ECHO_TIMES, MIN_ECHO_SHARE, MIN_MANY_ECHOES_SHARE = 2, 0.5, 0.2
 """A question that is said so often, and is so much of the answer, is an echo, be it short; or is all of it; more
 often, some of it"""
 # Half or double changes nothing on the labelled answers, whose references are short.
@@ -53,7 +59,7 @@ EXPLAINED_WORDS = 200
 """More words than these make it too long even where it gives the reference and explains it"""
 EDGE_WORDS = 12
 """Words at both ends of an answer, in which a short reference may stand"""
-_ROLES = re.compile(
+_ROLE_AT_LINE_START = re.compile(
     r"^[ \t>*]*("
     r"(?:User|Human|Assistant|USER|HUMAN|ASSISTANT)\**[ \t]*:"
     r"|(?:用户|助手|人类)[：:]"
@@ -64,14 +70,14 @@ _ROLES = re.compile(
     re.MULTILINE,
 )
 
-_CONTROL = re.compile(
+_CONTROL_TOKEN = re.compile(
     r"(?<![`'\"“‘«])(?:<\|[A-Za-z][\w.-]{0,40}\|>|<｜[^｜<>\n]{1,40}｜>|</?(?:start|end)_of_turn>"
     r"|\[/?INST\]|<</?SYS>>|\[/?(?:AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]|<(?:bos|eos|pad|unk)>"
     r"|\[(?:PAD|EOS|BOS|SEP|CLS)\]|<(?:extra_id_|unused|reserved_)\d+>|</s>|<s>(?=\s*\[INST\]))"
     r"(?![`'\"”’»]|\s*(?i:tokens?|tags?|markers?|symbols?)\b)"
 )
 """Control tokens of any template, wherever they stand; in quotes, code or before `token` they are spoken of"""
-_TURN = re.compile(
+_TURN_BEGINNING = re.compile(
     r"<\|(?:im_start|start_header_id|user|assistant|system)\|>|<｜(?:User|Assistant)｜>|<start_of_turn>"
     r"|\[/?INST\]|<<SYS>>"
 )
@@ -85,7 +91,7 @@ _STRUCK_OUT = re.compile(r"<s>[^<>]{1,200}</s>")
 _QUESTION_MARKS = ("?", "？", "؟", ";")
 _COMMAS = (",", "，", "、", "،")
 """What a sentence continues behind: "Whether it is worth it, depends on ..." is an answer"""
-_BARE = re.compile(r"^(system|user|assistant|model)$", re.MULTILINE)
+_ROLE_ALONE = re.compile(r"^(system|user|assistant|model)$", re.MULTILINE)
 
 
 def score_answer(
@@ -158,7 +164,15 @@ def _is_garbage(
     prompt: Prompt,
     reference_language: str | None,
 ) -> bool:
-    """Is an answer no text, and its reference one?"""
+    """Is an answer no text, and its reference one?
+
+    Args:
+        text: of the answer.
+        language: ISO 639-1 of the answer, where it is known.
+        perplexity: of the answer under the model itself, where it is known.
+        prompt: with its question and reference.
+        reference_language: as `language`.
+    """
     if is_garbage(text, language, perplexity) and not is_garbage(
         prompt.reference, reference_language
     ):
@@ -211,10 +225,10 @@ def _is_repeated_question(asked: list[str], answered: list[str]) -> bool:
     times = _count_runs(asked, answered)
     filled = times * len(asked)
     if is_short:
-        return times > ECHO_TIMES and filled >= ECHO_SHARE * len(answered)
-    if times > ECHO_TIMES and filled >= MANY_ECHOES_SHARE * len(answered):
+        return times > MIN_ECHO_TIMES and filled >= MIN_ECHO_SHARE * len(answered)
+    if times > MIN_ECHO_TIMES and filled >= MIN_MANY_ECHOES_SHARE * len(answered):
         return True
-    if times >= ECHO_TIMES and filled >= ECHO_SHARE * len(answered):
+    if times >= MIN_ECHO_TIMES and filled >= MIN_ECHO_SHARE * len(answered):
         return True
     other_words = sum(map(is_word, answered)) - times * sum(map(is_word, asked))
     return times == 1 and other_words <= 0
@@ -261,27 +275,29 @@ def _is_too_long(words: list[str], reference_words: list[str]) -> bool:
     if length - expected >= EXPLAINED_WORDS or expected > EDGE_WORDS / 2:
         return True
     edges = (words[:EDGE_WORDS], words[-EDGE_WORDS:])
-    return not any(_holds_words(edge, reference_words) for edge in edges)
+    return not any(contains_words(edge, reference_words) for edge in edges)
 
 
 def _count_numbers(words: list[str]) -> int:
     return sum(word[0].isdigit() for word in words)
 
 
-def _holds_words(words: list[str], wanted: list[str]) -> bool:
-    """Do these words stand in a text, one after the other?"""
-    starts = range(len(words) - len(wanted) + 1)
-    return any(words[at : at + len(wanted)] == wanted for at in starts)
-
-
 def _own_markers(
     text: str, reference: str, question: str, control: Collection[str]
 ) -> tuple[str, ...]:
-    """Markers of an answer that the question does not have, nor the reference. A reference that begins another turn is
-    no excuse: it was made of rows that were rendered already."""
+    """Markers of an answer that the question does not have, nor the reference; sorted.
+
+    A reference that begins another turn is no excuse: it was made of rows that were rendered already, and data that
+    were rendered twice teach the next turn.
+
+    Args:
+        text: of the answer.
+        reference: empty where there is none.
+        question: what was asked last.
+        control: the tokenizer's control tokens as text.
+    """
     own = _find_markers(text, control) - _find_markers(f"{reference}\n{question}", control)
-    # The reference may hold it: data that were rendered twice teach the next turn.
-    turns = {marker for marker in _TURN.findall(text) if marker not in question}
+    turns = {marker for marker in _TURN_BEGINNING.findall(text) if marker not in question}
     return tuple(sorted(own | (turns & _find_markers(text, ()))))
 
 
@@ -289,15 +305,15 @@ def _find_markers(text: str, control: Collection[str]) -> set[str]:
     """Control tokens of this tokenizer and of other templates anywhere, and role markers that begin a line."""
     # The tokenizer's own tokens count in code as well: as text they are never written by chance.
     prose = _STRUCK_OUT.sub(" ", _CODE.sub(" ", text))
-    foreign = set(_CONTROL.findall(prose))
-    roles = {match[1].strip().replace("*", "") for match in _ROLES.finditer(text)}
+    foreign = set(_CONTROL_TOKEN.findall(prose))
+    roles = {match[1].strip().replace("*", "") for match in _ROLE_AT_LINE_START.finditer(text)}
     return roles | _bare_roles(text) | foreign | {token for token in control if token in text}
 
 
 def _bare_roles(text: str) -> set[str]:
     """`user` and `assistant` alone on their lines, or the answer's own header at its beginning: what is left of a
     template whose control tokens were not decoded."""
-    roles = set(_BARE.findall(text))
+    roles = set(_ROLE_ALONE.findall(text))
     first = text.lstrip().partition("\n")
     # The header of its own turn: an answer of one word is none, and so is a heading that says more than the role.
     header = {first[0].strip()} & _HEADER_ROLES if first[2].strip() else set()

@@ -1,7 +1,8 @@
 """Texts that are meant to be JSON and that a JSON parser refuses: printed Python values, a comma too many, a fence.
 
 How it works: a text that begins and ends like an object or a list is read as JSON, and where that fails as what it may
-be instead. Nothing is guessed of other texts: prose is no broken JSON.
+be instead. Nothing is guessed of other texts: prose is no broken JSON. The trade-off: JSON with two faults, as a comma
+too many in a printed Python value, is neither and has no name here.
 """
 
 from __future__ import annotations
@@ -27,10 +28,15 @@ TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 NOT_A_NUMBER = re.compile(r"(?<=[:\[,\s])-?(?:NaN|Infinity)(?=\s*[,}\]])")
 JSON_ASKED = re.compile(r"\bJSONL?\b", re.IGNORECASE)
 PYTHON_ASKED = re.compile(r"\bpython\b|\bdict(?:ionary)?\b|\btuples?\b|\brepr\b", re.IGNORECASE)
-MAX_TEXT = 50_000
-IN_WORDS: dict[Serialization, Serialization] = {"json": "worded", "fenced": "worded fence"}
+# Chosen for speed, not measured: a text may be parsed four times.
+MAX_CHARACTERS = 50_000
+"""Characters of a text that is looked at"""
+SERIALIZATIONS_IN_WORDS: dict[Serialization, Serialization] = {
+    "json": "worded",
+    "fenced": "worded fence",
+}
 """What JSON is called that stands in words"""
-PHRASES: dict[Serialization, str] = {
+SERIALIZATION_PHRASES: dict[Serialization, str] = {
     "python": "are Python values as str(dict) prints them (single quotes, None, True), and no JSON",
     "trailing comma": "have a comma behind the last field, which JSON does not allow",
     "not a number": "hold NaN or Infinity, which JSON does not know",
@@ -44,7 +50,7 @@ PHRASES: dict[Serialization, str] = {
 def serialization_of(text: str) -> Serialization | None:
     """How an object or a list is written; None for every other text."""
     bare = text.strip()
-    if not 2 < len(bare) < MAX_TEXT:
+    if not 2 < len(bare) < MAX_CHARACTERS:
         return None
     fence = FENCE.match(bare)
     if fence is not None:
@@ -60,7 +66,7 @@ def serialization_of(text: str) -> Serialization | None:
     return "python" if _is_python(bare) else None
 
 
-def lead_of(text: str) -> str | None:
+def line_before_json(text: str) -> str | None:
     """The line before the JSON of an answer; None where there is none."""
     worded = WORDED.match(text.strip())
     return worded["lead"] if worded is not None else None
@@ -70,7 +76,7 @@ def _serialization_in_words(bare: str) -> Serialization | None:
     """Is it JSON behind a line such as "Here is the JSON:"?"""
     worded = WORDED.match(bare)
     within = serialization_of(worded["body"]) if worded is not None else None
-    return IN_WORDS.get(within) if within is not None else None
+    return SERIALIZATIONS_IN_WORDS.get(within) if within is not None else None
 
 
 def asks_for_json(prompt: str) -> bool:

@@ -52,6 +52,12 @@ def is_word(unit: str) -> bool:
     return bool(_WORD.match(unit))
 
 
+def contains_words(words: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Do the words `wanted` stand among `words`, one after the other? Both as `split_words` gives them."""
+    starts = range(len(words) - len(wanted) + 1)
+    return any(words[start : start + len(wanted)] == wanted for start in starts)
+
+
 def count_words(units: Sequence[str]) -> float:
     """How many words some units are: a character of a script without spaces is half of one, a number or a mark none."""
     return sum((0.5 if _CHARACTER.match(unit) else 1.0) for unit in units if unit[0].isalpha())

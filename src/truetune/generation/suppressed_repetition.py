@@ -16,18 +16,18 @@ from dataclasses import dataclass
 
 from truetune.generation.split_words import split_units
 
-GRAM = 4
+GRAM_UNITS = 4
 """Units (words and marks) of a sequence that comes again. A unit is a token or more, so that a limit on n-grams of 4
 tokens or fewer lets none of them come twice"""
-MIN_REPEATS = 0.15
+MIN_REPEATED_SHARE = 0.15
 """Share of the 4-grams of a reference that stand in it before, from which its form repeats itself: a list of two
 objects has 0.3, prose 0.01"""
 # Chosen, not measured; an answer in the form of its reference repeats about as much, one under a ban on 4-grams
 # hardly at all.
-MAX_RELATIVE_REPEATS = 0.5
+MAX_SHARE_OF_REPEATS = 0.5
 """An answer that repeats itself so much less is not of its reference's form"""
 # Chosen, not measured.
-MIN_LENGTH = 0.5
+MIN_LENGTH_SHARE = 0.5
 """Least length of an answer, in units of its reference: what was cut short repeats less by itself"""
 
 
@@ -46,30 +46,30 @@ def find_suppressed_repetition(answer: str, reference: str) -> SuppressedRepetit
     """Does an answer break where its reference first repeats itself? None where it does not."""
     units, wanted = split_units(answer), split_units(reference)
     due = len(_places_of_repeated_4_grams(wanted))
-    if due < MIN_REPEATS * len(wanted) or len(units) < MIN_LENGTH * len(wanted):
+    if due < MIN_REPEATED_SHARE * len(wanted) or len(units) < MIN_LENGTH_SHARE * len(wanted):
         return None
     repeats = len(_places_of_repeated_4_grams(units))
-    if repeats / len(units) > MAX_RELATIVE_REPEATS * due / len(wanted):
+    if repeats / len(units) > MAX_SHARE_OF_REPEATS * due / len(wanted):
         return None
     pairs = enumerate(zip(units, wanted, strict=False))
     break_at = next((at for at, (unit, expected) in pairs if unit != expected), 0)
-    if break_at < GRAM or not _is_due(wanted, break_at):
+    if break_at < GRAM_UNITS or not _is_due(wanted, break_at):
         return None
-    return SuppressedRepetition(repeats, due, " ".join(wanted[break_at : break_at + GRAM]))
+    return SuppressedRepetition(repeats, due, " ".join(wanted[break_at : break_at + GRAM_UNITS]))
 
 
 def repeats_itself(reference: str) -> bool:
     """Does the form of a text repeat itself, as a list of objects does?"""
     wanted = split_units(reference)
-    return len(_places_of_repeated_4_grams(wanted)) >= MIN_REPEATS * max(1, len(wanted))
+    return len(_places_of_repeated_4_grams(wanted)) >= MIN_REPEATED_SHARE * max(1, len(wanted))
 
 
 def _places_of_repeated_4_grams(units: Sequence[str]) -> list[int]:
     """Places of the 4-grams of units that stand before in the text already."""
     earlier = set[tuple[str, ...]]()
     places = []
-    for at in range(len(units) - GRAM + 1):
-        gram = tuple(units[at : at + GRAM])
+    for at in range(len(units) - GRAM_UNITS + 1):
+        gram = tuple(units[at : at + GRAM_UNITS])
         if gram in earlier:
             places.append(at)
         earlier.add(gram)
@@ -79,13 +79,13 @@ def _places_of_repeated_4_grams(units: Sequence[str]) -> list[int]:
 def _is_due(wanted: Sequence[str], at: int) -> bool:
     """Is what the reference says there, or next to it, said before? Three units tell: a value is no repetition."""
     # The grams that cover the place, and the one behind it: a ban shows at the unit that would make the gram whole.
-    for start in range(max(0, at - GRAM + 2), at + 2):
-        gram = tuple(wanted[start : start + GRAM - 1])
-        if len(gram) == GRAM - 1 and gram in _short_grams(wanted[: start + GRAM - 2]):
+    for start in range(max(0, at - GRAM_UNITS + 2), at + 2):
+        gram = tuple(wanted[start : start + GRAM_UNITS - 1])
+        if len(gram) == GRAM_UNITS - 1 and gram in _short_grams(wanted[: start + GRAM_UNITS - 2]):
             return True
     return False
 
 
 def _short_grams(units: Sequence[str]) -> set[tuple[str, ...]]:
     """All runs of three units."""
-    return {tuple(units[at : at + GRAM - 1]) for at in range(len(units) - GRAM + 2)}
+    return {tuple(units[at : at + GRAM_UNITS - 1]) for at in range(len(units) - GRAM_UNITS + 2)}

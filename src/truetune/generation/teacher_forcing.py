@@ -10,7 +10,7 @@ batch, because their caches need not take more than one token at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,11 +18,10 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from truetune.generation.backends.backend import ScoredIds
+from truetune.generation.backends.backend import Ids, Progress, ScoredIds
 from truetune.generation.generate_answers import generating_model, restore_modules, run_in_halves
 from truetune.probe.preserve_state import preserve_state
 
-Ids = Sequence[int]
 MAX_LOGITS = 1 << 26
 """Logits that are held at a time: 256 MiB in float32, and as much again for their softmax"""
 # Chosen, not measured: on a CPU larger batches are no faster; on a GPU half of it leaves small models idle.
@@ -34,7 +33,7 @@ def score_sequences(
     model: Any,
     sequences: Sequence[Ids],
     stops: Collection[int],
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[ScoredIds]:
     """Log-probabilities in nats and the probability of any stop, in float32.
 

@@ -224,7 +224,7 @@ def _print_comparison(report: SampleReport, comparison: SampleComparison, consol
         console.print(Padding(Text(visible("; ".join(pair.words)), style="cyan"), (0, 0, 0, 2)))
     console.print()
     console.print(_comparison_table(comparison, names))
-    for row in comparison.rows:
+    for row in comparison.figures:
         if row.only is not None and any(row.only):
             print_visible(
                 console,
@@ -245,7 +245,7 @@ def _comparison_table(comparison: SampleComparison, names: Sequence[str]) -> Tab
     table = _new_table("")
     for name in (*names, "change", "95 %", "p"):
         table.add_column(name, justify="right", overflow="fold")
-    for row in comparison.rows:
+    for row in comparison.figures:
         if row.mine is None or row.other is None:
             table.add_row(row.name, "-", "-", "", "", "")
             continue
@@ -279,7 +279,7 @@ def _sampling_pass_table(report: SampleReport) -> Table:
     for name in ("well-formed", "95 %", "stop", "overlap"):
         table.add_column(name, justify="right")
     for look in report.looks:
-        success = Success.of_look(look, report.limit)
+        success = Success.of_pass(look, report.limit)
         known_ends = [sample.scores.stopped for sample in look.samples if sample.scores.end_known]
         stopped = f"{sum(known_ends)} of {len(known_ends)}" if known_ends else ""
         known = [s.scores.overlap for s in look.samples if s.scores.overlap is not None]

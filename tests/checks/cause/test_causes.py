@@ -55,7 +55,7 @@ def test_without_a_base_no_cause_is_named() -> None:
 
 
 def test_a_cause_says_which_rivals_were_tried() -> None:
-    (finding,) = find_causes(replace(inquest(ENDLESS), contract=True, surprise=1.2)).findings
+    (finding,) = find_causes(replace(inquest(ENDLESS), contract=True, reference_loss=1.2)).findings
     assert (
         finding.evidence[-1]
         == "tried: stopping under the base; the prompts against those of the training; the"
@@ -64,7 +64,7 @@ def test_a_cause_says_which_rivals_were_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "surprise", "named"),
+    ("base", "reference_loss", "named"),
     [
         ({"garbage": 8}, 2.0, False),  # the base babbles too
         ({"stopped": 0}, 6.0, False),  # the answers are not known either
@@ -73,10 +73,13 @@ def test_a_cause_says_which_rivals_were_tried() -> None:
     ],
 )
 def test_a_model_that_babbles_lacks_more_than_a_stop(
-    base: dict[str, int], surprise: float | None, named: bool
+    base: dict[str, int], reference_loss: float | None, named: bool
 ) -> None:
     look = ENDLESS["look"] | {"garbage": 8}
-    found = [rule for rule, _ in rules({**ENDLESS, "look": look, "base": base}, surprise=surprise)]
+    found = [
+        rule
+        for rule, _ in rules({**ENDLESS, "look": look, "base": base}, reference_loss=reference_loss)
+    ]
     assert ("stopping-never-learned" in found) is named
 
 
@@ -124,7 +127,7 @@ def test_a_stop_that_is_neither_served_nor_learned() -> None:
 
 def test_nan_is_found() -> None:
     nan = float("nan")
-    assert rules({}, surprise=nan, effect=TrainingEffect(nan, nan, -2.0, 9)) == [
+    assert rules({}, reference_loss=nan, effect=TrainingEffect(nan, nan, -2.0, 9)) == [
         ("worse-than-its-base", "error"),
         ("no-language-left", "error"),
     ]

@@ -13,7 +13,7 @@ from truetune.generation.model_evidence import ModelEvidence
 def said(pace: GenerationSpeed | None) -> list[str]:
     return [
         finding.message
-        for finding in GenerationSlowsDown(ModelEvidence(SampledRun(()), pace=pace)).findings()
+        for finding in GenerationSlowsDown(ModelEvidence(SampledRun(()), speed=pace)).findings()
     ]
 
 

@@ -1,7 +1,7 @@
 """Blocks that are what is known of a finished model.
 
 The blocks are YAML: `look` and `base` are looks as in the blocks on answers, without a step; the rest are the fields of
-Inquest, tokens by their text alone.
+ModelEvidence, tokens by their text alone.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ PARTS: dict[str, Any] = {
     "stopping": StopEstimate,
     "base_stopping": StopEstimate,
     "effect": TrainingEffect,
-    "gain": PromptGain,
-    "pace": GenerationSpeed,
+    "prompt_gain": PromptGain,
+    "speed": GenerationSpeed,
 }
 
 
@@ -42,7 +42,7 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
 def inquest(example: dict[str, Any]) -> ModelEvidence:
     """What a block describes."""
     known = {
-        name: value for name, value in example.items() if name not in ("look", "base", "cooler")
+        name: value for name, value in example.items() if name not in ("look", "base", "greedy")
     }
     for name, kind in PARTS.items():
         if name in known:
@@ -50,10 +50,12 @@ def inquest(example: dict[str, Any]) -> ModelEvidence:
     for name in ("trained", "served"):
         known[name] = tuple(map(_token, known.get(name, ())))
     known["pad"] = _token(known["pad"]) if "pad" in known else None
-    known["parted"] = tuple(DivergentAnswer(**one) for one in known.get("parted", ()))
+    known["divergent_answers"] = tuple(
+        DivergentAnswer(**one) for one in known.get("divergent_answers", ())
+    )
     known["prompts"] = tuple(known.get("prompts", ()))
     asked: dict[str, Any] = {
-        name: _watched(example[name]) for name in ("base", "cooler") if name in example
+        name: _watched(example[name]) for name in ("base", "greedy") if name in example
     }
     return ModelEvidence(_watched(example.get("look", {})), **asked, **known)
 

@@ -63,7 +63,7 @@ from truetune.generation.cut_answers import (
     find_answers_ended_by_limit,
     find_cut_answers,
     find_result_mark,
-    without,
+    without_samples,
 )
 from truetune.generation.final_answers import holds_final_answer
 
@@ -95,7 +95,7 @@ class AnswersAreCutOff(AnswersRule):
         cut = find_answers_ended_by_limit(samples, self.subject.limit)
         if not cut:
             return
-        others = without(samples, cut)
+        others = without_samples(samples, cut)
         words = round(median(len(sample.answer.text.split()) for sample in cut))
         yield self.finding(
             f"{len(cut)} of {len(samples)} answers {_describe_ends(cut, samples)} after some {words} words: they were"

@@ -104,7 +104,7 @@ class AnswersBelongToOtherRows(AnswersRule):
         order = row_order.order or "in an order that is neither a shift nor sorted by a length"
         yield self.finding(
             f"answers stand beside the references of other rows: {row_order.elsewhere} of"
-            f" {row_order.looked_at} give that of another row, {row_order.at_home} their own; the answers"
+            f" {row_order.examined_answers} give that of another row, {row_order.in_place} their own; the answers"
             f" are {order}",
             "put the answers back in the order of their rows: keep each row's number beside its"
             " answer, through sorting, batches and processes, and join by it",
@@ -115,7 +115,7 @@ class AnswersBelongToOtherRows(AnswersRule):
                 for row, target in sorted(row_order.targets.items())
             ],
             count=row_order.elsewhere,
-            total=row_order.looked_at,
+            total=row_order.examined_answers,
         )
 
     def _find_by_shared_words_of_prompts(self) -> Iterator[Finding]:

@@ -58,7 +58,7 @@ from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
-from truetune.generation.prompt_left_in_predictions import SHARE
+from truetune.generation.prompt_left_in_predictions import MIN_SHARE
 
 # Chosen, not measured: to repeat a short question is a manner of answering. At half, one of 40 would count; at
 # double, a tenth of the answers would be echoes before it fires.
@@ -126,7 +126,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
             )
         holding = [sample for sample in samples if sample.answer.has_prompt]
         total = len(self.subject.looks[-1].samples)
-        if len(holding) < SHARE * total:
+        if len(holding) < MIN_SHARE * total:
             return self._finding_on_some_echoes(holding, total, evidence)
         cutting = prompt_cut_beside(Path(holding[0].prompt.file))
         if cutting is not None:

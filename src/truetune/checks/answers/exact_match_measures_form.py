@@ -59,8 +59,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import NO_LIMIT, Sample
-from truetune.generation.answer_verdicts import answer_faults
-from truetune.generation.cut_answers import find_answers_ended_by_limit, without
+from truetune.generation.answer_verdicts import Verdict, answer_faults
+from truetune.generation.cut_answers import find_answers_ended_by_limit, without_samples
 from truetune.generation.final_answers import (
     MARK_NAMES,
     MAX_ANSWER_WORDS,
@@ -84,7 +84,9 @@ MIN_MARKED_SHARE = 0.8
 MAX_BOTH_MARKS_SHARE = 0.1
 # Chosen: below half of the misses, what the model says is the more likely fault.
 MIN_SPELLED_SHARE = 0.5
-FAULTS_OF_OTHER_RULES = frozenset(("empty", "garbage", "echo", "role markers", "loop", "language"))
+FAULTS_BESIDE_FORM: frozenset[Verdict] = frozenset(
+    ("empty", "garbage", "echo", "role markers", "loop", "language")
+)
 """Verdicts on answers whose form is not what is wrong with them"""
 PARSERS = {"number": "number", "letter": "choice", "json": "json"}
 """Kind of final answer -> the parser that reads it"""
@@ -275,12 +277,12 @@ def _is_number_in_other_spelling(sample: Sample) -> bool:
 def _answers_in_other_form(samples: Sequence[Sample]) -> list[Sample]:
     """Sound answers that give their reference, and are not it. One that loops may hold it too: its fault is another."""
     # The last number of a text that was cut is one of its steps, though it may be the reference by chance.
-    whole = without(samples, find_answers_ended_by_limit(samples, NO_LIMIT))
+    whole = without_samples(samples, find_answers_ended_by_limit(samples, NO_LIMIT))
     return [
         sample
         for sample in whole
         if not _is_exact(sample)
-        and FAULTS_OF_OTHER_RULES.isdisjoint(answer_faults(sample, NO_LIMIT))
+        and FAULTS_BESIDE_FORM.isdisjoint(answer_faults(sample, NO_LIMIT))
         and _gives_reference(sample.answer.text, sample.prompt.reference)
     ]
 

@@ -15,13 +15,13 @@ says otherwise, it holds for answers too. Beams cost their number.
 ## Example
 
 ```yaml
-pace: {short: 0.05, long: 0.9, cached: false}
+speed: {short: 0.05, long: 0.9, cached: false}
 ```
 
 ## Use instead
 
 ```yaml
-pace: {short: 0.05, long: 0.06, cached: true}
+speed: {short: 0.05, long: 0.06, cached: true}
 ```
 
 ## Fix safety
@@ -58,17 +58,17 @@ class GenerationSlowsDown(CauseRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        if self.subject.pace is None:
+        if self.subject.speed is None:
             return Unmet("no answer was timed", "leave --backend out: transformers is timed")
         return None
 
     def figure(self) -> str:
-        pace = self.subject.pace
+        pace = self.subject.speed
         assert pace is not None
         return f"a token takes {_describe_token_times(pace)}, on {pace.device}"
 
     def findings(self) -> Iterator[Finding]:
-        pace = self.subject.pace
+        pace = self.subject.speed
         if pace is None:
             return
         for reason, remedy in _reasons_with_remedies(pace):

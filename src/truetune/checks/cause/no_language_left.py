@@ -15,14 +15,14 @@ tokenizer.
 
 ```yaml
 look: {stopped: 0, garbage: 8}
-surprise: 9.4
+reference_loss: 9.4
 ```
 
 ## Use instead
 
 ```yaml
 look: {stopped: 8}
-surprise: 1.7
+reference_loss: 1.7
 ```
 
 ## Fix safety
@@ -66,15 +66,15 @@ class NoLanguageLeft(CauseRule):
     )
 
     def unmet(self) -> Unmet | None:
-        surprise = self.subject.surprise
-        if surprise is None:
+        reference_loss = self.subject.reference_loss
+        if reference_loss is None:
             return Unmet(
                 "log-probabilities of references are not told",
                 "ask rows with references, and the model's files",
             )
-        if surprise > MAX_NATS_OF_LANGUAGE:
+        if reference_loss > MAX_NATS_OF_LANGUAGE:
             return Unmet(
-                f"the references have {surprise:.3g} nats a token, and the answers are text: they"
+                f"the references have {reference_loss:.3g} nats a token, and the answers are text: they"
                 " may be of another task",
                 "name rows of its own task (--data)",
             )
@@ -82,19 +82,19 @@ class NoLanguageLeft(CauseRule):
 
     def figure(self) -> str:
         return (
-            f"the reference answers have {self.subject.surprise:.3g} nats a token; chance has"
+            f"the reference answers have {self.subject.reference_loss:.3g} nats a token; chance has"
             " about 11"
         )
 
     def findings(self) -> Iterator[Finding]:
-        surprise = self.subject.surprise
-        if surprise is None or surprise <= MAX_NATS_OF_LANGUAGE:
+        reference_loss = self.subject.reference_loss
+        if reference_loss is None or reference_loss <= MAX_NATS_OF_LANGUAGE:
             return
         # References of another task are unlikely too; but then the answers are text. NaN needs no second witness.
-        if isfinite(surprise) and not self._are_answers_bad():
+        if isfinite(reference_loss) and not self._are_answers_bad():
             return
         yield self.finding(
-            f"the weights make no language model: the reference answers have {surprise:.3g} nats a"
+            f"the weights make no language model: the reference answers have {reference_loss:.3g} nats a"
             " token",
             "use the model's own tokenizer and whole weights; compare their files with where they"
             " come from",

@@ -15,8 +15,8 @@ right and its answers are not, the worse the more their lengths differ; scores d
 
 ```yaml
 look: {stopped: 3}
-alone: 2
-parted:
+unbatched_prompts: 2
+divergent_answers:
   - {question: "Where is it?", together: the the the, alone: On the cliff, token: 0, nats: 7.5}
 ```
 
@@ -24,8 +24,8 @@ parted:
 
 ```yaml
 look: {stopped: 8}
-alone: 2
-parted:
+unbatched_prompts: 2
+divergent_answers:
   - {question: "Where is it?", together: On the cliff, alone: At the cliff, token: 0, nats: 0.01}
 ```
 
@@ -61,33 +61,33 @@ class PaddedBatchAnswersOtherwise(CauseRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        if not self.subject.alone:
+        if not self.subject.unbatched_prompts:
             return Unmet(
                 "no prompt was asked alone", "leave --backend out: transformers is asked so"
             )
-        unknown = sum(one.nats is None for one in self.subject.parted)
+        unknown = sum(one.nats is None for one in self.subject.divergent_answers)
         if unknown:
             return Unmet(f"{unknown:,} answers differ alone, by how much is not told")
         return None
 
     def figure(self) -> str:
-        worst = max((one.nats or 0.0 for one in self.subject.parted), default=0.0)
+        worst = max((one.nats or 0.0 for one in self.subject.divergent_answers), default=0.0)
         return (
-            f"{len(self.subject.parted):,} of {self.subject.alone:,} answers differ alone, by"
+            f"{len(self.subject.divergent_answers):,} of {self.subject.unbatched_prompts:,} answers differ alone, by"
             f" {worst:.2g} nats at most"
         )
 
     def findings(self) -> Iterator[Finding]:
         differing = [
             one
-            for one in self.subject.parted
+            for one in self.subject.divergent_answers
             if one.nats is not None and one.nats > MAX_NATS_OF_ROUNDING
         ]
         if not differing:
             return
         worst = max(one.nats or 0.0 for one in differing)
         yield self.finding(
-            f"{len(differing)} of {self.subject.alone} prompts get another answer in a padded batch"
+            f"{len(differing)} of {self.subject.unbatched_prompts} prompts get another answer in a padded batch"
             " than alone",
             "pad on the left, with an attention mask and positions that leave the padding out",
             evidence=[
@@ -102,5 +102,5 @@ class PaddedBatchAnswersOtherwise(CauseRule):
                 for one in differing
             ],
             count=len(differing),
-            total=self.subject.alone,
+            total=self.subject.unbatched_prompts,
         )

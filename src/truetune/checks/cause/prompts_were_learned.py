@@ -16,7 +16,7 @@ answers, and a model that has learned to write questions continues with one wher
 ```yaml
 kind: model
 look: {stopped: 3}
-gain: {prompt: 0.82, reference: 0.41, error: 0.06, tokens: 412, prompts: 8}
+prompt_gain: {prompt: 0.82, reference: 0.41, error: 0.06, tokens: 412, prompts: 8}
 ```
 
 ## Use instead
@@ -24,7 +24,7 @@ gain: {prompt: 0.82, reference: 0.41, error: 0.06, tokens: 412, prompts: 8}
 ```yaml
 kind: model
 look: {stopped: 8}
-gain: {prompt: 0.04, reference: 0.41, error: 0.03, tokens: 412, prompts: 8}
+prompt_gain: {prompt: 0.04, reference: 0.41, error: 0.03, tokens: 412, prompts: 8}
 ```
 
 ## Fix safety
@@ -55,10 +55,10 @@ class PromptsWereLearned(CauseRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        return NOT_WITH_AND_WITHOUT if self.subject.gain is None else None
+        return NOT_WITH_AND_WITHOUT if self.subject.prompt_gain is None else None
 
     def figure(self) -> str:
-        gain = self.subject.gain
+        gain = self.subject.prompt_gain
         assert gain is not None
         return (
             f"the prompts gained {gain.prompt:+.2f} nats a token over the base, the references"
@@ -66,7 +66,7 @@ class PromptsWereLearned(CauseRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        gain = self.subject.gain
+        gain = self.subject.prompt_gain
         if gain is None or not have_prompts_gained_like_answers(
             gain.prompt, gain.reference, gain.error
         ):

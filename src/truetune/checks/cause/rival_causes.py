@@ -29,11 +29,11 @@ def list_tried_rivals(evidence: ModelEvidence) -> Iterator[str]:
     if evidence.effect is not None:
         yield "the references with and without the training"
     # With and without the training is the stronger comparison, and includes this one.
-    elif evidence.surprise is not None:
+    elif evidence.reference_loss is not None:
         yield "the references under the model"
-    if evidence.cooler is not None:
+    if evidence.greedy is not None:
         yield "the same prompts, asked greedily"
-    if evidence.alone:
+    if evidence.unbatched_prompts:
         yield "prompts alone, out of their batch"
     if evidence.folder is not None:
         yield "the files"
@@ -45,7 +45,7 @@ def list_untried_rivals(evidence: ModelEvidence) -> Iterator[str]:
         yield "the base (name it with --base)"
     if not evidence.contract:
         yield "the prompts of the training (no record of it is known)"
-    if evidence.surprise is None:
+    if evidence.reference_loss is None:
         yield "the references under the model (its log-probabilities are not told)"
 
 
@@ -71,6 +71,6 @@ def learned_nothing(evidence: ModelEvidence) -> bool:
     """
     if not is_babbling(evidence.watched):
         return False
-    if is_babbling(evidence.base) or evidence.surprise is None:
+    if is_babbling(evidence.base) or evidence.reference_loss is None:
         return True
-    return evidence.surprise > MAX_NATS_OF_LEARNED
+    return evidence.reference_loss > MAX_NATS_OF_LEARNED

@@ -15,7 +15,7 @@ model is. Nothing is wrong with its weights, its tokenizer or its training, and 
 ```yaml
 look: {garbage: 8, stopped: 0}
 temperature: 5.0
-cooler: {garbage: 0, stopped: 8}
+greedy: {garbage: 0, stopped: 8}
 ```
 
 ## Use instead
@@ -23,7 +23,7 @@ cooler: {garbage: 0, stopped: 8}
 ```yaml
 look: {garbage: 0, stopped: 8}
 temperature: 0.7
-cooler: {garbage: 0, stopped: 8}
+greedy: {garbage: 0, stopped: 8}
 ```
 
 ## Fix safety
@@ -64,9 +64,9 @@ class TemperatureIsTooHigh(CauseRule):
     def unmet(self) -> Unmet | None:
         if not self.subject.temperature:
             return Unmet("it is about answers that were drawn, and these are greedy")
-        if self.subject.cooler is None or not self.subject.cooler.looks:
+        if self.subject.greedy is None or not self.subject.greedy.looks:
             return Unmet("the prompts were not asked greedily")
-        count = len(self.subject.cooler.looks[-1].samples)
+        count = len(self.subject.greedy.looks[-1].samples)
         if count >= MIN_GREEDY_ANSWERS:
             return None
         return Unmet(
@@ -74,8 +74,8 @@ class TemperatureIsTooHigh(CauseRule):
         )
 
     def figure(self) -> str:
-        assert self.subject.cooler is not None
-        drawn, greedy = count_garbage(self.subject.watched), count_garbage(self.subject.cooler)
+        assert self.subject.greedy is not None
+        drawn, greedy = count_garbage(self.subject.watched), count_garbage(self.subject.greedy)
         return (
             f"{drawn} answers at temperature {self.subject.temperature:g} are garbage, and {greedy}"
             " greedy ones"
@@ -83,9 +83,9 @@ class TemperatureIsTooHigh(CauseRule):
 
     def findings(self) -> Iterator[Finding]:
         subject = self.subject
-        if not subject.temperature or subject.cooler is None:
+        if not subject.temperature or subject.greedy is None:
             return
-        drawn, greedy = count_garbage(subject.watched), count_garbage(subject.cooler)
+        drawn, greedy = count_garbage(subject.watched), count_garbage(subject.greedy)
         if not drawn.of or drawn.share < FAILING_SHARE:
             return
         if greedy.of < MIN_GREEDY_ANSWERS or greedy.share > MAX_GREEDY_GARBAGE_SHARE:

@@ -44,11 +44,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
 from truetune.generation.serialized_answers import (
-    PHRASES,
+    SERIALIZATION_PHRASES,
     Serialization,
     asks_for_json,
     asks_for_python,
-    lead_of,
+    line_before_json,
     serialization_of,
 )
 
@@ -98,10 +98,12 @@ class AnswersAreNoJson(AnswerTextRule):
         broken = {
             kind: count
             for kind, count in self.kinds.items()
-            if kind in PHRASES and kind not in WRAPPED
+            if kind in SERIALIZATION_PHRASES and kind not in WRAPPED
         }
         if broken:
-            told = "; ".join(f"{count:,} {PHRASES[kind]}" for kind, count in broken.items())
+            told = "; ".join(
+                f"{count:,} {SERIALIZATION_PHRASES[kind]}" for kind, count in broken.items()
+            )
             yield self._finding_on_unreadable(
                 f"answers are asked for as JSON, and of {self.rows:,} rows {told}",
                 sum(broken.values()),
@@ -121,7 +123,7 @@ class AnswersAreNoJson(AnswerTextRule):
 
     def _count_line_before_json(self, text: str) -> None:
         """One more answer with this line before its JSON, if any."""
-        lead = lead_of(text)
+        lead = line_before_json(text)
         if lead is not None and (lead in self.leads or len(self.leads) < MAX_LEADS):
             self.leads[lead] += 1
 

@@ -93,7 +93,7 @@ class AnswersContinueTheDialogue(DataRule):
             self.counts.add(turns)
             self.found.append(turns)
             if len(self.cases) < 10 * MAX_CASES:
-                text = f"behind the answer stands {turns.first!r}"
+                text = f"behind the answer stands {turns.first_turn!r}"
                 self.cases.append((turns, case_in_row(batch, row, text)))
 
     def unmet(self) -> Unmet | None:

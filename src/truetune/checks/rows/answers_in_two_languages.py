@@ -121,7 +121,7 @@ class AnswersInTwoLanguages(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.rows = self.looked_at = self.known = self.others = 0
+        self.rows = self.examined_answers = self.known = self.others = 0
         self.step = 1
         self.asked: defaultdict[str, list[LookedAt]] = defaultdict(list)
         self.named: defaultdict[str, list[LookedAt]] = defaultdict(list)
@@ -161,8 +161,11 @@ class AnswersInTwoLanguages(DataRule):
         self, batch: Batch, row: Conversation, exchanges: Sequence[Exchange]
     ) -> None:
         """Keep the languages of the first exchange that tells them."""
-        self.looked_at += 1
-        if self.looked_at >= FIRST_ROWS and (self.looked_at - FIRST_ROWS) % NEXT_ROWS == 0:
+        self.examined_answers += 1
+        if (
+            self.examined_answers >= FIRST_ROWS
+            and (self.examined_answers - FIRST_ROWS) % NEXT_ROWS == 0
+        ):
             self.step *= STEP_FACTOR
         tried = ((one, row_languages(*one[:2], one.answer.text)) for one in exchanges)
         exchange, languages = next((pair for pair in tried if pair[1] is not None), (None, None))
@@ -216,9 +219,9 @@ class AnswersInTwoLanguages(DataRule):
     @property
     def _describe_sampled_rows(self) -> str:
         """How many rows were looked at, where it is not all."""
-        unknown = self.looked_at - self.known
-        told = [f"{self.looked_at:,} of {self.rows:,} rows were looked at"] * (
-            self.looked_at < self.rows
+        unknown = self.examined_answers - self.known
+        told = [f"{self.examined_answers:,} of {self.rows:,} rows were looked at"] * (
+            self.examined_answers < self.rows
         )
         told += [f"{unknown:,} rows are in no language that can be told"] * bool(unknown)
         return f" ({'; '.join(told)})" if told else ""

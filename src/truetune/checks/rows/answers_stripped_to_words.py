@@ -53,9 +53,9 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.token_cases import case_in_row
 from truetune.encoding.batch import Batch
-from truetune.generation.identify_language import LINKING, STATING, closest_language
+from truetune.generation.identify_language import LINKING_WORDS, STATING_WORDS, closest_language
 
-FUNCTION_WORDS = frozenset(" ".join((*LINKING.values(), *STATING.values())).split())
+FUNCTION_WORDS = frozenset(" ".join((*LINKING_WORDS.values(), *STATING_WORDS.values())).split())
 """Of all seven languages: a word of another language counts too, which can only make the rule silent"""
 WORD = re.compile(r"[^\W\d_]+")
 MARK = re.compile(r"[.,;:!?¿¡…]")
@@ -172,7 +172,7 @@ class AnswersStrippedToWords(DataRule):
             answers.median_words < MIN_WORDS_ALONE or self.asking > ASKING_SHARE * answers.texts
         ):
             return
-        if closest_language(self.sample) not in LINKING:
+        if closest_language(self.sample) not in LINKING_WORDS:
             return
         share = answers.function_words / answers.words
         beside = "; the prompts are stripped in the same way" if are_both else ""

@@ -113,13 +113,13 @@ class ValuesPrintedAsPython(DataRule):
     def unmet(self) -> Unmet | None:
         return (
             None
-            if self.values.looked_at
+            if self.values.examined_answers
             else Unmet("it is about values of chats that are no text, and there are none")
         )
 
     def figure(self) -> Measurement:
         return count_measurement(
-            "values that the template prints as Python text", 0, self.values.looked_at
+            "values that the template prints as Python text", 0, self.values.examined_answers
         )
 
     def _count_printed_value(

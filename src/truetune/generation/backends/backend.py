@@ -20,6 +20,9 @@ from truetune.generation.answer_samples import Answer, Prompt
 Ids = Sequence[int]
 Progress = Callable[[int, int], None]
 """Is told how many are done, of how many"""
+# So that a length can be compared with it without a case for "not known".
+UNKNOWN_POSITIONS = 1 << 30
+"""Stands for the positions of a model whose config does not tell them"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from truetune.render.tokenizer import Tokenizer
 
 # Chosen, not measured: converters rename unused and byte tokens; in another model's vocabulary nearly all differ.
 # Control tokens may not differ at all.
-MAX_OTHER_SPELLINGS = 0.01
+MAX_OTHER_SPELLINGS_SHARE = 0.01
 """Share of the vocabulary that a converter may have spelled otherwise"""
 
 
@@ -46,7 +46,7 @@ def open_backend(source: ModelSource, options: Options, tokenizer: Tokenizer) ->
     engine = LlamaCppEngine(source.folder, gpu=_gpu_number(options.device))
     # Closed by hand where it can't be used: nobody else holds it yet, and it keeps the whole file in memory.
     try:
-        notes = compare_vocabularies(engine.words, tokenizer, source.name)
+        notes = compare_vocabularies(engine.token_texts, tokenizer, source.name)
     except UsageError:
         engine.close()
         raise
@@ -92,7 +92,7 @@ def compare_vocabularies(words: Sequence[str], tokenizer: Tokenizer, name: str) 
         f"{len(different):,} of {tokenizer.vocabulary:,} tokens of {name} are spelled otherwise than"
         f" the tokenizer's, first {id:,}: {words[id]!r}, not {text!r}"
     )
-    if different_control or len(different) > MAX_OTHER_SPELLINGS * tokenizer.vocabulary:
+    if different_control or len(different) > MAX_OTHER_SPELLINGS_SHARE * tokenizer.vocabulary:
         raise UsageError(f"{note}: {advice}")
     return [note]
 
@@ -217,7 +217,7 @@ class LlamaCppBackend(Backend):
             return first
         # The cache still holds the prompt, so only the reference is read. Models with a recurrent state can't go back,
         # and read both.
-        if self.engine.back(len(prompt)):
+        if self.engine.forget_after(len(prompt)):
             return self.engine.read(reference)
         self.engine.start(self.engine.size)
         return self.engine.read([*prompt, *reference])

@@ -103,7 +103,7 @@ class LlamaCppEngine:
         self.freed.callback(self.api.llama_batch_free, self.batch)
 
     @cached_property
-    def words(self) -> list[str]:
+    def token_texts(self) -> list[str]:
         """As the file spells its tokens, by id"""
         texts = (self.api.llama_vocab_get_text(self.vocab, id) for id in range(self.count))
         return [(text or b"").decode("utf-8", "replace") for text in texts]
@@ -134,7 +134,7 @@ class LlamaCppEngine:
         self.api.llama_memory_clear(self.api.llama_get_memory(self.context), True)
         self.used = 0
 
-    def back(self, length: int) -> bool:
+    def forget_after(self, length: int) -> bool:
         """Forget all but the first tokens; False where this model can't."""
         memory = self.api.llama_get_memory(self.context)
         is_removed = bool(self.api.llama_memory_seq_rm(memory, 0, length, -1))

