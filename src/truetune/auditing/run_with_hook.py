@@ -180,6 +180,10 @@ def hook_environment(orders: dict[str, Any]) -> dict[str, str]:
 
 
 def _run_command(command: Sequence[str], variables: dict[str, str]) -> int:
+    """Run a command with these variables to its end: its exit code, 128 + n where signal n ended it, as shells have it.
+
+    Raises UsageError where it can't be started.
+    """
     try:
         process = subprocess.Popen(list(command), env=variables)
     except OSError as error:

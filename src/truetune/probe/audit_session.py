@@ -1,4 +1,15 @@
-"""One audit inside a run: the record is written, the parent told, its verdict brought back."""
+"""One audit inside a run: the record is written, the parent told, its verdict brought back.
+
+What is looked at is a `Subject`: a trainer (`TrainerRun`) or a loop of the user's own (`own_loop_hook.LoopRun`).
+
+- `audit_in_copy`, the usual way: a forked copy of the process looks, so that nothing can change the run, and hangs or
+  crashes end the copy alone.
+- `audit_in_place`: where a device is in use, which a forked process can't use. What is changed is put back.
+- `hand_over_rehearsal`: the process is our own, and ends afterwards.
+
+The parent (`truetune.auditing.process_listener`) is told by one JSON message (`message_of`) and answers GO or STOP. The
+trade-off: the run waits for that answer; a parent that is gone or silent means GO.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +101,7 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
     verdicts: list[str] = []
 
     def work(send: Send) -> None:
+        """In the copy: look, write the record, and wait for the parent's verdict."""
         folder = Path(orders["folder"], f"{process}-{number}")
         message = message_of(subject, folder, number, process, launcher)
         # First of all, so that the parent can be told of a copy that dies on the way.
@@ -99,6 +111,7 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
         send({"verdict": await_verdict(message, orders, limits.verdict)})
 
     def follow(message: dict[str, Any]) -> float | None:
+        """In the original: note a message of the copy. Seconds until the next one must come; None after the last."""
         if "about" in message:
             about.update(message["about"])
             return limits.audit

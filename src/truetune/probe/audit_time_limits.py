@@ -1,4 +1,8 @@
-"""How long an audit inside a run may take, and what it may answer."""
+"""How long an audit inside a run may take, and what it may answer.
+
+Apart from `audit_session`, which is imported when a run is about to train: the hooks need these figures from the start
+of each process, and a program that never trains pays for nothing more.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ from typing import Any
 from truetune.probe.failure_boundary import STEP_SECONDS
 
 GO, STOP = "go", "stop"
-# For batches, laws and canary together. Quick laws begin none after 120 s; a large model on a CPU takes minutes.
+# For batches, laws and canary together. Chosen, not measured: after 120 s no further quick law begins
+# (`laws.QUICK_LAWS_SECONDS`), and a single one takes minutes on a large model on a CPU.
 AUDIT_SECONDS = 600.0
-# For the parent's verdict: it waits 300 s for the other processes of a run, and then judges them all.
+# For the parent's verdict: it waits 300 s for the other processes of a run (`process_listener.MAX_WAIT_S`), and then
+# judges them all.
 VERDICT_SECONDS = 900.0
 
 

@@ -178,6 +178,7 @@ class _Alarm:
         self._timer.start()
 
     def _wait(self, seconds: float) -> None:
+        """The clock's own thread: ring after so many seconds, and again until stopped."""
         if hasattr(signal, "pthread_sigmask"):
             signal.pthread_sigmask(
                 signal.SIG_BLOCK, signal.valid_signals()
@@ -214,6 +215,8 @@ class _Alarm:
 
 
 def _raise_timeout(number: int, frame: FrameType | None) -> None:
+    """The handler of the clock's signal: raises Abandoned in our work, and nothing in code of the user's that a late
+    signal meets."""
     while frame is not None:
         if frame.f_code is _call_under_clock.__code__:
             raise Abandoned

@@ -1,4 +1,12 @@
-"""A loop of the user's own as a record: what its model was given, and what the process holds beside it."""
+"""A loop of the user's own as a record: what its model was given, and what the process holds beside it.
+
+There is no trainer and no loader to ask. The batches are what the forward passes were given (`own_loop_hook`), their
+labels are looked for in the loop's variables where the model was given none, and tokenizer and rows among the live
+objects of the process (`live_objects`).
+
+The trade-off: what can't be told for certain is left out, and the record says so (`lost`, `notes`). A wrong guess would
+call a healthy loop broken.
+"""
 
 from __future__ import annotations
 

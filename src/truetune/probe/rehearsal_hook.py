@@ -133,16 +133,19 @@ class RehearsalHook:
             )
 
     def change_datasets(self, module: Any) -> None:
+        """Cut data sets before they are mapped."""
         from truetune.probe import miniature_model, rehearsal_overrides
 
         rehearsal_overrides.patch_datasets(module.Dataset, miniature_model.notes)
 
     def change_adapters(self, module: Any) -> None:
+        """Build adapters that are loaded again, with random weights."""
         from truetune.probe import miniature_model
 
         miniature_model.replace_adapters(module.PeftModel)
 
     def change_arguments(self, module: Any) -> None:
+        """Give training arguments what a rehearsal needs, before any class validates them."""
         from truetune.probe import miniature_model, rehearsal_overrides
 
         rehearsal_overrides.patch_training_arguments(
@@ -150,6 +153,7 @@ class RehearsalHook:
         )
 
     def change_models(self, module: Any) -> None:
+        """Build a miniature in the place of each model; note which guards the kernel does not hold."""
         from truetune.probe import miniature_model
 
         miniature_model.replace_models(module.PreTrainedModel, self.ensure_guards)
@@ -165,7 +169,8 @@ class RehearsalHook:
         """
         from truetune.probe import miniature_model
 
-        def check(*args: Any) -> None:
+        def end_own_loop(*args: Any) -> None:
+            """End the process, unless the step is one of the rehearsal or no miniature was built."""
             if self.rehearsing or not miniature_model.real_config:
                 return
             with suppress(OSError):
@@ -173,7 +178,7 @@ class RehearsalHook:
             raise SystemExit(2)
 
         # torch's own hook for all optimizers: a patched `step` of one class would miss those of other packages.
-        module.register_optimizer_step_pre_hook(check)
+        module.register_optimizer_step_pre_hook(end_own_loop)
 
     def change_trainer(self, module: Any) -> None:
         """Rehearse the trainer before the first of its callbacks learns that training begins."""
@@ -215,6 +220,7 @@ def rehearse_and_hand_over(
 ) -> None:
     """Rehearse, and hand a record over to the parent, which judges it. A failure inside is told the parent, too.
 
+    It returns where `hand_over_rehearsal` would end the process, so that the caller can put `rehearsing` back first.
     `number` counts the rehearsals of this process, from 1.
     """
     from truetune.probe.audit_session import hand_over_rehearsal

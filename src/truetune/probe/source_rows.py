@@ -48,7 +48,7 @@ def find_source_rows(source_data: Any, peeked: list[PeekedBatch], tokenizer: Any
     without text, encoded before they were given, are taken where the batches name them.
 
     Args:
-        given: the data set as the user gave it; None where it is not known.
+        source_data: the data set as the user gave it; None where it is not known.
         peeked: the batches.
         tokenizer: of transformers, or a processor that holds one; None where there is none.
 
@@ -145,6 +145,7 @@ def _search_rows(
     until = time.perf_counter() + SEARCH_SECONDS
 
     def search(numbers: Iterable[int]) -> bool:
+        """Add the fitting ones of these rows; was there time for all of them?"""
         for number in numbers:
             row = source_data[number]
             if number not in rows and windows.may_hold(row):
