@@ -19,6 +19,7 @@ from truetune.cli.help_layout import Command
 from truetune.cli.result_output import NOT_JUDGED, Delivery, print_status, report_options
 from truetune.cli.shared_options import spec_of_options
 from truetune.errors import UsageError
+from truetune.probe.hook_orders import HookOrders
 
 if TYPE_CHECKING:
     from truetune.auditing.run_with_hook import CommandOutcome
@@ -117,7 +118,7 @@ def run(
         exit_codes.append(number_files(deliver, len(exit_codes))(report, err=True))
         return exit_codes[-1] != 1 or on_error == "warn"
 
-    orders = {
+    orders: HookOrders = {
         "mode": "audit",
         "batches": batches,
         "laws": laws,

@@ -24,6 +24,7 @@ from truetune.probe.failure_boundary import describe_error
 from truetune.probe.forked_process import CopyFailed, Send, run_in_copy
 
 if TYPE_CHECKING:
+    from truetune.probe.hook_orders import HookOrders
     from truetune.probe.run_record import Record
 
 
@@ -38,7 +39,7 @@ class Subject(Protocol):
     def rank(self) -> int:
         """Of this process among them"""
 
-    def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
+    def observe(self, folder: Path, orders: HookOrders) -> Record:
         """Look at it; `folder` takes the record as far as it is made. Raises whatever goes wrong."""
 
     def still(self) -> AbstractContextManager[None]:
@@ -61,7 +62,7 @@ class TrainerRun:
         """As the trainer sees it."""
         return int(self.trainer.args.process_index)
 
-    def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
+    def observe(self, folder: Path, orders: HookOrders) -> Record:
         """Its first batches, its model and its loss."""
         from truetune.probe.observe_run import observe_run
         from truetune.probe.run_record import write_record_files
@@ -89,7 +90,7 @@ class TrainerRun:
         return preserve_process_state(self.trainer)
 
 
-def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits: Limits) -> str:
+def audit_in_copy(subject: Subject, orders: HookOrders, number: int, limits: Limits) -> str:
     """Look at the run in a forked copy of this process; GO or STOP.
 
     Raises CopyFailed where the copy ends early or takes too long (the parent has been told), OSError where there is
@@ -132,7 +133,7 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
     return STOP if verdicts == [STOP] else GO
 
 
-def audit_in_place(subject: Subject, orders: dict[str, Any], number: int, limits: Limits) -> str:
+def audit_in_place(subject: Subject, orders: HookOrders, number: int, limits: Limits) -> str:
     """Look at the run in this process, as it must be where a device is in use; what it changes is put back."""
     message = message_of(
         subject,
@@ -152,7 +153,7 @@ def audit_in_place(subject: Subject, orders: dict[str, Any], number: int, limits
 
 
 def hand_over_rehearsal(
-    trainer: Any, loader: Any, source_data: Any, orders: dict[str, Any], number: int
+    trainer: Any, loader: Any, source_data: Any, orders: HookOrders, number: int
 ) -> None:
     """Hand a record of a rehearsal over. Raises SystemExit: nothing is trained after it, whatever failed."""
     from truetune.probe.rehearse_run import rehearse_run
@@ -164,7 +165,7 @@ def hand_over_rehearsal(
     )
     try:
         folder.mkdir()
-        orders_here = {**orders, "folder": str(folder)}
+        orders_here: HookOrders = {**orders, "folder": str(folder)}
         write_record_files(
             rehearse_run(
                 trainer,
@@ -200,7 +201,7 @@ def message_of(
     }
 
 
-def write_record(subject: Subject, orders: dict[str, Any], message: dict[str, Any]) -> None:
+def write_record(subject: Subject, orders: HookOrders, message: dict[str, Any]) -> None:
     """Look at the run and write its record into the message's folder; where that fails the message says why."""
     from truetune.probe.run_record import write_record_files
 
@@ -213,13 +214,17 @@ def write_record(subject: Subject, orders: dict[str, Any], message: dict[str, An
 
 
 def await_verdict(
-    message: dict[str, Any], orders: dict[str, Any], seconds: float = VERDICT_SECONDS
+    message: dict[str, Any], orders: HookOrders, seconds: float = VERDICT_SECONDS
 ) -> str:
     """The parent's verdict, GO or STOP; GO where there is no parent any more, or it does not answer in time."""
     from multiprocessing import AuthenticationError
     from multiprocessing.connection import Client
 
-    address = orders["address"] if isinstance(orders["address"], str) else tuple(orders["address"])
+    address = orders["address"]
+    if not isinstance(address, str):
+        # JSON has made a list of the pair, which `Client` does not take.
+        host, port = address
+        address = (host, port)
     try:
         # The key keeps other processes of the machine from answering.
         with Client(address, authkey=bytes.fromhex(orders["authkey"])) as parent:

@@ -7,9 +7,12 @@ of each process, and a program that never trains pays for nothing more.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from truetune.probe.failure_boundary import STEP_SECONDS
+
+if TYPE_CHECKING:
+    from truetune.probe.hook_orders import HookOrders
 
 GO, STOP = "go", "stop"
 # For batches, laws and canary together. Chosen, not measured: after 120 s no further quick law begins
@@ -30,7 +33,7 @@ class Limits:
     verdict: float
 
     @classmethod
-    def of(cls, orders: dict[str, Any]) -> Limits:
+    def of(cls, orders: HookOrders) -> Limits:
         """Those that the orders name (`seconds`, `verdict_seconds`), else the usual ones."""
         audit = float(orders.get("seconds") or AUDIT_SECONDS)
         return cls(

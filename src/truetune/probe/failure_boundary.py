@@ -22,7 +22,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from truetune.probe.hook_orders import HookOrders
 
 # For a step that takes milliseconds: loading the hook, noting a data set, finding the trainer.
 STEP_SECONDS = 20.0
@@ -60,7 +63,7 @@ def run_contained(
     return result
 
 
-def note_loss(reason: str, orders: dict[str, Any]) -> None:
+def note_loss(reason: str, orders: HookOrders) -> None:
     """Leave the reason why there is no audit where the parent finds it."""
     path = Path(orders["folder"], f"lost-{os.getpid()}")
     unfinished = path.with_name(f".{path.name}")

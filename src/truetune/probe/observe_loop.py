@@ -57,7 +57,7 @@ def observe_loop(
     steps: LoopSteps,
     alive: AliveObjects,
     *,
-    laws: str,
+    laws: str | Sequence[str],
     rank: int,
     world: int,
     read_variables: bool,
@@ -69,7 +69,7 @@ def observe_loop(
         batches: the tensors of each forward pass by the names of its arguments, (rows, tokens) each.
         steps: those that optimizers took on the model's weights.
         alive: what the loop may work with: its tokenizer and rows are told by the model and the batches.
-        laws: quick, all or none.
+        laws: quick, all, none or names.
         read_variables: may the variables of the stack's frames be read? Labels are looked for there where the model is
             given none.
         keep: is given the record as far as it is made.

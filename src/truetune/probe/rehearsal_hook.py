@@ -20,9 +20,12 @@ from contextlib import suppress
 from functools import wraps
 from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from truetune.probe import write_guard
+
+if TYPE_CHECKING:
+    from truetune.probe.hook_orders import HookOrders
 
 # The exit code of a process whose hook failed.
 HOOK_FAILED_CODE = 125
@@ -87,7 +90,7 @@ def end_process(error: BaseException | str, folder: str) -> NoReturn:
 class RehearsalHook:
     """What is changed in which module, and what has been."""
 
-    def __init__(self, orders: dict[str, Any], folder: str, gaps: Sequence[str] = ()) -> None:
+    def __init__(self, orders: HookOrders, folder: str, gaps: Sequence[str] = ()) -> None:
         """`folder` takes the reason of a failure, for the parent; `gaps` are what the kernel does not hold."""
         self.orders = orders
         self.folder = folder
@@ -216,7 +219,7 @@ class RehearsalHook:
 
 
 def rehearse_and_hand_over(
-    trainer: Any, loader: Any, source_data: Any, orders: dict[str, Any], number: int
+    trainer: Any, loader: Any, source_data: Any, orders: HookOrders, number: int
 ) -> None:
     """Rehearse, and hand a record over to the parent, which judges it. A failure inside is told the parent, too.
 

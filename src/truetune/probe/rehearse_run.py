@@ -42,6 +42,7 @@ from truetune.probe.generate_and_score_answers import (
     generate_greedily,
     score_answer,
 )
+from truetune.probe.hook_orders import HookOrders
 from truetune.probe.laws import measure_laws
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import Example, collect_examples, label_loss, memorise_batch
@@ -70,7 +71,7 @@ MAX_SECONDS = 40.0
 
 def rehearse_run(
     trainer: Any,
-    orders: dict[str, Any],
+    orders: HookOrders,
     folder: Path,
     *,
     loader: Any = None,
@@ -149,7 +150,7 @@ class _Rehearsal:
     """None where the trainer has none: then nothing is recited"""
     source_data: Any
     """Rows of texts, where they are known"""
-    orders: dict[str, Any]
+    orders: HookOrders
     record: Record
     deadline: float
     """By `time.perf_counter`: no step of memorising begins after it"""
