@@ -7,12 +7,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Client
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from truetune.auditing.process_listener import PROCESS_ENDED, ProcessListener
-from truetune.probe.audit_session import await_verdict
+from truetune.probe.audit_session import RunMessage, await_verdict
 from truetune.probe.hook_orders import HookOrders
 from truetune.probe.run_record import Record, write_record_files
 
@@ -51,18 +50,20 @@ class Parent:
         group: int = 1,
         *,
         recorded: bool = True,
-        **others: Any,
-    ) -> dict[str, Any]:
+        failed: str = "",
+    ) -> RunMessage:
         folder = self.folder / f"{group}-{rank}"
         if recorded:
             write_record_files(Record({"rank": rank, "batches": []}), folder)
-        return {
+        message: RunMessage = {
             "folder": str(folder),
             "rank": rank,
             "expected": expected,
             "group": ["", group],
-            **others,
         }
+        if failed:
+            message["failed"] = failed
+        return message
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def parent(tmp_path: Path) -> Iterator[Parent]:
     made.listener.close()
 
 
-def together(parent: Parent, messages: Sequence[dict[str, Any]]) -> list[str]:
+def together(parent: Parent, messages: Sequence[RunMessage]) -> list[str]:
     answers: list[str] = []
     threads = [
         threading.Thread(target=lambda m=m: answers.append(await_verdict(m, parent.orders)))

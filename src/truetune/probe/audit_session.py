@@ -17,7 +17,7 @@ import json
 import os
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TypedDict
 
 from truetune.probe.audit_time_limits import GO, STOP, VERDICT_SECONDS, Limits
 from truetune.probe.failure_boundary import describe_error
@@ -26,6 +26,20 @@ from truetune.probe.forked_process import CopyFailed, Send, run_in_copy
 if TYPE_CHECKING:
     from truetune.probe.hook_orders import HookOrders
     from truetune.probe.run_record import Record
+
+
+class RunMessage(TypedDict):
+    """What the parent is told of one process of a run."""
+
+    folder: str
+    """Of its record"""
+    rank: int
+    expected: int
+    """Processes of the run on this machine: the parent judges when so many have come"""
+    group: list[str | int | None]
+    """The same for all processes of one run"""
+    failed: NotRequired[str]
+    """Why there is no record"""
 
 
 class Subject(Protocol):
@@ -42,7 +56,7 @@ class Subject(Protocol):
     def observe(self, folder: Path, orders: HookOrders) -> Record:
         """Look at it; `folder` takes the record as far as it is made. Raises whatever goes wrong."""
 
-    def still(self) -> AbstractContextManager[None]:
+    def preserve_process(self) -> AbstractContextManager[None]:
         """Inside, what looking changes in this process is put back."""
 
 
@@ -83,7 +97,7 @@ class TrainerRun:
                 keep=lambda record: write_record_files(record, folder),
             )
 
-    def still(self) -> AbstractContextManager[None]:
+    def preserve_process(self) -> AbstractContextManager[None]:
         """What the process has one of, and the trainer's attributes, are put back."""
         from truetune.probe.preserve_state import preserve_process_state
 
@@ -98,7 +112,7 @@ def audit_in_copy(subject: Subject, orders: HookOrders, number: int, limits: Lim
     """
     # Taken here: in the copy they would be those of the copy.
     process, launcher = os.getpid(), os.getppid()
-    about: dict[str, Any] = {}
+    announced: list[RunMessage] = []
     verdicts: list[str] = []
 
     def work(send: Send) -> None:
@@ -114,7 +128,7 @@ def audit_in_copy(subject: Subject, orders: HookOrders, number: int, limits: Lim
     def follow(message: dict[str, Any]) -> float | None:
         """In the original: note a message of the copy. Seconds until the next one must come; None after the last."""
         if "about" in message:
-            about.update(message["about"])
+            announced.append(message["about"])
             return limits.audit
         if "recorded" in message:
             return limits.verdict + limits.step
@@ -127,8 +141,9 @@ def audit_in_copy(subject: Subject, orders: HookOrders, number: int, limits: Lim
         # The parent's folder goes with the parent, even where that is killed (`truetune.auditing.temporary_workspace`).
         run_in_copy(work, follow, limits.audit, lambda: os.path.isdir(orders["folder"]))
     except CopyFailed as error:
-        if about:  # the other processes of the run must not wait for this one
-            await_verdict({**about, "failed": str(error)}, orders, 0.0)
+        # The other processes of the run must not wait for this one.
+        if announced:
+            await_verdict({**announced[0], "failed": str(error)}, orders, 0.0)
         raise
     return STOP if verdicts == [STOP] else GO
 
@@ -143,7 +158,7 @@ def audit_in_place(subject: Subject, orders: HookOrders, number: int, limits: Li
         os.getppid(),
     )
     try:
-        with subject.still():
+        with subject.preserve_process():
             write_record(subject, orders, message)
     except BaseException as error:
         with suppress(Exception):
@@ -186,7 +201,7 @@ def hand_over_rehearsal(
 
 def message_of(
     subject: Subject, folder: Path, number: int, process: int, parent: int
-) -> dict[str, Any]:
+) -> RunMessage:
     """What the parent is told of this process of the run: its record's folder, its rank, and with whom it is judged.
 
     `number` counts the audits of the process; `process` is its id, `parent` that of the launcher, which processes of
@@ -201,7 +216,7 @@ def message_of(
     }
 
 
-def write_record(subject: Subject, orders: HookOrders, message: dict[str, Any]) -> None:
+def write_record(subject: Subject, orders: HookOrders, message: RunMessage) -> None:
     """Look at the run and write its record into the message's folder; where that fails the message says why."""
     from truetune.probe.run_record import write_record_files
 
@@ -213,9 +228,7 @@ def write_record(subject: Subject, orders: HookOrders, message: dict[str, Any]) 
         message["failed"] = describe_error(error)
 
 
-def await_verdict(
-    message: dict[str, Any], orders: HookOrders, seconds: float = VERDICT_SECONDS
-) -> str:
+def await_verdict(message: RunMessage, orders: HookOrders, seconds: float = VERDICT_SECONDS) -> str:
     """The parent's verdict, GO or STOP; GO where there is no parent any more, or it does not answer in time."""
     from multiprocessing import AuthenticationError
     from multiprocessing.connection import Client

@@ -243,7 +243,7 @@ class LoopRun:
             keep=lambda record: write_record_files(record, folder),
         )
 
-    def still(self) -> AbstractContextManager[None]:
+    def preserve_process(self) -> AbstractContextManager[None]:
         """What the process has one of is put back."""
         from truetune.probe.preserve_state import preserve_process_state
 
