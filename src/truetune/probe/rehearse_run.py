@@ -11,7 +11,8 @@ step, and `truetune.rehearsal.rehearse_in_process` refuses it, since what comput
 4. Where faults were asked for, the third step is repeated with each (`label_mutants`), from the same weights.
 
 The trade-off: all has to end within a minute on one CPU, so few and short rows are memorised, and the time of the laws
-counts as well. A rehearsal whose time is up says that its rows were learned in part, and judges no answer.
+counts as well. Where the time is up before the loss has fallen, the report says that the rows were learned in part, and
+no answer is judged.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ class _Rehearsal:
             "stops": sorted(stops),
             "kind": kind,
         }
-        # All other trainers of TRL train on two answers to one prompt, and recite nothing.
+        # The other kinds are trained on preferences: what they learn is a margin, and no answer by heart.
         if kind != "sft":
             return facts | self._rehearse_pairs(examples, stops)
         if rows:
