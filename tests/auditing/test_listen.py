@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Client
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from truetune.auditing.process_listener import PROCESS_ENDED, ProcessListener
-from truetune.probe.audit_session import await_verdict
+from truetune.probe.audit_session import RunMessage, await_verdict
+from truetune.probe.hook_orders import HookOrders
 from truetune.probe.run_record import Record, write_record_files
 
 
@@ -26,8 +26,11 @@ class Parent:
         """By rank, why records are not whole"""
         self.said: list[str] = []
         self.lost: list[str] = []
-        self.ear = ProcessListener(folder, self._judge, self.said.append, self.lost.append)
-        self.orders = {"address": self.ear.address, "authkey": self.ear.authkey.hex()}
+        self.listener = ProcessListener(folder, self._judge, self.said.append, self.lost.append)
+        self.orders: HookOrders = {
+            "address": self.listener.address,
+            "authkey": self.listener.authkey.hex(),
+        }
 
     def _judge(self, records: Sequence[Record]) -> bool:
         self.judged.append(sorted(record.facts["rank"] for record in records))
@@ -47,28 +50,30 @@ class Parent:
         group: int = 1,
         *,
         recorded: bool = True,
-        **others: Any,
-    ) -> dict[str, Any]:
+        failed: str = "",
+    ) -> RunMessage:
         folder = self.folder / f"{group}-{rank}"
         if recorded:
             write_record_files(Record({"rank": rank, "batches": []}), folder)
-        return {
+        message: RunMessage = {
             "folder": str(folder),
             "rank": rank,
             "expected": expected,
             "group": ["", group],
-            **others,
         }
+        if failed:
+            message["failed"] = failed
+        return message
 
 
 @pytest.fixture
 def parent(tmp_path: Path) -> Iterator[Parent]:
     made = Parent(tmp_path)
     yield made
-    made.ear.close()
+    made.listener.close()
 
 
-def together(parent: Parent, messages: Sequence[dict[str, Any]]) -> list[str]:
+def together(parent: Parent, messages: Sequence[RunMessage]) -> list[str]:
     answers: list[str] = []
     threads = [
         threading.Thread(target=lambda m=m: answers.append(await_verdict(m, parent.orders)))
@@ -113,11 +118,11 @@ def test_what_a_process_recorded_before_it_failed_is_judged(parent: Parent) -> N
 def test_what_a_process_recorded_that_told_nobody_is_judged_in_the_end(parent: Parent) -> None:
     parent.message(0)
     parent.message(3, group=2, recorded=False)
-    parent.ear.close()
+    parent.listener.close()
     assert parent.judged == [[0]]
     assert parent.reasons == [{0: PROCESS_ENDED}]
     assert parent.lost == [f"the run can't be looked at: {PROCESS_ENDED}"]
-    assert parent.ear.reached == 1
+    assert parent.listener.reached == 1
 
 
 def test_with_those_that_came_when_the_command_has_ended(parent: Parent) -> None:
@@ -126,9 +131,9 @@ def test_with_those_that_came_when_the_command_has_ended(parent: Parent) -> None
         target=lambda: answers.append(await_verdict(parent.message(0, 2), parent.orders))
     )
     waiting.start()
-    while not parent.ear._groups:
+    while not parent.listener._groups:
         waiting.join(0.01)
-    parent.ear.close()
+    parent.listener.close()
     waiting.join(30)
     assert answers == ["go"]
     assert parent.judged == [[0]]
@@ -136,7 +141,7 @@ def test_with_those_that_came_when_the_command_has_ended(parent: Parent) -> None
 
 
 def test_a_judge_that_fails_stops_nothing(parent: Parent) -> None:
-    parent.ear._judge_run = lambda records: bool(1 / 0)
+    parent.listener._judge_run = lambda records: bool(1 / 0)
     assert await_verdict(parent.message(), parent.orders) == "go"
     assert "ZeroDivisionError" in parent.lost[0]
 
@@ -145,7 +150,7 @@ def test_a_judge_that_fails_stops_nothing(parent: Parent) -> None:
     "sent", [b"{", b"{}", json.dumps({"folder": "/", "expected": 1, "group": 1}).encode()]
 )
 def test_what_is_no_message_is_told(sent: bytes, parent: Parent) -> None:
-    with Client(parent.ear.address, authkey=parent.ear.authkey) as client:
+    with Client(parent.listener.address, authkey=parent.listener.authkey) as client:
         client.send_bytes(sent)
         with pytest.raises(EOFError):
             client.recv_bytes()
@@ -157,6 +162,6 @@ def test_without_a_parent_or_its_key_the_run_goes_on_in_silence(
 ) -> None:
     assert await_verdict(parent.message(), parent.orders | {"authkey": "00"}) == "go"
     assert await_verdict(parent.message(), parent.orders) == "go"
-    parent.ear.close()
+    parent.listener.close()
     assert await_verdict(parent.message(), parent.orders) == "go"
     assert capfd.readouterr() == ("", "")

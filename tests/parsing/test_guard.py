@@ -12,14 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.parsing.readers import compressed
-from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.cli.shared_options import _parse_json_or_text
+from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.split_lines_into_stretches import cut_stretches
-from truetune.errors import MAX_SHOWN
-from truetune.errors import DataError
-from truetune.errors import UsageError
+from truetune.errors import MAX_SHOWN, DataError, UsageError, format_name_list
 from truetune.logs.read_run_log import read_run
-from truetune.errors import format_name_list
 from truetune.parsing import InputLimitError, input_limits
 from truetune.parsing.decompress_within_limits import open_decompressed
 from truetune.parsing.input_limits import MAX_NESTING, ROW, SETTINGS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausalLM
 
 from truetune.probe import miniature_model
 from truetune.probe.shrink_config import shrink_config
@@ -42,6 +42,31 @@ def test_heads_keep_their_ratio() -> None:
     )
     assert (config.num_attention_heads, config.num_key_value_heads) == (8, 2)
     assert shrink_config(copy.deepcopy(config)).hidden_size == config.hidden_size
+
+
+def test_rotary_factors_are_cut_to_the_small_heads() -> None:
+    """LongRoPE lists a factor for each frequency: uncut, the miniature of Phi-3 would be a Llama."""
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 10_000.0,
+        "short_factor": [1.0] * 48,
+        "long_factor": [2.0] * 48,
+        "original_max_position_embeddings": 256,
+    }
+    config = Phi3Config(
+        vocab_size=100,
+        hidden_size=768,
+        num_attention_heads=8,
+        num_key_value_heads=8,
+        num_hidden_layers=4,
+        max_position_embeddings=1024,
+        original_max_position_embeddings=256,
+        pad_token_id=0,
+        eos_token_id=1,
+        rope_parameters=rope,
+    )
+    made = miniature_model.build_miniature(Phi3ForCausalLM, config)
+    assert type(made) is Phi3ForCausalLM
 
 
 class Stubborn(LlamaForCausalLM):

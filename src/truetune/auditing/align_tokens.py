@@ -33,7 +33,7 @@ from truetune.auditing.match_renderings import (
     index_renderings,
     mark_answers,
 )
-from truetune.auditing.recognise_rows import RowIndex
+from truetune.auditing.recognise_rows import GivenRowIndex
 from truetune.auditing.search_text import FieldSpot, NormalizeText, SearchedText
 from truetune.encoding.token_bytes import SPACE, TokenBytes
 from truetune.probe.run_record import Record
@@ -56,14 +56,19 @@ class LineTokens:
     """A line while its tokens are being placed: (tokens,) each."""
 
     source: NDArray[np.uint8]
-    owner: NDArray[np.int32]
+    field_index: NDArray[np.int32]
+    """Index in `fields` of the text that each token is from; -1 for none"""
     expected: NDArray[np.bool_]
+    """Must the model produce this token when served?"""
     known: NDArray[np.bool_]
     """Is it known what is expected?"""
     starts: NDArray[np.bool_]
+    """Does a document begin here?"""
     fields: list[Field] = field(default_factory=list)
     cut: list[int] = field(default_factory=list)
-    how: Counter[str] = field(default_factory=Counter)
+    """Indices in `fields` of texts of which only a part stands here"""
+    tokens_by_method: Counter[str] = field(default_factory=Counter)
+    """How many tokens were placed by: rendering, fields, markers, or nothing (empty)"""
 
 
 class LinePart(NamedTuple):
@@ -72,7 +77,9 @@ class LinePart(NamedTuple):
     start: int
     end: int
     rows: Sequence[int]
+    """Numbers of the given rows that may stand in it"""
     hint: int | None
+    """Number of the row that is expected here, by the order of the data; None where none is"""
 
 
 class TokenAligner:
@@ -84,7 +91,7 @@ class TokenAligner:
         bos = special.get("bos")
         self.rank, self.stops, self.bos = int(facts["rank"]), stops, bos
         self.lines = list(list_batch_lines(record, PadToken(special.get("pad"), bos, stops)))
-        self.rows = RowIndex(
+        self.rows = GivenRowIndex(
             dict(zip(facts["data"]["numbers"], record.rows, strict=True)), _make_normalizer(probes)
         )
         self._aligned = _is_aligned(facts["data"])
@@ -93,16 +100,18 @@ class TokenAligner:
         self._bytes_by_id = _spell_ids(self.lines, probes)
         # Only rows that may stand in the batches are rendered: a data set may have millions.
         self._rows_by_line = [
-            self.rows.near(self._join_pieces(line.ids[~line.padding]), self._likely_row(line))
+            self.rows.candidate_rows(
+                self._join_pieces(line.ids[~line.padding]), self._likely_row(line)
+            )
             for line in self.lines
         ]
         wanted = {row for nearby_rows in self._rows_by_line for row in nearby_rows}
         self._renderings: RenderingIndex | None = index_renderings(
             probes,
             {
-                row: talk
-                for row, talk in self.rows.talks.items()
-                if talk is not None and row in wanted
+                row: conversation
+                for row, conversation in self.rows.conversations.items()
+                if conversation is not None and row in wanted
             },
         )
 
@@ -143,7 +152,7 @@ class TokenAligner:
             documents=number_documents(placed.starts, ~line.padding),
             padding=line.padding,
             source=placed.source,
-            field=placed.owner,
+            field=placed.field_index,
             fields=tuple(placed.fields),
             expected=expected,
             # surrogateescape: a token may be half of a character, which must come back as the same bytes.
@@ -151,7 +160,11 @@ class TokenAligner:
                 self._bytes_by_id[i].decode("utf-8", "surrogateescape") for i in line.ids.tolist()
             ),
             side=line.side,
-            placed_by=max(placed.how, key=lambda how: placed.how[how], default=""),
+            placed_by=max(
+                placed.tokens_by_method,
+                key=lambda method: placed.tokens_by_method[method],
+                default="",
+            ),
             separated_by=line.separated_by,
             cut=tuple(placed.cut),
         )
@@ -191,14 +204,17 @@ class TokenAligner:
         *,
         begun: bool,
     ) -> bool:
-        """Is this nothing, or a BOS or two more tokens than the rendering beside it has? They are not expected."""
-        # Behind plain text anything may be text of the next row, so nothing there counts as an extra.
+        """Is this nothing, or a BOS or two more tokens than the rendering beside it has? They are not expected.
+
+        `begun` says that a rendering stands before it: then a stop token or a line break more is that one's.
+        """
         extra = line.ids[start:end]
-        if start < end and (
-            match.example.plain
-            or not ((begun and end - start <= MAX_EXTRA_TOKENS) or (extra == self.bos).all())
-        ):
-            return False
+        if start < end:
+            is_short = begun and end - start <= MAX_EXTRA_TOKENS
+            is_bos = (extra == self.bos).all()
+            # After plain text anything may be text of the next row, so nothing there counts as an extra.
+            if match.example.plain or not (is_short or is_bos):
+                return False
         placed.source[start:end][extra == self.bos] = Source.BOS
         placed.known[start:end] = True
         return True
@@ -210,7 +226,7 @@ class TokenAligner:
         example, end = match.example, start + match.end - match.start
         example_range = slice(match.begin, match.begin + end - start)
         placed.source[start:end] = example.source[example_range]
-        placed.how["rendering"] += end - start
+        placed.tokens_by_method["rendering"] += end - start
         if example.plain:
             self._expect_plain_text(line, start, end, placed)
         else:
@@ -218,12 +234,12 @@ class TokenAligner:
                 example.supervised[example_range],
                 True,
             )
-        # The rendering tells the source of a token, not which field of the row it is: that the text does.
+        # The rendering tells the source of a token. Which field of the row it is from is told by the text.
         text = self._searched_text(line, start, end)
-        for spot in self.rows.within(
+        for spot in self.rows.find_fields(
             example.row, text, 0, len(text.text), cut=len(example.ids) > end - start
         ):
-            inside = text.inside(spot) + start
+            inside = text.tokens_of(spot) + start
             self._give_to_field(
                 inside[placed.source[inside] != Source.TEMPLATE], example.row, spot, placed
             )
@@ -250,7 +266,7 @@ class TokenAligner:
         if wanted not in placed.fields:
             placed.fields.append(wanted)
         number = placed.fields.index(wanted)
-        placed.owner[tokens] = number
+        placed.field_index[tokens] = number
         if spot.cut and number not in placed.cut:
             placed.cut.append(number)
 
@@ -267,7 +283,7 @@ class TokenAligner:
         )
         for number, (row, row_spots) in enumerate(found_rows):
             for spot in row_spots:
-                inside = text.inside(spot) + start
+                inside = text.tokens_of(spot) + start
                 placed.source[inside] = spot.source
                 self._give_to_field(inside, row, spot, placed)
             # A second row in one range: packed without borders, or borders that the batch does not show.
@@ -297,42 +313,46 @@ class TokenAligner:
             mark_stops(part, self.stops)
             # Preference rows hold their prompt as messages, whose assistant turns are not to be learned.
             paths = [
-                placed.fields[i].path if i >= 0 else "" for i in placed.owner[start:end].tolist()
+                placed.fields[i].path if i >= 0 else ""
+                for i in placed.field_index[start:end].tolist()
             ]
             prompt = np.array([path.startswith("prompt") for path in paths], np.bool_)
             placed.expected[start:end], placed.known[start:end] = (
                 expected_by_fields(part, marks, prompt),
                 True,
             )
-            placed.how["fields"] += end - start
+            placed.tokens_by_method["fields"] += end - start
         elif marks:
             placed.expected[start:end], placed.known[start:end] = (
                 expected_by_markers(part, marks, self.stops),
                 True,
             )
-            placed.how["fields" if found_rows else "markers"] += end - start
+            placed.tokens_by_method["fields" if found_rows else "markers"] += end - start
         else:
             mark_stops(part, self.stops)
-            placed.how["fields" if found_rows else ""] += end - start
+            placed.tokens_by_method["fields" if found_rows else ""] += end - start
 
     def _first_token_of_row(
         self, line: BatchLine, text: SearchedText, row_spots: list[FieldSpot], start: int
     ) -> int:
         """The token with which a row's text begins: behind the stop token before its first field."""
-        first = int(text.inside(min(row_spots, key=lambda spot: spot.start))[0])
+        first = int(text.tokens_of(min(row_spots, key=lambda spot: spot.start))[0])
         before = np.flatnonzero(np.isin(line.ids[start : start + first], list(self.stops)))
         return int(before[-1]) + 1 if len(before) else first
 
     def _token_range(self, line: BatchLine, start: int, end: int, placed: LineTokens) -> TokenRange:
+        """A range of a line; its `source` is a view, so that what is written to it is written to the line."""
         ids = line.ids[start:end]
         return TokenRange(
             ids, tuple(self._bytes_by_id[i] for i in ids.tolist()), placed.source[start:end]
         )
 
     def _join_pieces(self, ids: NDArray[np.int64]) -> bytes:
+        """The bytes that these ids spell."""
         return b"".join(self._bytes_by_id[i] for i in ids.tolist())
 
     def _searched_text(self, line: BatchLine, start: int, end: int) -> SearchedText:
+        """The text of a range, nothing of it placed yet."""
         pieces = [self._bytes_by_id[i] for i in line.ids[start:end].tolist()]
         begins = np.cumsum([0, *map(len, pieces)])
         return SearchedText(b"".join(pieces), begins[:-1].tolist())
@@ -341,7 +361,7 @@ class TokenAligner:
 def _document_ranges(
     starts: NDArray[np.bool_], text: NDArray[np.bool_]
 ) -> Iterator[tuple[int, int]]:
-    """The documents of a line as ranges."""
+    """(start, end) of each document of a line; `text` marks the tokens that are no padding."""
     places = np.flatnonzero(text)
     if not len(places):
         return
@@ -349,9 +369,9 @@ def _document_ranges(
     yield from zip(begins, [*begins[1:], int(places[-1]) + 1], strict=True)
 
 
-def _spell_ids(found_rows: list[BatchLine], probes: Probes | None) -> dict[int, bytes]:
+def _spell_ids(lines: list[BatchLine], probes: Probes | None) -> dict[int, bytes]:
     """What each id that occurs spells; an id beyond the vocabulary nothing."""
-    ids = {int(i) for line in found_rows for i in np.unique(line.ids)}
+    ids = {int(i) for line in lines for i in np.unique(line.ids)}
     if probes is None:
         return dict.fromkeys(ids, b"")
     vocabulary = TokenBytes(probes.tokenizer.backend)

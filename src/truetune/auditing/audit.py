@@ -117,7 +117,7 @@ class Audit:
 
     @property
     def kind(self) -> str:
-        """sft, dpo, kto, orpo, reward, other, loop"""
+        """sft, dpo, kto, orpo, reward, loop"""
         return str(self.facts["trainer"]["kind"])
 
     @property

@@ -1,6 +1,6 @@
 """Reads what each line of a recorded batch holds, however its collator laid it out.
 
-Collators write pairs one behind the other, in two sets of arrays, or as prompt and answers apart; some flatten all rows
+Collators write pairs one after the other, in two sets of arrays, or as prompt and answers apart; some flatten all rows
 into one line. All become `BatchLine`s, with labels, positions and padding. The trade-off: a layout is recognised by the
 names and shapes of its arrays, so a collator of the user's own with other names gives lines without labels.
 """
@@ -67,8 +67,8 @@ def list_batch_lines(record: Record, pads: PadToken) -> Iterator[BatchLine]:
     """Every line of every batch."""
     given_rows = list(_group_prepared_rows(record))
     for number, (batch, given) in enumerate(zip(record.batches, given_rows, strict=True)):
-        for stream in split_sides(batch, record.facts["trainer"]["kind"], given.rows):
-            yield from _list_side_lines(number, stream, given, pads)
+        for side in split_sides(batch, record.facts["trainer"]["kind"], given.rows):
+            yield from _list_side_lines(number, side, given, pads)
 
 
 def split_sides(batch: Arrays, kind: str, rows: list[dict[str, Any]]) -> Iterator[BatchSide]:
@@ -113,7 +113,7 @@ def _arrays_with_prefix(batch: Arrays, prefix: str, prefixes: list[str]) -> Arra
 
 
 def _halve(arrays: Arrays) -> Iterator[BatchSide]:
-    """The chosen lines and the rejected ones of a batch that holds them one behind the other."""
+    """The chosen lines and the rejected ones of a batch that holds them one after the other."""
     half = len(arrays["input_ids"]) // 2
     for side, part in (("chosen", slice(None, half)), ("rejected", slice(half, None))):
         # Arrays of another length (a scalar, log-probabilities of the reference) belong to no line.
@@ -150,17 +150,18 @@ def _join_prompt_and_answer(batch: Arrays, answer: Arrays) -> Arrays:
 
 
 def _list_side_lines(
-    number: int, stream: BatchSide, given_rows: GivenRows, pads: PadToken
+    number: int, side: BatchSide, given_rows: GivenRows, pads: PadToken
 ) -> Iterator[BatchLine]:
+    """The lines of one side of a batch, with labels, positions, padding and documents; `number` is the batch's."""
     # A padding-free batch has no dimension of lines.
-    size = stream.arrays["input_ids"].shape
+    size = side.arrays["input_ids"].shape
     flat = len(size) == 1
     arrays = {
         key: value[None] if flat and value.shape == size else value
-        for key, value in stream.arrays.items()
+        for key, value in side.arrays.items()
     }
     ids = arrays["input_ids"].astype(np.int64)
-    row_ids = [_read_row_ids(row, stream.side) for row in given_rows.rows]
+    row_ids = [_read_row_ids(row, side.side) for row in given_rows.rows]
     is_one_row_a_line = len(row_ids) == len(ids)
     attended = read_attention_mask(arrays, ids.shape)
     padding = find_padding(ids, attended, row_ids if is_one_row_a_line else [None] * len(ids), pads)
@@ -176,8 +177,8 @@ def _list_side_lines(
         )
         yield BatchLine(
             batch=number,
-            line=stream.first + i,
-            side=stream.side,
+            line=side.first + i,
+            side=side.side,
             ids=ids[i],
             labels=read_labels(arrays, i),
             attended=attended[i],
@@ -245,4 +246,5 @@ def _read_row_ids(row: dict[str, Any], side: str) -> list[int] | None:
 
 
 def _int_list(value: Any) -> list[int] | None:
+    """A list of whole numbers; None for anything else."""
     return value if isinstance(value, list) and all(isinstance(id, int) for id in value) else None

@@ -69,13 +69,14 @@ def document_starts_of_rows(
 
 
 def number_documents(starts: DocumentStarts, text: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The number of each token's document; PAD for padding."""
+    """(tokens,) the number of each token's document, from 0; NO_DOCUMENT for padding."""
     return np.where(text, np.maximum(np.cumsum(starts) - 1, 0), NO_DOCUMENT)
 
 
 # Each reader gets an array of the batch, a line, and the line's length, and returns (tokens,) starts, or None where the
 # array is of another form than its key promises: that is no fault, for collators use the names as they like.
 def _starts_by_positions(array: NDArray[Any], line: int, length: int) -> DocumentStarts | None:
+    """Positions that fall, or are 0 twice in a row."""
     positions = array[0] if array.ndim == 3 else array
     if positions.ndim != 2 or positions.shape[1] != length:
         return None
@@ -89,6 +90,7 @@ def _starts_by_positions(array: NDArray[Any], line: int, length: int) -> Documen
 
 
 def _starts_by_numbers(array: NDArray[Any], line: int, length: int) -> DocumentStarts | None:
+    """Numbers of documents that change."""
     if array.shape[-1] != length or array.ndim != 2:
         return None
     values = array[line if len(array) > line else 0]
@@ -96,6 +98,8 @@ def _starts_by_numbers(array: NDArray[Any], line: int, length: int) -> DocumentS
 
 
 def _starts_by_lengths(array: NDArray[Any], line: int, length: int) -> DocumentStarts | None:
+    """Cumulative lengths, as flash attention takes them. They count the tokens of the whole batch, so they are read
+    only where that is one line."""
     borders = array.reshape(-1)
     if line or not len(borders) or borders.max() != length:
         return None

@@ -26,7 +26,9 @@ class TokenRange(NamedTuple):
 
     ids: NDArray[np.int64]
     pieces: tuple[bytes, ...]
+    """What each id spells"""
     source: NDArray[np.uint8]
+    """A view of the line's sources: stops and answers that are found are written into it"""
 
 
 def find_answer_marker(probes: Probes | None) -> bytes:
@@ -118,7 +120,7 @@ def expected_by_fields(
 
 
 def _answer_start(source: NDArray[np.uint8], marks: list[int], first: int) -> int:
-    """The token behind the marker before an answer, where only template text stands between."""
+    """The token after the marker before an answer, where only template text stands between."""
     # What the template writes between marker and answer (an empty think block) is generated, too.
     mark = max((mark for mark in marks if mark <= first), default=first)
     return mark if (source[mark:first] == Source.TEMPLATE).all() else first
@@ -127,7 +129,7 @@ def _answer_start(source: NDArray[np.uint8], marks: list[int], first: int) -> in
 def expected_by_markers(
     part: TokenRange, marks: list[int], stops: frozenset[int]
 ) -> NDArray[np.bool_]:
-    """(tokens,) what is expected: from behind each marker through the next stop token, which becomes STOP."""
+    """(tokens,) what is expected: from after each marker through the next stop token, which becomes STOP."""
     expected = np.zeros(len(part.ids), np.bool_)
     ends = np.flatnonzero(np.isin(part.ids, list(stops)))
     for mark, following in zip(marks, [*marks[1:], len(part.ids)], strict=True):

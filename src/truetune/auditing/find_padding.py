@@ -47,7 +47,7 @@ def find_padding(
     Args:
         ids: (lines, tokens).
         attended: (lines, tokens) by the attention mask.
-        known: the ids of each line as its collator was given them, where they are at hand.
+        known: the ids of each line as its collator was given them; None where that is not known.
         pads: what is known of the pad token.
     """
     masked = not attended.all()

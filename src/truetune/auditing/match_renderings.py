@@ -62,7 +62,7 @@ class RenderingIndex:
     """Examples by row and by ids."""
 
     def __init__(self, probes: Probes, rows: Mapping[int, Conversation]) -> None:
-        self.of_row: dict[int, list[RowExample]] = {}
+        self.examples_by_row: dict[int, list[RowExample]] = {}
         self._whole: dict[bytes, RowExample] = {}
         encoder = Encoder(probes.tokenizer.backend, only_reference=True)
         for kind, conversations in _list_rendering_variants(rows.values()):
@@ -75,6 +75,7 @@ class RenderingIndex:
                     self._add(part)
 
     def _add(self, encoded: Batch) -> None:
+        """Index each example of an encoded batch, by its row and by its ids."""
         for i, example in enumerate(encoded.examples):
             part = slice(int(encoded.offsets[i]), int(encoded.offsets[i + 1]))
             ids, row = encoded.ids[part].astype(np.int64), example.row.origin.row
@@ -87,7 +88,7 @@ class RenderingIndex:
             )
             # Of equal ids the first variant stays: the order of variants is the order of what trainers do.
             if len(ids) and self._whole.setdefault(ids.tobytes(), row_example) is row_example:
-                self.of_row.setdefault(row, []).append(row_example)
+                self.examples_by_row.setdefault(row, []).append(row_example)
 
     def matches(self, ids: Ids, rows: Sequence[int], hint: int | None) -> list[RenderingMatch]:
         """The examples in a range of ids, in order: whole, then cut ones at its ends."""
@@ -95,16 +96,19 @@ class RenderingIndex:
         if whole is not None:
             return [RenderingMatch(0, len(ids), self._prefer_row(whole, ids, hint), 0)]
         order = dict.fromkeys(rows if hint is None else [hint, *rows])
-        near = [example for row in order for example in self.of_row.get(row, ())]
+        near = [example for row in order for example in self.examples_by_row.get(row, ())]
         matches = _match_whole(ids, near)
         others = [
-            example for row, many in self.of_row.items() if row not in order for example in many
+            example
+            for row, many in self.examples_by_row.items()
+            if row not in order
+            for example in many
         ]
         return _add_cut_examples(ids, matches, [*near, *others])
 
     def _prefer_row(self, whole: RowExample, ids: Ids, hint: int | None) -> RowExample:
         """Of examples with the same ids that of the row which is expected here."""
-        for example in self.of_row.get(hint, ()) if hint is not None else ():
+        for example in self.examples_by_row.get(hint, ()) if hint is not None else ():
             if np.array_equal(example.ids, ids):
                 return example
         return whole

@@ -55,7 +55,7 @@ class ProcessListener:
     ) -> None:
         """`complain` is told what else is odd, `lose` why a training is not judged."""
         self.authkey = secrets.token_bytes(32)
-        path = str(folder / "ear")
+        path = str(folder / "socket")
         # The path of a Unix socket has 104 bytes on macOS and 108 on Linux, with the end mark.
         unix = hasattr(os, "getuid") and len(path) < 100
         self._listener = Listener(path if unix else ("127.0.0.1", 0), authkey=self.authkey)

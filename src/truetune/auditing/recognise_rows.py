@@ -36,7 +36,7 @@ class FoundRow(NamedTuple):
     spots: list[FieldSpot]
 
 
-class RowIndex:
+class GivenRowIndex:
     """Conversations and fields of the given rows, by number."""
 
     def __init__(self, rows: Mapping[int, dict[str, Any]], normalize: NormalizeText) -> None:
@@ -44,77 +44,80 @@ class RowIndex:
         whole = {
             number: replace_lone_surrogates(row, json.dumps(row))[0] for number, row in rows.items()
         }
-        self.talks = {number: parse_row(row, number) for number, row in whole.items()}
+        self.conversations = {number: parse_row(row, number) for number, row in whole.items()}
         self.fields = {
-            number: list_row_fields(row, number, self.talks[number])
+            number: list_row_fields(row, number, self.conversations[number])
             for number, row in whole.items()
         }
-        self._cut_plain_text = {
-            number: list_windows(fields) for number, fields in self.fields.items()
-        }
-        self._constant_texts: dict[int, list[bytes]] = {}
+        self._windows = {number: list_windows(fields) for number, fields in self.fields.items()}
+        self._texts: dict[int, list[bytes]] = {}
         """The different texts of each row, longest first"""
         rows_with_text: Counter[bytes] = Counter()
         for number, fields in self.fields.items():
             texts = sorted({field.text.strip() for field in fields}, key=len, reverse=True)
-            self._constant_texts[number] = [text.encode("utf-8", "replace") for text in texts]
-            rows_with_text.update(set(self._constant_texts[number]))
+            self._texts[number] = [text.encode("utf-8", "replace") for text in texts]
+            rows_with_text.update(set(self._texts[number]))
         self._shared = frozenset(text for text, times in rows_with_text.items() if times > 1)
         self._normalize = normalize
 
-    def near(self, text: bytes, hint: int | None) -> list[int]:
-        """The rows of which a window stands in a text, and those of short texts, which may stand anywhere."""
+    def candidate_rows(self, text: bytes, hint: int | None) -> list[int]:
+        """Rows that may stand in a text: those of which a window is in it, and those of short texts alone.
+
+        `hint` is the row that is expected by the order of the data; it is always among them.
+        """
         seen = {text[i : i + WINDOW_BYTES] for i in range(len(text) - WINDOW_BYTES + 1)}
         # A set of all windows of the line: one look-up a window, however many rows there are.
-        near = [
+        candidates = [
             row
-            for row, windows in self._cut_plain_text.items()
+            for row, windows in self._windows.items()
             if not windows or row == hint or not seen.isdisjoint(windows)
         ]
-        return near or (
-            list(self._cut_plain_text)
-            if len(self._cut_plain_text) <= MAX_ROWS_WITHOUT_MATCH
-            else []
-        )
+        if candidates or len(self._windows) > MAX_ROWS_WITHOUT_MATCH:
+            return candidates
+        return list(self._windows)
 
     def search(
         self, text: SearchedText, rows: Sequence[int], hint: int | None, *, ended: bool
     ) -> list[FoundRow]:
-        """The rows that stand in a text, by place; `ended` says that its end cuts nothing.
+        """The rows that stand in a text, by place.
 
         Each row stands around its most telling text. A text in which there is no such thing is of one row.
+
+        Args:
+            text: what is found in it is marked as taken.
+            rows: those that may stand in it (`candidate_rows`).
+            hint: the one that is expected, or None.
+            ended: does its last token end a text, so that no field is cut there?
         """
-        order, size = self._by_text(text, rows, hint), len(text.text)
+        order, size = self._rank_by_text(text, rows, hint), len(text.text)
         anchors = self._anchors(text, order)
         # Nothing telling: the row that is expected, or of which most stands here.
         if not anchors:
-            row_spots = self.within(order[0], text, 0, size, cut=not ended) if order else []
+            row_spots = self.find_fields(order[0], text, 0, size, cut=not ended) if order else []
             return [FoundRow(order[0], row_spots)] if row_spots else []
         found_rows, done = [], 0
         # A row reaches up to the anchor of the next, and begins behind what the one before it took.
         next_starts = [*(start for start, _, _ in anchors[1:]), size]
         for (_, end, row), high in zip(anchors, next_starts, strict=True):
-            row_spots = self.within(row, text, done, high, cut=high == size and not ended)
+            row_spots = self.find_fields(row, text, done, high, cut=high == size and not ended)
             done = max([end, *(spot.end for spot in row_spots)])
             if row_spots:
                 found_rows.append(FoundRow(row, row_spots))
         return found_rows
 
-    def within(
+    def find_fields(
         self, row: int, text: SearchedText, low: int, high: int, *, cut: bool
     ) -> list[FieldSpot]:
         """Where the fields of a row stand in a part of a text."""
         return find_field_spots(self.fields[row], text, low, high, self._normalize, cut=cut)
 
-    def _by_text(self, text: SearchedText, rows: Sequence[int], hint: int | None) -> list[int]:
+    def _rank_by_text(self, text: SearchedText, rows: Sequence[int], hint: int | None) -> list[int]:
         """The rows of which texts stand in a text, those with most of it first; of equals the one that is expected."""
         size_by_row = {}
         for row in rows:
-            size = sum(len(wanted) for wanted in self._constant_texts[row] if wanted in text.text)
+            size = sum(len(wanted) for wanted in self._texts[row] if wanted in text.text)
             # A text that the line cuts is not there as a whole; its windows are.
-            size_by_row[row] = size or sum(
-                window in text.text for window in self._cut_plain_text[row]
-            )
+            size_by_row[row] = size or sum(window in text.text for window in self._windows[row])
         recognised = [row for row, size in size_by_row.items() if size]
         return sorted(recognised, key=lambda row: (-size_by_row[row], row != hint))
 
@@ -122,24 +125,26 @@ class RowIndex:
         """(start, end, row) of each place of each row's most telling text, by place; its other texts hold no anchor."""
         anchors, held = [], []
         for row in order:
-            wanted = next((telling for telling in self._telling(row) if telling in text.text), None)
+            wanted = next(
+                (telling for telling in self._distinctive_texts(row) if telling in text.text), None
+            )
             places = _find_places(text, wanted) if wanted else []
             anchors += [(start, end, row) for start, end in places]
             if places:
-                for other in self._constant_texts[row]:
+                for other in self._texts[row]:
                     if other != wanted and len(other) >= WINDOW_BYTES:
                         places += _find_places(text, other)
             # Held while the other rows are anchored, so that none is anchored inside of this one's texts.
             for place in places:
-                text.take(*place)
+                text.mark_taken(*place)
             held += places
         for place in held:
-            text.free(*place)
+            text.mark_free(*place)
         return sorted(anchors)
 
-    def _telling(self, row: int) -> list[bytes]:
+    def _distinctive_texts(self, row: int) -> list[bytes]:
         """The long texts of a row that no other row has; where it has none, all its long texts."""
-        long = [text for text in self._constant_texts[row] if len(text) >= WINDOW_BYTES]
+        long = [text for text in self._texts[row] if len(text) >= WINDOW_BYTES]
         return [text for text in long if text not in self._shared] or long
 
 

@@ -283,6 +283,7 @@ def _make_row_forms(
 def _observe_rows(
     live: LiveObjects, folder: Path, rows: Sequence[Any], given_rows: Sequence[Any]
 ) -> Record:
+    """What the collator makes of these rows, as a record; `given_rows` are those before any preparation."""
     from truetune.probe.observe_collator import observe_collator
 
     # Without a collator rows of unlike length can't be stacked.
@@ -308,11 +309,10 @@ def _processor_template(tokenizer: Any) -> str | None:
 
 
 def _training_modes(model: Any) -> list[tuple[Any, bool]]:
-    return (
-        [(module, module.training) for module in model.modules()]
-        if hasattr(model, "modules")
-        else []
-    )
+    """Each module with whether it is in train mode; empty without a model."""
+    if not hasattr(model, "modules"):
+        return []
+    return [(module, module.training) for module in model.modules()]
 
 
 @contextmanager
@@ -328,9 +328,11 @@ def _preserve_backends(live: LiveObjects) -> Iterator[None]:
         yield
     finally:
         for backend, truncation, padding in states:
-            (
+            if truncation is None:
                 backend.no_truncation()
-                if truncation is None
-                else backend.enable_truncation(**truncation)
-            )
-            backend.no_padding() if padding is None else backend.enable_padding(**padding)
+            else:
+                backend.enable_truncation(**truncation)
+            if padding is None:
+                backend.no_padding()
+            else:
+                backend.enable_padding(**padding)

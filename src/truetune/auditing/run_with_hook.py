@@ -23,6 +23,7 @@ from truetune.auditing.process_listener import JudgeRun, ProcessListener
 from truetune.auditing.temporary_workspace import open_workspace
 from truetune.errors import UsageError
 from truetune.package import PACKAGE_FOLDER
+from truetune.probe.hook_orders import HookOrders
 
 HOOK_FOLDER = PACKAGE_FOLDER / "probe" / "hooked"
 ORDERS_VARIABLE = "TRUETUNE_ORDERS"
@@ -88,11 +89,11 @@ class _LostAudits:
 
 
 def run_with_hook(
-    command: Sequence[str], orders: dict[str, Any], judge: JudgeRun, complain: Callable[[str], None]
+    command: Sequence[str], orders: HookOrders, judge: JudgeRun, complain: Callable[[str], None]
 ) -> CommandOutcome:
     """Run `command` with our hook in each Python process below it; `judge` says whether a training may continue.
 
-    `orders` are what the hook is to do: mode, batches, laws, canary, ...; see `truetune.probe.trainer_hook`.
+    `orders` are what the hook is to do, without what a session adds: see `truetune.probe.hook_orders`.
     Raises UsageError where the command can't be started.
     """
     with open_hook_session(orders, judge, complain) as session:
@@ -102,11 +103,11 @@ def run_with_hook(
 
 @dataclass
 class HookSession:
-    """A folder, an ear, and what they heard of the processes of one run."""
+    """The folder and the listener of one run, and what its processes told them."""
 
-    orders: dict[str, Any]
-    """For the hook: with the folder, and the ear's address and key"""
-    ear: ProcessListener
+    orders: HookOrders
+    """For the hook: with the folder, and the listener's address and key"""
+    listener: ProcessListener
     losses: _LostAudits
     waiting: int = 0
     own_loops: int = 0
@@ -118,7 +119,7 @@ class HookSession:
         """How the run ended, with its exit code."""
         return CommandOutcome(
             code,
-            self.ear.reached,
+            self.listener.reached,
             self.waiting,
             self.own_loops,
             self.loops,
@@ -130,26 +131,26 @@ class HookSession:
 
 @contextmanager
 def open_hook_session(
-    orders: dict[str, Any], judge: JudgeRun, complain: Callable[[str], None]
+    orders: HookOrders, judge: JudgeRun, complain: Callable[[str], None]
 ) -> Iterator[HookSession]:
     """Inside, processes that get these orders are listened to."""
     with open_workspace() as folder:
         losses = _LostAudits(folder, complain)
-        ear = ProcessListener(folder, judge, complain, losses.tell)
-        sent = {
+        listener = ProcessListener(folder, judge, complain, losses.tell)
+        sent: HookOrders = {
             **orders,
             "folder": str(folder),
-            "address": ear.address,
-            "authkey": ear.authkey.hex(),
+            "address": listener.address,
+            "authkey": listener.authkey.hex(),
         }
-        session = HookSession(sent, ear, losses)
+        session = HookSession(sent, listener, losses)
         # In a thread, for this one waits for the command.
         threading.Thread(target=losses.watch, daemon=True).start()
         try:
             yield session
         finally:
             # In this order: closing judges what is left, and may lose it.
-            ear.close()
+            listener.close()
             losses.end()
             session.tracebacks = "\n\n".join(_read_left_files(folder, "ended"))
             session.printed = next(iter([*_read_left_files(folder, "printed")][::-1]), "")
@@ -172,7 +173,7 @@ def _read_left_files(folder: Path, kind: str) -> Iterator[str]:
             yield file.read()
 
 
-def hook_environment(orders: dict[str, Any]) -> dict[str, str]:
+def hook_environment(orders: HookOrders) -> dict[str, str]:
     """Ours, with the hook in front of PYTHONPATH."""
     # In front: an interpreter imports the first sitecustomize alone; ours imports the one that it hides.
     paths = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -180,6 +181,10 @@ def hook_environment(orders: dict[str, Any]) -> dict[str, str]:
 
 
 def _run_command(command: Sequence[str], variables: dict[str, str]) -> int:
+    """Run a command with these variables to its end: its exit code, 128 + n where signal n ended it, as shells have it.
+
+    Raises UsageError where it can't be started.
+    """
     try:
         process = subprocess.Popen(list(command), env=variables)
     except OSError as error:

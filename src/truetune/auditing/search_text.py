@@ -54,7 +54,9 @@ class SearchedText:
     """The bytes that the tokens of a range spell, and which of them are placed already."""
 
     def __init__(self, text: bytes, begins: Sequence[int]) -> None:
+        """`begins` are the bytes of `text` at which its tokens begin, in order."""
         self.text = text
+        # The same twice: sorted for `searchsorted`, and a set to ask whether a token begins at a byte.
         self.order: NDArray[np.int64] = np.asarray(begins, np.int64)
         self.begins = frozenset(begins)
         self.taken = bytearray(len(text))
@@ -63,15 +65,15 @@ class SearchedText:
         """Is nothing placed there yet?"""
         return 1 not in self.taken[start:end]
 
-    def take(self, start: int, end: int) -> None:
-        """Place something there."""
+    def mark_taken(self, start: int, end: int) -> None:
+        """Something is placed there from now on: no other text may stand there."""
         self.taken[start:end] = b"\x01" * (end - start)
 
-    def free(self, start: int, end: int) -> None:
-        """Undo it."""
+    def mark_free(self, start: int, end: int) -> None:
+        """Undo `mark_taken`."""
         self.taken[start:end] = bytes(end - start)
 
-    def inside(self, spot: FieldSpot) -> NDArray[np.int64]:
+    def tokens_of(self, spot: FieldSpot) -> NDArray[np.int64]:
         """The tokens of a spot; the first may begin with the space before it."""
         # Tokens of many vocabularies carry the space before a word, which is no part of the field.
         first = int(np.searchsorted(self.order, spot.start))
@@ -87,21 +89,22 @@ class SearchedText:
             end = at + len(wanted)
             # A short text inside of a word is another word.
             fits = self.is_free(at, end) and (
-                len(wanted) >= SHORT_TEXT_BYTES or (self._edge(at) and self._edge(end))
+                len(wanted) >= SHORT_TEXT_BYTES
+                or (self._is_boundary(at) and self._is_boundary(end))
             )
             if fits:
                 places.append(at)
             at = self.text.find(wanted, end if fits else at + 1, high)
         return places
 
-    def _edge(self, at: int) -> bool:
+    def _is_boundary(self, at: int) -> bool:
         """Does a token begin here, or a word begin or end?"""
         if at in self.begins or at in (0, len(self.text)):
             return True
         return not (self.text[at - 1 : at].isalnum() and self.text[at : at + 1].isalnum())
 
-    def score(self, start: int, end: int) -> int:
-        """How much a place looks like that of a content: between lines, or between control tokens."""
+    def score_boundaries(self, start: int, end: int) -> int:
+        """How much a place looks like that of a content, 0 to 5: between lines, or between control tokens."""
         before, after = self.text[:start].rstrip(b" ")[-1:], self.text[end:].lstrip(b" ")[:1]
         # The end tells more than the beginning: contents end in a control token or a line, and begin anywhere.
         ends = 2 * (after in (b"<", b"[", b"\n", b"")) + (before in (b">", b"]", b"\n", b":", b""))
@@ -135,7 +138,13 @@ def find_field_spots(
 ) -> list[FieldSpot]:
     """Where the fields of one row stand in a free part of a text; longest first, equal ones in their order.
 
-    With `cut` a field may stand there in part, at either end.
+    Args:
+        fields: of the row.
+        text: what is found in it is marked as taken.
+        low: first byte of the part.
+        high: the byte after its last one.
+        normalize: what the tokenizer makes of a text before it cuts it into tokens.
+        cut: may a field stand there in part, at either end?
     """
     spots: list[FieldSpot] = []
     groups: dict[str, list[FieldPiece]] = {}
@@ -147,7 +156,7 @@ def find_field_spots(
         pieces = [piece for piece in groups[wanted] if piece.field not in whole]
         for spot in _place_equal_fields(wanted, pieces, fields, spots, text, low, high, normalize):
             spots += _part_thinking(spot, text)
-            text.take(spot.start, spot.end)
+            text.mark_taken(spot.start, spot.end)
             if spot.end - spot.start >= len(
                 fields[spot.field].text.strip().encode("utf-8", "replace")
             ):
@@ -216,7 +225,7 @@ def _place_equal_fields(
             # A place must remain for each of the pieces that come after this one.
             best = max(
                 fitting[: max(1, len(fitting) - left + 1)],
-                key=lambda at: (text.score(at, at + size), -at),
+                key=lambda at: (text.score_boundaries(at, at + size), -at),
             )
             places = [at for at in places if at > best]
             yield FieldSpot(piece.field, piece.source, best, best + size, False)
@@ -288,7 +297,7 @@ def _find_cut_fields(
         if cut_spots:
             # Several fields may begin alike: the one of which most stands there.
             best = max(cut_spots, key=lambda spot: spot.end - spot.start)
-            text.take(best.start, best.end)
+            text.mark_taken(best.start, best.end)
             missing = [(i, field) for i, field in missing if i != best.field]
             yield best
 

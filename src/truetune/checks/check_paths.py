@@ -32,14 +32,6 @@ from truetune.checks.rule_runner import join_equal_findings, merge_explained
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import UsageError
 from truetune.settings.recognise_input_kind import title_of_kind
-from truetune.data.script_rows.find_row_shaping_script import find_shaping_script
-from truetune.data.script_rows.find_row_shaping_script import training_scripts
-from truetune.data.script_rows.read_rows_given_to_trainer import MAX_FOLLOWED_ROWS
-from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows
-from truetune.data.script_rows.read_rows_given_to_trainer import tokenizer_name_of_script
-from truetune.data.script_rows.read_rows_given_to_trainer import use_tokenizer_for_script
-from truetune.logs.findings_in_files_beside_log import FilesBeside
-from truetune.errors import format_name_list
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.config_file import read_config
 

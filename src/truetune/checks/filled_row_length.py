@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from truetune.checks.config.evidence.training_file_columns import local_data_files
 from truetune.checks.read_files_beside import length_limit_of_config
 from truetune.data.row_text_bytes import text_bytes_of_first_rows
-from truetune.checks.config.evidence.training_file_columns import local_data_files
 from truetune.errors import TruetuneError
 from truetune.logs.console.out_of_memory_story import LEAST_LIMIT, USUAL_LIMIT
 from truetune.logs.findings_in_files_beside_log import FILLED_TO_LIMIT, LENGTH_LIMIT

@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 
 from truetune.checks.launch_files import LaunchFiles, find_launches_with_files
 from truetune.errors import TruetuneError
-from truetune.memory.memory_settings import Offload
-from truetune.parsing.shell_commands import is_command_file
-from truetune.parsing.shell_commands import read_command_file
-from truetune.memory.memory_settings import find_cpu_offload
-from truetune.memory.memory_settings import flatten_stack_settings
+from truetune.memory.memory_settings import Offload, find_cpu_offload, flatten_stack_settings
+from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.arguments_of_several_stacks import zero_offloads
 
@@ -83,7 +80,9 @@ def _offload_of_document(document: LocatedDocument) -> LaunchOffload | None:
             continue
         how = "FSDP" if key == "fsdp_config" else f"ZeRO-{inner.get('zero_stage', 2)}"
         found = _launch_offload_or_none(
-            how, find_cpu_offload(_without_disabled_settings(flatten_stack_settings(inner))), document
+            how,
+            find_cpu_offload(_without_disabled_settings(flatten_stack_settings(inner))),
+            document,
         )
         if found is not None:
             return found

@@ -15,12 +15,8 @@ from truetune.checks.job_gpus_and_processes import find_launches
 from truetune.checks.launch_files import LaunchFiles, find_launches_with_files, first_set_value
 from truetune.checks.launch_memory_settings import one_unit_policy
 from truetune.errors import TruetuneError
-from truetune.memory.memory_settings import Offload
-from truetune.parsing.shell_commands import CommandFile
-from truetune.parsing.shell_commands import is_command_file
-from truetune.parsing.shell_commands import read_command_file
-from truetune.memory.memory_settings import find_cpu_offload
-from truetune.memory.memory_settings import flatten_stack_settings
+from truetune.memory.memory_settings import Offload, find_cpu_offload, flatten_stack_settings
+from truetune.parsing.shell_commands import CommandFile, is_command_file, read_command_file
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.arguments_of_several_stacks import zero_offloads
 

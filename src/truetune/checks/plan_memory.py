@@ -15,8 +15,10 @@ from truetune.checks.filled_row_length import FilledRows, find_what_fills_rows
 from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
 from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
-from truetune.checks.source.evidence.fixed_length_paddings import estimate_median_and_longest_tokens
-from truetune.checks.source.evidence.fixed_length_paddings import fixed_paddings
+from truetune.checks.source.evidence.fixed_length_paddings import (
+    estimate_median_and_longest_tokens,
+    fixed_paddings,
+)
 from truetune.checks.source.evidence.settings_given_to_nothing import settings_given_to_nothing
 from truetune.checks.source.evidence.unused_models_on_gpu import second_loads_beside_unused_models
 from truetune.checks.source.kbit_preparation_of_plain_weights import kbit_preparations_and_loads

@@ -19,10 +19,7 @@ from truetune.checks.launch_files import find_in_folder_or_parents
 from truetune.checks.node_rendezvous import NODES_OF_SLURM, node_count_of_job
 from truetune.checks.shell_loops import ShellLoop, find_loops, without_keywords
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.tasks_around_launchers import MPI
-from truetune.checks.tasks_around_launchers import SRUN
-from truetune.checks.tasks_around_launchers import own_options
-from truetune.checks.tasks_around_launchers import script_run_by_tasks
+from truetune.checks.tasks_around_launchers import MPI, SRUN, own_options, script_run_by_tasks
 from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import (

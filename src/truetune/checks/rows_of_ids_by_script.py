@@ -55,9 +55,8 @@ from truetune.data.script_rows.read_rows_given_to_trainer import (
 )
 from truetune.data.script_rows.tokenizer_calls_of_script import ScriptTokenizer
 from truetune.encoding.encoder import Encoder
-from truetune.errors import DataError
 from truetune.encoding.stream_batches import make_batch as batch_of
-from truetune.errors import format_name_list
+from truetune.errors import DataError, format_name_list
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec

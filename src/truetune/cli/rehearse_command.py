@@ -18,6 +18,7 @@ from truetune.cli.result_output import NOT_JUDGED, Delivery, add_report_options,
 from truetune.cli.run_command import describe_why_no_report, refuse_machine_format_on_terminal
 from truetune.cli.shared_options import spec_of_options
 from truetune.errors import TruetuneError, UsageError
+from truetune.probe.hook_orders import HookOrders
 
 if TYPE_CHECKING:
     from truetune.auditing.run_with_hook import CommandOutcome
@@ -141,7 +142,7 @@ def rehearse(
         exit_codes.append(deliver(judge_records(records, spec), err=True))
         return False
 
-    orders = {
+    orders: HookOrders = {
         "mode": "rehearse",
         "rows": rows,
         "batches": batches,

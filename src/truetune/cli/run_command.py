@@ -19,6 +19,7 @@ from truetune.cli.help_layout import Command
 from truetune.cli.result_output import NOT_JUDGED, Delivery, add_report_options, print_status
 from truetune.cli.shared_options import spec_of_options
 from truetune.errors import UsageError
+from truetune.probe.hook_orders import HookOrders
 
 if TYPE_CHECKING:
     from truetune.auditing.run_with_hook import CommandOutcome
@@ -117,7 +118,7 @@ def run(
         exit_codes.append(number_report_files(deliver, len(exit_codes))(report, err=True))
         return exit_codes[-1] != 1 or on_error == "warn"
 
-    orders = {
+    orders: HookOrders = {
         "mode": "audit",
         "batches": batches,
         "laws": laws,

@@ -19,9 +19,8 @@ from truetune.cli.result_output import (
     progress_option,
     status_printer,
 )
-from truetune.cli.shared_options import take_row_settings
+from truetune.cli.shared_options import add_row_options, take_row_settings
 from truetune.data.guard_output_file import refuse_unsafe_output_file
-from truetune.cli.shared_options import add_row_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:

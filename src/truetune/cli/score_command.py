@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.result_output import Delivery
-from truetune.cli.shared_options import RULE_SETTINGS
+from truetune.cli.result_output import Delivery, add_report_options, files_named_by_parameters
+from truetune.cli.shared_options import (
+    RULE_SETTINGS,
+    drop_options_not_given,
+    parse_name_value_pairs,
+)
 from truetune.data.guard_output_file import refuse_unsafe_output_file
-from truetune.cli.result_output import add_report_options
-from truetune.cli.result_output import files_named_by_parameters
-from truetune.cli.shared_options import drop_options_not_given
-from truetune.cli.shared_options import parse_name_value_pairs
 from truetune.errors import UsageError
 
 

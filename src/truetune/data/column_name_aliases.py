@@ -14,11 +14,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from truetune.data.message_field_names import MessageNames
-from truetune.errors import DataError
-from truetune.errors import SpecError
-from truetune.data.message_field_names import is_message_field_key
-from truetune.errors import format_name_list
+from truetune.data.message_field_names import MessageNames, is_message_field_key
+from truetune.errors import DataError, SpecError, format_name_list
 from truetune.settings.row_formats import NO_COLUMN, row_formats
 from truetune.settings.run_spec import FormatName
 

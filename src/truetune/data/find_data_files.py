@@ -19,11 +19,12 @@ from truetune.data.find_cached_hub_datasets import (
     message_for_uncached_dataset,
 )
 from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
-from truetune.errors import DataError
-from truetune.parsing.decompress_within_limits import COMPRESSED_SUFFIXES
-from truetune.parsing.decompress_within_limits import UNREADABLE
-from truetune.parsing.decompress_within_limits import open_decompressed
-from truetune.errors import format_name_list
+from truetune.errors import DataError, format_name_list
+from truetune.parsing.decompress_within_limits import (
+    COMPRESSED_SUFFIXES,
+    UNREADABLE,
+    open_decompressed,
+)
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.settings.suggest_spelling import did_you_mean_path

@@ -14,8 +14,7 @@ from typing import Any
 
 from truetune.data.conversation import Message, Problem
 from truetune.data.parse_json_columns import parse_json_text_or_keep
-from truetune.errors import format_name_list
-from truetune.errors import shorten_name
+from truetune.errors import format_name_list, shorten_name
 
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function", "ipython"))
 ROLE_BY_SHAREGPT_NAME = {

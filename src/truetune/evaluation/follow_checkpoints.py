@@ -30,7 +30,6 @@ from truetune.data.guard_output_folder import (
     Input,
     find_foreign_files,
     foreign_file_error,
-    refuse_unsafe_output_folder,
 )
 from truetune.data.write_atomically import write_atomically
 from truetune.errors import TruetuneError, UsageError
@@ -314,7 +313,7 @@ def _choose_answers_folder(folder: Path, files: Sequence[str], looks: str | None
     beside_run = folder.resolve().with_name(f"{folder.resolve().name}-sampled")
     chosen = Path(looks) if looks else beside_run
     inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
-    check_output_folder(chosen, inputs, option="--looks")
+    refuse_unsafe_output_folder(chosen, inputs, option="--looks")
     return chosen
 
 

@@ -18,7 +18,6 @@ from statistics import median, median_low
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.weight_files import read_json_object
 from truetune.errors import TruetuneError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.backends.backend import Backend, Decoding, Progress
@@ -168,7 +167,7 @@ class _Inquiry:
     def compare_with_contract(self, evidence: ModelEvidence) -> ModelEvidence:
         """In what the prompts of today break the contract of the training; one that can't be read counts as none."""
         file = self.model_source.contract
-        contract = read_object(file, []) if file else None
+        contract = read_json_object(file, []) if file else None
         if not contract:
             return replace(evidence, contract=False)
         return replace(evidence, prompts=tuple(contract_breaks(contract, self.probes)))

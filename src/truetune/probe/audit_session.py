@@ -1,4 +1,15 @@
-"""One audit inside a run: the record is written, the parent told, its verdict brought back."""
+"""One audit inside a run: the record is written, the parent told, its verdict brought back.
+
+What is looked at is a `Subject`: a trainer (`TrainerRun`) or a loop of the user's own (`own_loop_hook.LoopRun`).
+
+- `audit_in_copy`, the usual way: a forked copy of the process looks, so that nothing can change the run, and hangs or
+  crashes end the copy alone.
+- `audit_in_place`: where a device is in use, which a forked process can't use. What is changed is put back.
+- `hand_over_rehearsal`: the process is our own, and ends afterwards.
+
+The parent (`truetune.auditing.process_listener`) is told by one JSON message (`message_of`) and answers GO or STOP. The
+trade-off: the run waits for that answer; a parent that is gone or silent means GO.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +17,29 @@ import json
 import os
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TypedDict
 
 from truetune.probe.audit_time_limits import GO, STOP, VERDICT_SECONDS, Limits
 from truetune.probe.failure_boundary import describe_error
 from truetune.probe.forked_process import CopyFailed, Send, run_in_copy
 
 if TYPE_CHECKING:
+    from truetune.probe.hook_orders import HookOrders
     from truetune.probe.run_record import Record
+
+
+class RunMessage(TypedDict):
+    """What the parent is told of one process of a run."""
+
+    folder: str
+    """Of its record"""
+    rank: int
+    expected: int
+    """Processes of the run on this machine: the parent judges when so many have come"""
+    group: list[str | int | None]
+    """The same for all processes of one run"""
+    failed: NotRequired[str]
+    """Why there is no record"""
 
 
 class Subject(Protocol):
@@ -27,10 +53,10 @@ class Subject(Protocol):
     def rank(self) -> int:
         """Of this process among them"""
 
-    def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
+    def observe(self, folder: Path, orders: HookOrders) -> Record:
         """Look at it; `folder` takes the record as far as it is made. Raises whatever goes wrong."""
 
-    def still(self) -> AbstractContextManager[None]:
+    def preserve_process(self) -> AbstractContextManager[None]:
         """Inside, what looking changes in this process is put back."""
 
 
@@ -50,7 +76,7 @@ class TrainerRun:
         """As the trainer sees it."""
         return int(self.trainer.args.process_index)
 
-    def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
+    def observe(self, folder: Path, orders: HookOrders) -> Record:
         """Its first batches, its model and its loss."""
         from truetune.probe.observe_run import observe_run
         from truetune.probe.run_record import write_record_files
@@ -71,14 +97,14 @@ class TrainerRun:
                 keep=lambda record: write_record_files(record, folder),
             )
 
-    def still(self) -> AbstractContextManager[None]:
+    def preserve_process(self) -> AbstractContextManager[None]:
         """What the process has one of, and the trainer's attributes, are put back."""
         from truetune.probe.preserve_state import preserve_process_state
 
         return preserve_process_state(self.trainer)
 
 
-def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits: Limits) -> str:
+def audit_in_copy(subject: Subject, orders: HookOrders, number: int, limits: Limits) -> str:
     """Look at the run in a forked copy of this process; GO or STOP.
 
     Raises CopyFailed where the copy ends early or takes too long (the parent has been told), OSError where there is
@@ -86,10 +112,11 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
     """
     # Taken here: in the copy they would be those of the copy.
     process, launcher = os.getpid(), os.getppid()
-    about: dict[str, Any] = {}
+    announced: list[RunMessage] = []
     verdicts: list[str] = []
 
     def work(send: Send) -> None:
+        """In the copy: look, write the record, and wait for the parent's verdict."""
         folder = Path(orders["folder"], f"{process}-{number}")
         message = message_of(subject, folder, number, process, launcher)
         # First of all, so that the parent can be told of a copy that dies on the way.
@@ -99,8 +126,9 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
         send({"verdict": await_verdict(message, orders, limits.verdict)})
 
     def follow(message: dict[str, Any]) -> float | None:
+        """In the original: note a message of the copy. Seconds until the next one must come; None after the last."""
         if "about" in message:
-            about.update(message["about"])
+            announced.append(message["about"])
             return limits.audit
         if "recorded" in message:
             return limits.verdict + limits.step
@@ -113,13 +141,14 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
         # The parent's folder goes with the parent, even where that is killed (`truetune.auditing.temporary_workspace`).
         run_in_copy(work, follow, limits.audit, lambda: os.path.isdir(orders["folder"]))
     except CopyFailed as error:
-        if about:  # the other processes of the run must not wait for this one
-            await_verdict({**about, "failed": str(error)}, orders, 0.0)
+        # The other processes of the run must not wait for this one.
+        if announced:
+            await_verdict({**announced[0], "failed": str(error)}, orders, 0.0)
         raise
     return STOP if verdicts == [STOP] else GO
 
 
-def audit_in_place(subject: Subject, orders: dict[str, Any], number: int, limits: Limits) -> str:
+def audit_in_place(subject: Subject, orders: HookOrders, number: int, limits: Limits) -> str:
     """Look at the run in this process, as it must be where a device is in use; what it changes is put back."""
     message = message_of(
         subject,
@@ -129,7 +158,7 @@ def audit_in_place(subject: Subject, orders: dict[str, Any], number: int, limits
         os.getppid(),
     )
     try:
-        with subject.still():
+        with subject.preserve_process():
             write_record(subject, orders, message)
     except BaseException as error:
         with suppress(Exception):
@@ -139,7 +168,7 @@ def audit_in_place(subject: Subject, orders: dict[str, Any], number: int, limits
 
 
 def hand_over_rehearsal(
-    trainer: Any, loader: Any, source_data: Any, orders: dict[str, Any], number: int
+    trainer: Any, loader: Any, source_data: Any, orders: HookOrders, number: int
 ) -> None:
     """Hand a record of a rehearsal over. Raises SystemExit: nothing is trained after it, whatever failed."""
     from truetune.probe.rehearse_run import rehearse_run
@@ -151,7 +180,7 @@ def hand_over_rehearsal(
     )
     try:
         folder.mkdir()
-        orders_here = {**orders, "folder": str(folder)}
+        orders_here: HookOrders = {**orders, "folder": str(folder)}
         write_record_files(
             rehearse_run(
                 trainer,
@@ -172,7 +201,7 @@ def hand_over_rehearsal(
 
 def message_of(
     subject: Subject, folder: Path, number: int, process: int, parent: int
-) -> dict[str, Any]:
+) -> RunMessage:
     """What the parent is told of this process of the run: its record's folder, its rank, and with whom it is judged.
 
     `number` counts the audits of the process; `process` is its id, `parent` that of the launcher, which processes of
@@ -187,7 +216,7 @@ def message_of(
     }
 
 
-def write_record(subject: Subject, orders: dict[str, Any], message: dict[str, Any]) -> None:
+def write_record(subject: Subject, orders: HookOrders, message: RunMessage) -> None:
     """Look at the run and write its record into the message's folder; where that fails the message says why."""
     from truetune.probe.run_record import write_record_files
 
@@ -199,14 +228,16 @@ def write_record(subject: Subject, orders: dict[str, Any], message: dict[str, An
         message["failed"] = describe_error(error)
 
 
-def await_verdict(
-    message: dict[str, Any], orders: dict[str, Any], seconds: float = VERDICT_SECONDS
-) -> str:
+def await_verdict(message: RunMessage, orders: HookOrders, seconds: float = VERDICT_SECONDS) -> str:
     """The parent's verdict, GO or STOP; GO where there is no parent any more, or it does not answer in time."""
     from multiprocessing import AuthenticationError
     from multiprocessing.connection import Client
 
-    address = orders["address"] if isinstance(orders["address"], str) else tuple(orders["address"])
+    address = orders["address"]
+    if not isinstance(address, str):
+        # JSON has made a list of the pair, which `Client` does not take.
+        host, port = address
+        address = (host, port)
     try:
         # The key keeps other processes of the machine from answering.
         with Client(address, authkey=bytes.fromhex(orders["authkey"])) as parent:

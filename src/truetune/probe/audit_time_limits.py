@@ -1,16 +1,25 @@
-"""How long an audit inside a run may take, and what it may answer."""
+"""How long an audit inside a run may take, and what it may answer.
+
+Apart from `audit_session`, which is imported when a run is about to train: the hooks need these figures from the start
+of each process, and a program that never trains pays for nothing more.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from truetune.probe.failure_boundary import STEP_SECONDS
 
+if TYPE_CHECKING:
+    from truetune.probe.hook_orders import HookOrders
+
 GO, STOP = "go", "stop"
-# For batches, laws and canary together. Quick laws begin none after 120 s; a large model on a CPU takes minutes.
+# For batches, laws and canary together. Chosen, not measured: after 120 s no further quick law begins
+# (`laws.QUICK_LAWS_SECONDS`), and a single one takes minutes on a large model on a CPU.
 AUDIT_SECONDS = 600.0
-# For the parent's verdict: it waits 300 s for the other processes of a run, and then judges them all.
+# For the parent's verdict: it waits 300 s for the other processes of a run (`process_listener.MAX_WAIT_S`), and then
+# judges them all.
 VERDICT_SECONDS = 900.0
 
 
@@ -24,7 +33,7 @@ class Limits:
     verdict: float
 
     @classmethod
-    def of(cls, orders: dict[str, Any]) -> Limits:
+    def of(cls, orders: HookOrders) -> Limits:
         """Those that the orders name (`seconds`, `verdict_seconds`), else the usual ones."""
         audit = float(orders.get("seconds") or AUDIT_SECONDS)
         return cls(

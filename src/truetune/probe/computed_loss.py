@@ -335,6 +335,7 @@ def name_function(function: Any) -> NamedFunction:
 
 
 def _name_layer(name: str, code: CodeType | None, module: str) -> NamedFunction:
+    """A callable by its name: with file and line if it is the user's own, else with its package."""
     file = code.co_filename if code is not None else ""
     package = module.partition(".")[0]
     if code is None or not is_own_code(module, file):

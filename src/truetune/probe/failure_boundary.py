@@ -22,7 +22,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from truetune.probe.hook_orders import HookOrders
 
 # For a step that takes milliseconds: loading the hook, noting a data set, finding the trainer.
 STEP_SECONDS = 20.0
@@ -60,7 +63,7 @@ def run_contained(
     return result
 
 
-def note_loss(reason: str, orders: dict[str, Any]) -> None:
+def note_loss(reason: str, orders: HookOrders) -> None:
     """Leave the reason why there is no audit where the parent finds it."""
     path = Path(orders["folder"], f"lost-{os.getpid()}")
     unfinished = path.with_name(f".{path.name}")
@@ -178,6 +181,7 @@ class _Alarm:
         self._timer.start()
 
     def _wait(self, seconds: float) -> None:
+        """The clock's own thread: ring after so many seconds, and again until stopped."""
         if hasattr(signal, "pthread_sigmask"):
             signal.pthread_sigmask(
                 signal.SIG_BLOCK, signal.valid_signals()
@@ -214,6 +218,8 @@ class _Alarm:
 
 
 def _raise_timeout(number: int, frame: FrameType | None) -> None:
+    """The handler of the clock's signal: raises Abandoned in our work, and nothing in code of the user's that a late
+    signal meets."""
     while frame is not None:
         if frame.f_code is _call_under_clock.__code__:
             raise Abandoned

@@ -73,6 +73,7 @@ def _positional_dataset(
 
 
 def _instance_attributes(trainer: Any) -> dict[str, Any]:
+    """The `__dict__` of a trainer; empty where its class has only slots."""
     try:
         # Past any `__getattribute__` of the class, which is the user's and may raise.
         attributes: dict[str, Any] = object.__getattribute__(trainer, "__dict__")

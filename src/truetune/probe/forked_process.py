@@ -197,6 +197,7 @@ def _describe_end(process: int) -> str:
 
 
 def _reap_copy(process: int) -> None:
+    """Wait for the end of a copy that was killed, so that it leaves no zombie."""
     until = time.monotonic() + REAP_SECONDS
     with suppress(
         OSError
@@ -289,6 +290,7 @@ def _run_as_copy(
 
 
 def _die_with(original: int) -> None:
+    """End this copy when the original dies, even by SIGKILL, which no handler sees."""
     import ctypes
     import resource
 
@@ -357,6 +359,10 @@ def _drop_shared_memory() -> None:
 
 
 def _replace_file(number: int, nothing: int) -> None:
+    """Give the copy a file of its own in the place of one that it shares with the original.
+
+    What is written goes to `nothing`; a file that is read is opened again at the same place. Folders and devices stay.
+    """
     import fcntl
 
     mode = os.fstat(number).st_mode

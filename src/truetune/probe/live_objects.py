@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-# Lists and data sets in which the rows of a run are looked for.
+# Lists and data sets in which the rows of a run are looked for. Chosen, not measured: each is compared with the batches
+# (`source_rows.share_in_batches`), while the run waits.
 MAX_LISTS = 20
 
 
@@ -86,25 +87,26 @@ def _loaded_datasets() -> Iterator[Any]:
 
 
 def _hub_datasets() -> Iterator[Any]:
+    """All live data sets of the `datasets` package."""
     module = sys.modules.get("datasets.arrow_dataset")
     if module is not None:
         yield from _live_instances((module.Dataset,))
 
 
 def _lists_of_main() -> Iterator[Any]:
+    """Lists of dictionaries among the global variables of the program."""
     main = sys.modules.get("__main__")
-    yield from (
-        (value for value in list(vars(main).values()) if _has_rows(value))
-        if main is not None
-        else ()
-    )
+    if main is not None:
+        yield from (value for value in list(vars(main).values()) if _has_rows(value))
 
 
 def _has_rows(value: Any) -> bool:
+    """Is it a list or tuple of dictionaries?"""
     return type(value) in (list, tuple) and bool(value) and type(value[0]) is dict
 
 
 def _model_classes() -> tuple[type, ...]:
+    """The classes of models of transformers and PEFT, of those of the two that are imported."""
     modules = {"transformers.modeling_utils": "PreTrainedModel", "peft.peft_model": "PeftModel"}
     return tuple(
         getattr(sys.modules[module], name)
@@ -123,4 +125,5 @@ def _live_instances(kinds: tuple[type, ...]) -> list[Any]:
 
 
 def _count_shared_weights(model: Any, weights: set[int]) -> int:
+    """How many of a model's parameters are among these, by identity."""
     return sum(id(weight) in weights for weight in model.parameters())

@@ -122,6 +122,7 @@ def unshift_labels(labels: torch.Tensor) -> torch.Tensor:
 
 
 def _map_values(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str, Key]:
+    """The names that the user maps. Raises UsageError for a key or place that is not in the batch."""
     missing = [str(key) for key in keys.values() if key not in values]
     if missing:
         there = ", ".join(map(str, values)) or "nothing"
@@ -137,10 +138,8 @@ def _is_unknown(key: Key, names: Mapping[str, Key]) -> bool:
 
 
 def _has_ids(names: Mapping[str, Key]) -> bool:
-    return any(name.endswith(IDS) and not name.startswith(PROMPT_PREFIX) for name in names) or (
-        f"{PROMPT_PREFIX}{IDS}" in names
-        and any(name.endswith(IDS) and not name.startswith("prompt") for name in names)
-    )
+    """Are the ids of more than prompts among these names?"""
+    return any(name.endswith(IDS) and not name.startswith(PROMPT_PREFIX) for name in names)
 
 
 def _find_ids(
@@ -241,12 +240,14 @@ def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[K
 
 
 def _assign_key(names: dict[str, Key], name: str, key: Key) -> None:
+    """Give a key this name, and no other."""
     for other in [other for other, taken in names.items() if taken == key]:
         del names[other]
     names[name] = key
 
 
 def _may_be_ids(value: Any, vocabulary: int | None) -> bool:
+    """Is it a tensor of whole numbers below the vocabulary, and neither flags nor positions?"""
     if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
         return False
     if (
@@ -262,6 +263,7 @@ def _may_be_ids(value: Any, vocabulary: int | None) -> bool:
 
 
 def _is_flags(value: torch.Tensor) -> bool:
+    """Does it hold nothing but 0 and 1?"""
     return value.dtype == torch.bool or bool(((value == 0) | (value == 1)).all())
 
 
@@ -272,6 +274,7 @@ def _is_count(value: torch.Tensor) -> bool:
 
 
 def _same_shape(value: Any, ids: torch.Tensor) -> bool:
+    """Is it a tensor of whole numbers, one for each of the ids?"""
     return (
         isinstance(value, torch.Tensor)
         and value.shape == ids.shape
@@ -287,12 +290,14 @@ def _labels_repeat_ids(labels: torch.Tensor, ids: torch.Tensor) -> bool:
 
 
 def _is_shifted(labels: Any, ids: torch.Tensor) -> bool:
+    """Are these labels that repeat the ids one place earlier, and not in place?"""
     if not _same_shape(labels, ids) or ids.shape[-1] < 2 or _labels_repeat_ids(labels, ids):
         return False
     return _labels_repeat_ids(unshift_labels(labels), ids)
 
 
 def _describe_shape(value: Any) -> str:
+    """`int64 4x512`; the type's name of what is no tensor."""
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {'x'.join(map(str, value.shape))}"
     return type(value).__name__

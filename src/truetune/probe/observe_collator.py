@@ -1,4 +1,8 @@
-"""Batches that a collator makes of given rows, as a record."""
+"""Batches that a collator makes of given rows, as a record: for live objects, where no run exists yet.
+
+The rows stand in for a data set, and each batch holds `size` of them in order. The trade-off: without a trainer there
+is no loss, so no law is measured.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ def observe_collator(
     Args:
         folder: what the record may write into; the tokenizer is there already.
         rows: what the collator is given.
-        given: the rows before any preparation, by which tokens are recognised.
+        source_data: the rows before any preparation, by which tokens are recognised.
         tokenizer: of transformers, or a processor that holds one.
         collator: makes a batch of a list of rows; None for rows of ids.
         model: None where there is none.
@@ -41,12 +45,13 @@ def observe_collator(
     record = observe_run(
         folder, model=model, loader=loader, source_data=source_data, count=len(rows)
     )
-    # observe would save the tokenizer again, which takes a second for a large vocabulary
+    # Not given to `observe_run`: it would save the tokenizer again, which takes a second for a large vocabulary.
     record.facts["tokenizer"] = tokenizer_facts(getattr(tokenizer, "tokenizer", tokenizer))
     return record
 
 
 def _row_as_batch(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The only row as a batch of one line, without its columns of texts."""
     (row,) = rows
     return {key: torch.as_tensor(value)[None] for key, value in row.items() if not _is_text(value)}
 

@@ -1,4 +1,12 @@
-"""A loop of the user's own as a record: what its model was given, and what the process holds beside it."""
+"""A loop of the user's own as a record: what its model was given, and what the process holds beside it.
+
+There is no trainer and no loader to ask. The batches are what the forward passes were given (`own_loop_hook`), their
+labels are looked for in the loop's variables where the model was given none, and tokenizer and rows among the live
+objects of the process (`live_objects`).
+
+The trade-off: what can't be told for certain is left out, and the record says so (`lost`, `notes`). A wrong guess would
+call a healthy loop broken.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +57,7 @@ def observe_loop(
     steps: LoopSteps,
     alive: AliveObjects,
     *,
-    laws: str,
+    laws: str | Sequence[str],
     rank: int,
     world: int,
     read_variables: bool,
@@ -61,7 +69,7 @@ def observe_loop(
         batches: the tensors of each forward pass by the names of its arguments, (rows, tokens) each.
         steps: those that optimizers took on the model's weights.
         alive: what the loop may work with: its tokenizer and rows are told by the model and the batches.
-        laws: quick, all or none.
+        laws: quick, all, none or names.
         read_variables: may the variables of the stack's frames be read? Labels are looked for there where the model is
             given none.
         keep: is given the record as far as it is made.

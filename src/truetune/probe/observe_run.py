@@ -1,4 +1,16 @@
-"""What stands ready to be trained, as a record: batches, settings, model, tokenizer."""
+"""What stands ready to be trained, as a record: batches, settings, model, tokenizer.
+
+`observe_run` is the one way to a record: of a trainer or a loader with its model (`truetune run`, `truetune.audit`), of
+a rehearsal's miniature, and of a collator alone. A loop that is watched at its forward passes has no loader, and makes
+its record of the same parts (`observe_loop`).
+
+1. The first batches are taken from the loader without moving it (`peek_batches`).
+2. Facts of model, trainer, tokenizer and data become JSON (`first_record`).
+3. Laws are measured in the first process (`truetune.probe.laws`), and a canary is sent where it was asked for.
+
+The trade-off: nothing here decides. A record holds more than any single rule needs, and is judged by the parent, so
+that the user's process needs no rule and no settings of ours.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +30,7 @@ import torch
 
 from truetune.errors import UsageError
 from truetune.probe.computed_loss import loss_by_structure, loss_of_one_pass
-from truetune.probe.laws import law_modules as known
-from truetune.probe.laws import measure_laws, names_by_cost
+from truetune.probe.laws import law_modules, measure_laws, names_by_cost
 from truetune.probe.measuring.law_trial import Trial
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.name_batch_tensors import (
@@ -44,7 +55,8 @@ NO_MODEL: Mapping[str, Any] = {
     "embedding_rows": None, "output_rows": None, "parameters": 0, "trainable": 0, "trainable_names": [],
     "adapter": None, "accepts": [], "training": True, "dropout": 0.0, "trained_dtypes": [], "quantized": False,
 }  # fmt: skip
-KIND_BY_NAME_PART = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "reward": "reward"}
+# Kinds of trainers, by a part of the name of one of their classes, in this order; all others are "sft".
+PREFERENCE_KINDS = ("dpo", "kto", "orpo", "reward")
 
 
 class ObservedData(NamedTuple):
@@ -73,13 +85,23 @@ def observe_run(
     keys: Mapping[str, Key] | None = None,
     keep: Callable[[Record], None] | None = None,
 ) -> Record:
-    """Look at a run that is about to start; `folder` takes the tokenizer's files.
+    """Look at a run that is about to start.
 
-    `source_data` is the data set before the trainer's own preparation, where it is known; `loss` is
-    (model, inputs) -> loss, `laws` is quick, all, none or names; `canary` sends a marked row through the trainer's
-    preparation.
-    `keys` says which of the batch's tensors are the ids and labels (see `truetune.probe.name_batch_tensors`).
-    `keep` is given the record as far as it is made: with the batches, and after each law; a process may end in between.
+    Args:
+        folder: takes the tokenizer's files.
+        model: None where there is none.
+        loader: its batches are looked at, and it is not moved.
+        tokenizer: of transformers, or a processor that holds one; None where there is none.
+        trainer: None in a loop of the user's own.
+        source_data: the data set before the trainer's own preparation, where it is known.
+        loss: (model, inputs) -> loss, of a loop that names its loss.
+        count: of batches.
+        laws: quick, all, none or names.
+        canary: send a marked row through the trainer's preparation, too?
+        keys: which of the batch's tensors are the ids and labels (see `truetune.probe.name_batch_tensors`).
+        keep: is given the record as far as it is made: with the batches, and after each law; a process may end in
+            between.
+
     Raises what the user's own data set or collator raises, or UsageError for a law of no such name.
     """
     names, keys = law_names(laws), check_keys(keys)
@@ -234,12 +256,13 @@ def _missing_from_trainer(trainer: Any, tokenizer: Any) -> Iterator[str]:
 
 def law_names(laws: str | Sequence[str]) -> tuple[str, ...]:
     """Names of the laws to measure. Raises UsageError where there is none of such a name."""
-    sets = {"none": (), "quick": names_by_cost("quick"), "all": tuple(known())}
+    known = law_modules()
+    sets = {"none": (), "quick": names_by_cost("quick"), "all": tuple(known)}
     names = sets.get(laws, (laws,)) if isinstance(laws, str) else tuple(laws)
-    if unknown := set(names) - set(known()):
+    if unknown := set(names) - set(known):
         raise UsageError(
             f"laws: {', '.join(sorted(unknown))}: expected none, quick, all or of"
-            f" {', '.join(known())}"
+            f" {', '.join(known)}"
         )
     return names
 
@@ -378,6 +401,8 @@ def _full_size(parameter: Any) -> int:
 
 
 def _trainer_facts(trainer: Any, collator: Any) -> dict[str, Any]:
+    """Classes, kind and collator of a run; of a loop without a trainer no class. The kind is told by class names, so
+    that a trainer of the user's own is of the kind of what it inherits from."""
     collator = getattr(collator, "data_collator", collator)
     bases = (
         [_qualified_name(base) for base in type(trainer).__mro__[:-1]]
@@ -388,7 +413,7 @@ def _trainer_facts(trainer: Any, collator: Any) -> dict[str, Any]:
     kind = (
         "loop"
         if trainer is None
-        else next((k for word, k in KIND_BY_NAME_PART.items() if word in names), "sft")
+        else next((kind for kind in PREFERENCE_KINDS if kind in names), "sft")
     )
     name = (
         None
@@ -453,6 +478,7 @@ def _without_log() -> Iterator[None]:
 
 
 def _dataset_facts(dataset: Any) -> dict[str, Any] | None:
+    """Rows and columns of a data set, each None where it does not say; None without a data set."""
     if dataset is None:
         return None
     columns = getattr(dataset, "column_names", None)

@@ -27,6 +27,7 @@ from truetune.probe.failure_boundary import Lost, describe_error, note_loss, run
 from truetune.probe.forked_process import can_fork
 
 if TYPE_CHECKING:
+    from truetune.probe.hook_orders import HookOrders
     from truetune.probe.live_objects import AliveObjects
     from truetune.probe.run_record import Record
 
@@ -38,7 +39,7 @@ CALL_INSTEAD = "call truetune.audit(model, loader, tokenizer) in the script"
 MAX_STEPS_WITHOUT_MODEL = 200
 
 
-def watch_optimizers(orders: dict[str, Any]) -> None:
+def watch_optimizers(orders: HookOrders) -> None:
     """Watch the optimizers of this process. torch has been imported."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -61,7 +62,7 @@ def watch_optimizers(orders: dict[str, Any]) -> None:
 class OwnLoop:
     """What is known of the first loop of this process that trains a model of transformers."""
 
-    def __init__(self, orders: dict[str, Any]) -> None:
+    def __init__(self, orders: HookOrders) -> None:
         self.orders = orders
         self.over = False
         """Judged, given up, or lost: nothing is looked at any more"""
@@ -221,7 +222,7 @@ class LoopRun:
         self.world = _environment_number("WORLD_SIZE", 1)
         self.rank = _environment_number("RANK", 0)
 
-    def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
+    def observe(self, folder: Path, orders: HookOrders) -> Record:
         """What reached the model, with the tokenizer and the rows of the process where they can be told."""
         from truetune.probe.observe_loop import observe_loop
         from truetune.probe.run_record import write_record_files
@@ -242,7 +243,7 @@ class LoopRun:
             keep=lambda record: write_record_files(record, folder),
         )
 
-    def still(self) -> AbstractContextManager[None]:
+    def preserve_process(self) -> AbstractContextManager[None]:
         """What the process has one of is put back."""
         from truetune.probe.preserve_state import preserve_process_state
 
@@ -281,7 +282,7 @@ def _environment_number(name: str, default: int) -> int:
     return int(value) if value.isdecimal() else default
 
 
-def wait_for_torch(orders: dict[str, Any], after: Callable[..., Any]) -> None:
+def wait_for_torch(orders: HookOrders, after: Callable[..., Any]) -> None:
     """Watch optimizers as soon as torch has them; `after` calls when a module has been imported."""
     optimizer = "torch.optim.optimizer"
     if optimizer in sys.modules:

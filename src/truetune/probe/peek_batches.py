@@ -1,4 +1,9 @@
-"""The first batches of a data loader, taken with its own sampler, data set and collator, without moving it."""
+"""The first batches of a data loader, taken with its own sampler, data set and collator, without moving it.
+
+The loader itself is not iterated: it would start worker processes, and accelerate's would count an epoch. Its sampler,
+data set and collator are called in its place, and their state is put back. The trade-off: a loader of a class of the
+user's own that does more than that in `__iter__` is not followed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from truetune.probe.name_batch_tensors import Key, NamedBatch, name_batch
 from truetune.probe.preserve_state import preserve_state
 
-# Attributes by which a data loader's parts hang together.
+# Attributes by which a data loader's parts hold each other.
 LOADER_PARTS = ("batch_sampler", "sampler", "dataset", "datasets", "collate_fn", "data_collator")
 
 
@@ -53,6 +58,7 @@ def peek_batches(
 
 
 def _planned_batches(loader: DataLoader[Any]) -> Iterator[tuple[list[int] | None, list[Any], Any]]:
+    """(row numbers or None, rows, collated batch) as the loader would yield them, without its worker processes."""
     dataset, collate = loader.dataset, loader.collate_fn
     if isinstance(dataset, IterableDataset):
         for batch in _batches_of_rank(loader, _streamed_batches(loader)):
@@ -68,6 +74,7 @@ def _planned_batches(loader: DataLoader[Any]) -> Iterator[tuple[list[int] | None
 
 
 def _streamed_batches(loader: DataLoader[Any]) -> Iterator[list[Any]]:
+    """The rows of a stream by batches; a last one that is short is left out where the loader drops it."""
     rows = iter(loader.dataset)
     while batch := list(islice(rows, loader.batch_size or 1)):
         if len(batch) == (loader.batch_size or 1) or not loader.drop_last:
@@ -82,6 +89,7 @@ def _batches_of_rank(loader: Any, batches: Iterator[list[Any]]) -> Iterator[list
 
 
 def _rows_at(dataset: Any, indices: list[int]) -> list[Any]:
+    """Rows of a data set, in one call where it takes several numbers, as torch's fetcher does."""
     if hasattr(dataset, "__getitems__") and dataset.__getitems__:
         return list(dataset.__getitems__(indices))
     return [dataset[i] for i in indices]

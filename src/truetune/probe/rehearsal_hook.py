@@ -20,9 +20,12 @@ from contextlib import suppress
 from functools import wraps
 from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from truetune.probe import write_guard
+
+if TYPE_CHECKING:
+    from truetune.probe.hook_orders import HookOrders
 
 # The exit code of a process whose hook failed.
 HOOK_FAILED_CODE = 125
@@ -87,7 +90,7 @@ def end_process(error: BaseException | str, folder: str) -> NoReturn:
 class RehearsalHook:
     """What is changed in which module, and what has been."""
 
-    def __init__(self, orders: dict[str, Any], folder: str, gaps: Sequence[str] = ()) -> None:
+    def __init__(self, orders: HookOrders, folder: str, gaps: Sequence[str] = ()) -> None:
         """`folder` takes the reason of a failure, for the parent; `gaps` are what the kernel does not hold."""
         self.orders = orders
         self.folder = folder
@@ -133,16 +136,19 @@ class RehearsalHook:
             )
 
     def change_datasets(self, module: Any) -> None:
+        """Cut data sets before they are mapped."""
         from truetune.probe import miniature_model, rehearsal_overrides
 
         rehearsal_overrides.patch_datasets(module.Dataset, miniature_model.notes)
 
     def change_adapters(self, module: Any) -> None:
+        """Build adapters that are loaded again, with random weights."""
         from truetune.probe import miniature_model
 
         miniature_model.replace_adapters(module.PeftModel)
 
     def change_arguments(self, module: Any) -> None:
+        """Give training arguments what a rehearsal needs, before any class validates them."""
         from truetune.probe import miniature_model, rehearsal_overrides
 
         rehearsal_overrides.patch_training_arguments(
@@ -150,6 +156,7 @@ class RehearsalHook:
         )
 
     def change_models(self, module: Any) -> None:
+        """Build a miniature in the place of each model; note which guards the kernel does not hold."""
         from truetune.probe import miniature_model
 
         miniature_model.replace_models(module.PreTrainedModel, self.ensure_guards)
@@ -165,7 +172,8 @@ class RehearsalHook:
         """
         from truetune.probe import miniature_model
 
-        def check(*args: Any) -> None:
+        def end_own_loop(*args: Any) -> None:
+            """End the process, unless the step is one of the rehearsal or no miniature was built."""
             if self.rehearsing or not miniature_model.real_config:
                 return
             with suppress(OSError):
@@ -173,7 +181,7 @@ class RehearsalHook:
             raise SystemExit(2)
 
         # torch's own hook for all optimizers: a patched `step` of one class would miss those of other packages.
-        module.register_optimizer_step_pre_hook(check)
+        module.register_optimizer_step_pre_hook(end_own_loop)
 
     def change_trainer(self, module: Any) -> None:
         """Rehearse the trainer before the first of its callbacks learns that training begins."""
@@ -211,10 +219,11 @@ class RehearsalHook:
 
 
 def rehearse_and_hand_over(
-    trainer: Any, loader: Any, source_data: Any, orders: dict[str, Any], number: int
+    trainer: Any, loader: Any, source_data: Any, orders: HookOrders, number: int
 ) -> None:
     """Rehearse, and hand a record over to the parent, which judges it. A failure inside is told the parent, too.
 
+    It returns where `hand_over_rehearsal` would end the process, so that the caller can put `rehearsing` back first.
     `number` counts the rehearsals of this process, from 1.
     """
     from truetune.probe.audit_session import hand_over_rehearsal

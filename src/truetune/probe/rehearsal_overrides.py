@@ -122,6 +122,7 @@ def patch_datasets(dataset_class: Any, notes: list[str]) -> None:
     original_select = dataset_class.select
 
     def shortened(dataset: Any) -> Any:
+        """The first rows of a data set; itself where it has no more."""
         if len(dataset) <= MAX_ROWS:
             return dataset
         text = f"data sets are cut to their first {MAX_ROWS} rows"
@@ -138,6 +139,8 @@ def patch_datasets(dataset_class: Any, notes: list[str]) -> None:
         return original_select(self, indices, *args, **kwargs)
 
     def on_shortened(method: Any) -> Any:
+        """A method of data sets that works on the first rows only, in this process."""
+
         @functools.wraps(method)
         def run(self: Any, *args: Any, **kwargs: Any) -> Any:
             if kwargs.get("num_proc"):  # other processes would stand outside the guards

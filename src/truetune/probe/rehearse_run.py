@@ -11,7 +11,8 @@ step, and `truetune.rehearsal.rehearse_in_process` refuses it, since what comput
 4. Where faults were asked for, the third step is repeated with each (`label_mutants`), from the same weights.
 
 The trade-off: all has to end within a minute on one CPU, so few and short rows are memorised, and the time of the laws
-counts as well. A rehearsal whose time is up says that its rows were learned in part, and judges no answer.
+counts as well. Where the time is up before the loss has fallen, the report says that the rows were learned in part, and
+no answer is judged.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from truetune.probe.generate_and_score_answers import (
     generate_greedily,
     score_answer,
 )
+from truetune.probe.hook_orders import HookOrders
 from truetune.probe.laws import measure_laws
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import Example, collect_examples, label_loss, memorise_batch
@@ -70,7 +72,7 @@ MAX_SECONDS = 40.0
 
 def rehearse_run(
     trainer: Any,
-    orders: dict[str, Any],
+    orders: HookOrders,
     folder: Path,
     *,
     loader: Any = None,
@@ -149,7 +151,7 @@ class _Rehearsal:
     """None where the trainer has none: then nothing is recited"""
     source_data: Any
     """Rows of texts, where they are known"""
-    orders: dict[str, Any]
+    orders: HookOrders
     record: Record
     deadline: float
     """By `time.perf_counter`: no step of memorising begins after it"""
@@ -187,7 +189,7 @@ class _Rehearsal:
             "stops": sorted(stops),
             "kind": kind,
         }
-        # All other trainers of TRL train on two answers to one prompt, and recite nothing.
+        # The other kinds are trained on preferences: what they learn is a margin, and no answer by heart.
         if kind != "sft":
             return facts | self._rehearse_pairs(examples, stops)
         if rows:

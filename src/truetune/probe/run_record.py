@@ -1,4 +1,9 @@
-"""Record: what one process of a run handed over to be judged."""
+"""Record: what one process of a run handed over to be judged.
+
+It crosses from the user's environment to ours as files: `record.json` (facts, rows), `batches.npz` (arrays) and a
+folder of the tokenizer. The trade-off of JSON over pickled classes: `facts` are untyped here, but the two environments
+may hold different releases, and what the user's process wrote can't run code in ours.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +39,10 @@ class Record:
     - data: {given: {rows, columns} before the trainer's preparation or null, prepared: {rows, columns}, numbers (of
       `rows`), used (columns that reach the collator)}
     - batches: {indices (rows of the prepared data) or null} of each micro-batch
-    - laws: see `truetune.probe.laws`; canary, recitation: of the modules of that name
+    - laws: name -> outcome, see `truetune.probe.laws.measure_laws`
+    - canary: see `truetune.probe.trace_canary.trace_canary`
+    - recitation: see `truetune.checks.recitation.recitation_record.Recitation`; of a rehearsal alone
+    - mutation: see `truetune.probe.label_mutants.measure_row_mutants`; of a rehearsal with faults alone
     - notes: sentences on what could not be looked at, and why
     - lost: why the rest of the audit is missing, where it is
     """

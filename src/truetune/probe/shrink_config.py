@@ -1,4 +1,11 @@
-"""Shrinking: a configuration with few layers and small widths, its vocabulary and its kinds of layers as they are."""
+"""Shrinking: a configuration with few layers and small widths, its vocabulary and its kinds of layers as they are.
+
+Everything that decides which tokens see which, what is masked and how logits are made stays: kinds of layers, the ratio
+of heads to key-value heads, experts, windows, scales. Only sizes shrink, to what memorises a few rows in seconds.
+
+The trade-off: sizes are set by name, since no configuration says which of its numbers are widths. An architecture with
+a size of an unknown name fails at its first forward pass, and is replaced by a small Llama (`build_miniature`).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +17,10 @@ MIN_LAYERS = 2
 # Width of an attention head. Chosen, not measured: even, as rotary embeddings pair its halves, and wide enough to
 # memorise a few rows.
 HEAD_WIDTH = 16
-# Attention heads.
+# Attention heads at most.
 MAX_HEADS = 8
-# Largest values of what some architectures have besides.
+# Largest values of what some architectures have besides. Chosen, not measured: the least with which each still does
+# what it is there for, such as two of four experts a token.
 MAX_VALUES = {
     "moe_intermediate_size": 64,
     "shared_expert_intermediate_size": 64,
@@ -101,36 +109,34 @@ def _get_setting(config: Any, name: str) -> Any:
 
 
 def _set_setting(config: Any, name: str, value: Any) -> None:
-    """Some configurations compute what others keep."""
+    """Set a setting, unless the configuration computes it from others and refuses."""
     with suppress(AttributeError):
         setattr(config, name, value)
 
 
 def _narrow_widths(config: Any) -> None:
     """Heads in their ratio, and every width by them."""
-    heads, kv = (
-        _get_setting(config, "num_attention_heads"),
-        _get_setting(config, "num_key_value_heads"),
-    )
-    small_kv, small = _small_heads(heads, kv)
+    heads = _get_setting(config, "num_attention_heads")
+    kv_heads = _get_setting(config, "num_key_value_heads")
+    small_kv_heads, small_heads = _small_heads(heads, kv_heads)
     # Of few heads each is twice as wide, so that the width suffices to memorise.
-    width = small * HEAD_WIDTH * (1 if small >= 4 else 2)
+    width = small_heads * HEAD_WIDTH * (1 if small_heads >= 4 else 2)
     config.hidden_size = width
-    config.num_attention_heads = small
-    if kv is not None:
-        config.num_key_value_heads = small_kv
+    config.num_attention_heads = small_heads
+    if kv_heads is not None:
+        config.num_key_value_heads = small_kv_heads
     if isinstance(_get_setting(config, "head_dim"), int):
         _set_setting(
             config,
             "head_dim",
-            HEAD_WIDTH if _get_setting(config, "qk_rope_head_dim") else width // small,
+            HEAD_WIDTH if _get_setting(config, "qk_rope_head_dim") else width // small_heads,
         )
     for name in ("intermediate_size", "ffn_dim", "n_inner", "word_embed_proj_dim"):
         if isinstance(_get_setting(config, name), int):
             setattr(config, name, width if name == "word_embed_proj_dim" else 2 * width)
     if _get_setting(config, "query_pre_attn_scalar") is not None:
         config.query_pre_attn_scalar = config.head_dim
-    _shorten_rope_factors(config, (_get_setting(config, "head_dim") or width // small) // 2)
+    _shorten_rope_factors(config, (_get_setting(config, "head_dim") or width // small_heads) // 2)
 
 
 def _small_heads(heads: int, kv: int | None) -> tuple[int, int]:
@@ -142,7 +148,11 @@ def _small_heads(heads: int, kv: int | None) -> tuple[int, int]:
 
 
 def _shorten_rope_factors(config: Any, half: int) -> None:
-    """Frequencies that are listed one by one."""
+    """Cut the lists that hold one rotary factor for each frequency to the small heads.
+
+    `half` is half of a head's width: rotary embeddings turn pairs of its numbers. Without this a model with LongRoPE
+    (Phi-3) raises a shape error at its first forward pass (`test_rotary_factors_are_cut_to_the_small_heads`).
+    """
     for rope in (_get_setting(config, "rope_parameters"), _get_setting(config, "rope_scaling")):
         if not isinstance(rope, dict):
             continue

@@ -48,7 +48,7 @@ def find_source_rows(source_data: Any, peeked: list[PeekedBatch], tokenizer: Any
     without text, encoded before they were given, are taken where the batches name them.
 
     Args:
-        given: the data set as the user gave it; None where it is not known.
+        source_data: the data set as the user gave it; None where it is not known.
         peeked: the batches.
         tokenizer: of transformers, or a processor that holds one; None where there is none.
 
@@ -100,7 +100,7 @@ class TextWindows:
         """Decode the batches with this tokenizer."""
         texts = list(_decoded_lines(peeked, tokenizer))
         # A set, so that each row costs one look-up, whatever the batches hold.
-        self._cut_plain_text = {
+        self._windows = {
             text[i : i + WINDOW_CHARS]
             for text in texts
             for i in range(len(text) - WINDOW_CHARS + 1)
@@ -117,7 +117,7 @@ class TextWindows:
             line = " ".join(text.split())
             start = (len(line) - WINDOW_CHARS) // 2
             middle = line[start : start + WINDOW_CHARS] if start >= 0 else ""
-            if middle in self._cut_plain_text:
+            if middle in self._windows:
                 self._rows_by[middle] += 1
                 if self._rows_by[middle] <= MAX_ROWS_PER_WINDOW:
                     return True
@@ -145,6 +145,7 @@ def _search_rows(
     until = time.perf_counter() + SEARCH_SECONDS
 
     def search(numbers: Iterable[int]) -> bool:
+        """Add the fitting ones of these rows; was there time for all of them?"""
         for number in numbers:
             row = source_data[number]
             if number not in rows and windows.may_hold(row):

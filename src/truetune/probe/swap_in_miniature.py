@@ -1,4 +1,12 @@
-"""A miniature in the place of a trainer's model."""
+"""A miniature in the place of a trainer's model.
+
+In a rehearsal's own process the model is one already, since the hook shrank it when it was loaded
+(`truetune.probe.miniature_model`). In the user's process, for `truetune.rehearse(trainer)`, one is built of the model
+in memory, and all that the trainer had is put back.
+
+The trade-off: what a trainer has done to its model since it was built (adapters, a patched forward) is done again on
+the miniature. What can't be done again is left out with a note.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +21,7 @@ from truetune.probe.copy_forward_patch import copy_forward_patch
 from truetune.probe.observe_run import unwrap_model
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 
-# What of a trainer a step changes.
+# Attributes of a trainer that training steps change, of transformers and TRL: they are put back.
 STATE_OF_A_STEP = ("model_wrapped", "ref_model", "optimizer", "_metrics", "_total_train_tokens")
 
 
@@ -21,7 +29,8 @@ STATE_OF_A_STEP = ("model_wrapped", "ref_model", "optimizer", "_metrics", "_tota
 def swap_in_miniature(trainer: Any, own: bool) -> Iterator[Any]:
     """A miniature in the place of the trainer's model, as often as the trainer holds it.
 
-    In a process of our `own` a model that is one already stays.
+    In a process of our `own` a model that is one already stays. Raises UsageError where there is no configuration to
+    shrink.
     """
     model = trainer.model
     inner = innermost_model(model)

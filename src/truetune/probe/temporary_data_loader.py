@@ -1,4 +1,8 @@
-"""A trainer's data loader, made for looking and forgotten afterwards."""
+"""A trainer's data loader, made for looking and forgotten afterwards.
+
+The loader that a trainer makes itself is the only one whose sampler, collator and preparation are those of the run.
+The trade-off: making it draws from generators and registers it with accelerate; both are put back.
+"""
 
 from __future__ import annotations
 

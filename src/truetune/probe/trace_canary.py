@@ -70,7 +70,7 @@ def trace_canary(trainer: Any, source_data: Any = None) -> dict[str, Any]:
 
     Args:
         trainer: about to train; None in a loop of the user's own.
-        given: the data set before the trainer's own preparation; None where it is not known.
+        source_data: the data set before the trainer's own preparation; None where it is not known.
 
     Returns:
         `fields`: of each text its `path`, `role`, `text`, and `seen`: supervised, context, cut (it reaches into the

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from truetune.probe.audit_time_limits import STOP, Limits
 from truetune.probe.failure_boundary import Lost, note_loss, run_contained
@@ -26,11 +26,14 @@ from truetune.probe.find_trainer import MadeTrainers, NewTrainer, trainer_of_fra
 from truetune.probe.forked_process import can_fork
 from truetune.probe.own_loop_hook import wait_for_torch
 
+if TYPE_CHECKING:
+    from truetune.probe.hook_orders import HookOrders
+
 CallAfterImport = Callable[..., Any]
 """(name of a module, function, its arguments): it is called when the module has been imported"""
 
 
-def start_hook(package: str, orders: dict[str, Any], after: CallAfterImport) -> None:
+def start_hook(package: str, orders: HookOrders, after: CallAfterImport) -> None:
     """Begin to wait, now that a package of the run has been imported.
 
     Args:
@@ -61,7 +64,7 @@ def start_hook(package: str, orders: dict[str, Any], after: CallAfterImport) -> 
             )
 
 
-def patch_trainer(orders: dict[str, Any]) -> None:
+def patch_trainer(orders: HookOrders) -> None:
     """Look at each class of trainer once, before the first of its callbacks learns that training begins.
 
     Raises:
@@ -117,7 +120,7 @@ class ReadyTrainer(NamedTuple):
 class TrainerHook:
     """What the hook knows of this process. Its first failure switches it off."""
 
-    def __init__(self, orders: dict[str, Any]) -> None:
+    def __init__(self, orders: HookOrders) -> None:
         """`orders` are the launcher's."""
         self.orders = orders
         self.made = MadeTrainers()

@@ -1,4 +1,8 @@
-"""Packages that train, and which code of a process is the user's own."""
+"""Packages that train, and which code of a process is the user's own.
+
+Code is the user's own unless its package is one of those below, its file lies in a folder of installed packages, or it
+is Python's. The trade-off: a package of the user's own that pip has copied into such a folder counts as a library.
+"""
 
 from __future__ import annotations
 

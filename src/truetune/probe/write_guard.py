@@ -113,6 +113,7 @@ class WriteGuard:
             check(event, arguments)
 
     def opening(self, event: str, arguments: Event) -> None:
+        """`open`: by its flags, or by the mode where Python's own `open` was called."""
         path, mode, flags = arguments
         writes = (
             bool(flags & WRITE_FLAGS)
@@ -128,14 +129,17 @@ class WriteGuard:
         self.check(ACT_BY_EVENT[event], arguments[0], folder, follow=event not in EVENTS_ON_LINKS)
 
     def two_paths(self, event: str, arguments: Event) -> None:
+        """Moves and hard links: both ends must be writable, as a link would give a way to write to its source."""
         source, target, source_folder, target_folder = arguments
         self.check(ACT_BY_EVENT[event], source, source_folder)
         self.check(ACT_BY_EVENT[event], target, target_folder)
 
     def linking(self, event: str, arguments: Event) -> None:
+        """Symbolic links: where they stand counts. What they point to is resolved when it is opened."""
         self.check(ACT_BY_EVENT[event], arguments[1], arguments[2])
 
     def connecting(self, event: str, arguments: Event) -> None:
+        """Sockets: this machine alone, by the loopback or a writable Unix socket."""
         opened, address = arguments[0], arguments[-1]
         if address is None:
             return
@@ -145,16 +149,19 @@ class WriteGuard:
             self.refuse("connects to", f"{address[0]}:{address[1]}")
 
     def binding(self, event: str, arguments: Event) -> None:
+        """A Unix socket is a file that is made; ports are free to listen at."""
         opened, address = arguments
         if opened.family == socket.AF_UNIX:
             self.unix("listens at", address)
 
     def unix(self, act: str, address: Any) -> None:
+        """A Unix socket by its path; abstract ones (Linux) have none."""
         path = os.fsdecode(address) if isinstance(address, bytes | str) else ""
         if path and not path.startswith("\0"):
             self.check(act, path, follow=True)
 
     def signalling(self, event: str, arguments: Event) -> None:
+        """Signals to this process and those that it started; signal 0 only asks whether there is one."""
         process, number = arguments
         if number and not is_own(abs(process)):
             self.refuse("sends a signal to", f"process {process}")
@@ -178,6 +185,7 @@ class WriteGuard:
         self.refuse("starts", " ".join(words[:4]))
 
     def database(self, event: str, arguments: Event) -> None:
+        """SQLite opens its file in C, which raises no `open` event."""
         path = os.fsdecode(arguments[0])
         if path not in ("", ":memory:") and "mode=memory" not in path:
             self.check(

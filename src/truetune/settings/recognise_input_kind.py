@@ -15,10 +15,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from truetune.errors import SpecError
-from truetune.errors import UsageError
+from truetune.errors import SpecError, UsageError, format_name_list
 from truetune.parsing.decompress_within_limits import COMPRESSED_SUFFIXES
-from truetune.errors import format_name_list
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.parsing.read_ollama_modelfile import is_modelfile_name

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.auditing.running import environment
 from tests.probe.injection.functions import Function
 from truetune.auditing.run_with_hook import open_hook_session
 from truetune.checks.judge_audit import audit
 from truetune.demo import TOKENIZER
+from truetune.probe.hook_orders import HookOrders
 from truetune.probe.run_record import Record
 
 TIMES = re.compile(r"('train_(?:runtime|samples_per_second|steps_per_second)':) '[^']*'")
@@ -116,7 +117,7 @@ class Injector:
         reached = self.folder / "reached"
         reached.unlink(missing_ok=True)
         seconds = SECONDS if fault in ("hang", "spin") else HEALTHY_SECONDS
-        orders = {
+        orders: HookOrders = {
             "mode": "audit",
             "batches": 2,
             "laws": list(laws),
@@ -134,7 +135,7 @@ class Injector:
 
     def _live(
         self,
-        orders: dict[str, Any] | None,
+        orders: HookOrders | None,
         function: Function | None,
         fault: str,
         reached: str,

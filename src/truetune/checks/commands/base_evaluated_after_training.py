@@ -45,10 +45,12 @@ from truetune.checks.adapter_servers import command_files_of_project, shell_comm
 from truetune.checks.findings import Case, Finding
 from truetune.checks.harness_commands import find_harness_runs
 from truetune.checks.rule import CommandRule
-from truetune.checks.trained_by_scripts import TrainedByScripts
-from truetune.checks.trained_by_scripts import canonical_folder_name
-from truetune.checks.trained_by_scripts import find_trained_by_scripts
 from truetune.checks.source.evidence.served_model_folders import folders_by_served_name
+from truetune.checks.trained_by_scripts import (
+    TrainedByScripts,
+    canonical_folder_name,
+    find_trained_by_scripts,
+)
 from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option

@@ -53,7 +53,10 @@ class ExpertsNotQuantized(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        model, other = find_local_architecture(self.config), flatten_stack_settings(self.training.other)
+        model, other = (
+            find_local_architecture(self.config),
+            flatten_stack_settings(self.training.other),
+        )
         if model is None or self.training.load_in is None:
             return
         if self.config.stack not in FUSING_STACKS:

@@ -202,7 +202,10 @@ class ModelfileTemplateDiffers(ModelfileRule):
 
     def _finding_on_another_family(self, template: Instruction) -> Iterator[Finding]:
         """TEMPLATE writes the marks of another family than that of the model, by its name."""
-        model, written = self._chat_model_with_question_mark(), question_mark_of_template(template.value)
+        model, written = (
+            self._chat_model_with_question_mark(),
+            question_mark_of_template(template.value),
+        )
         # A template that holds the mark of the model anywhere knows its format.
         if model is None or written is None or model[1] in template.value:
             return

@@ -43,8 +43,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_in_message
-from truetune.data.message_field_names import roles_by_file_name
 from truetune.data.conversation import Conversation
+from truetune.data.message_field_names import roles_by_file_name
 from truetune.encoding.batch import Batch
 
 # Chosen; in LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) no chat

@@ -112,7 +112,9 @@ def _asks_for_all_rows_at_once(module: Module, question: ModelQuestion) -> bool:
         or "model" not in _types_of_receiver(module, call.node)
     ):
         return False
-    if any(repetitions_of(module, call.node)) or not _is_list_with_entry_per_row(module, question.text):
+    if any(repetitions_of(module, call.node)) or not _is_list_with_entry_per_row(
+        module, question.text
+    ):
         return False
     parts = list(backward_slice(module, question.text))
     return any(map(_reads_rows, parts)) and not any(map(_takes_some_of_the_rows, parts))

@@ -128,7 +128,9 @@ class AnswersBesideOtherReferences(SourceRule):
                     )
                     return
 
-    def _finding_on_side(self, pair: ListsTakenTogether, side: ast.expr, change: ast.AST) -> Finding:
+    def _finding_on_side(
+        self, pair: ListsTakenTogether, side: ast.expr, change: ast.AST
+    ) -> Finding:
         """The finding on a side whose order was changed, and not that of what it is compared with."""
         module = self.subject
         return self.finding(

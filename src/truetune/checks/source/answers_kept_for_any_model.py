@@ -59,12 +59,13 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answer_caches import stores_in_caches
-from truetune.checks.source.model_argument_never_loaded import constant_path
-from truetune.checks.source.evidence.answer_caches import disk_caches_without_model_in_key
+from truetune.checks.source.evidence.answer_caches import (
+    disk_caches_without_model_in_key,
+    stores_in_caches,
+)
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.files_opened_for_writing import path_opened_for_writing
-from truetune.checks.source.model_argument_never_loaded import model_loads_and_paths
+from truetune.checks.source.model_argument_never_loaded import constant_path, model_loads_and_paths
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 

@@ -78,7 +78,10 @@ class ApplyChatTemplateReturnsDict(SourceRule):
         ]
         if not calls or module.pins.before("transformers", "5.0.0"):
             return
-        used = [_TemplateResult(call, tuple(classified_uses_of_result(module, call.node))) for call in calls]
+        used = [
+            _TemplateResult(call, tuple(classified_uses_of_result(module, call.node)))
+            for call in calls
+        ]
         misused = [one for one in used if one.of("silent") or one.of("loud")]
         for together in _group_by_statement(module, misused):
             yield self._finding_on_statement(together)

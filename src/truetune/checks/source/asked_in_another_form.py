@@ -176,7 +176,11 @@ def _other_forms_than_beside(module: Module) -> Iterator[AskedForm]:
         if trained is not None and (form.marks or trained.marks):
             if not form.marks & trained.marks:
                 yield AskedForm(form.words, form.node, trained)
-    if asks_a_model(module) and single_prompt_form(module) is None and not _may_write_prompts(module):
+    if (
+        asks_a_model(module)
+        and single_prompt_form(module) is None
+        and not _may_write_prompts(module)
+    ):
         text = next((text for _, text in _bare_questions(module)), None)
         trained = _form_of_training(module) if text is not None else None
         if text is not None and trained is not None:

@@ -74,7 +74,10 @@ class GradientsAccumulatedTwice(SourceRule):
             yield self.finding(
                 _message(found),
                 _remedy(found),
-                cases=[case_of_node(module, found.node), *_accumulation_cases(module, found.engine)],
+                cases=[
+                    case_of_node(module, found.node),
+                    *_accumulation_cases(module, found.engine),
+                ],
             )
 
 

@@ -137,7 +137,9 @@ def _callback_model_gb(module: Module, call: Call) -> float | None:
     """GB of the model that a callback loads; that of the largest other one where its name is a folder's."""
     own = _parameters_of_loaded_model(module, call)
     sizes = [
-        one for load in whole_language_model_loads(module) if (one := _parameters_of_loaded_model(module, load))
+        one
+        for load in whole_language_model_loads(module)
+        if (one := _parameters_of_loaded_model(module, load))
     ]
     parameters = own if own is not None else max(sizes, default=None)
     return None if parameters is None else parameters * BYTES_OF_WEIGHT / 1e9

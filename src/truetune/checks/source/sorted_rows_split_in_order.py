@@ -68,7 +68,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import splits_with_class_in_test_only
+from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import (
+    splits_with_class_in_test_only,
+)
 from truetune.errors import format_name_list
 from truetune.source.module import Module
 

@@ -89,7 +89,7 @@ class StopIdsIncomplete(DataRule):
             evidence=list(self._stops_by_origin(stop, listed)) or ["no file names a stop token"],
         )
 
-    def _stops_by_origin(self, stop: Stop, listed: set[str]) -> Iterator[str]:
+    def _stops_by_origin(self, stop: StopToken, listed: set[str]) -> Iterator[str]:
         """Evidence: the other stop tokens with the files that name them, and the files that name this one."""
         for other in self.probes.stops:
             if other != stop:

@@ -18,12 +18,9 @@ from typing import NamedTuple
 
 from truetune.data.conversation import Conversation
 from truetune.data.find_data_files import Source, find_sources
-from truetune.errors import DataError
-from truetune.errors import TruetuneError
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows
-from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
-from truetune.errors import format_name_list
+from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows, read_trained_rows
+from truetune.errors import DataError, TruetuneError, format_name_list
 
 COMPARED_ROWS = 5
 """Rows that are read both ways. All rows of a file go the same way through a script"""

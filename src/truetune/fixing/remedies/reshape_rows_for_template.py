@@ -13,12 +13,8 @@ from hashlib import blake2b
 from itertools import combinations
 from typing import Any
 
-from truetune.fixing.remedy import Attempt
-from truetune.fixing.remedy import Remedy
-from truetune.fixing.remedy import RowView
-from truetune.fixing.remedy import Stage
 from truetune.data.column_name_aliases import COLUMN_ALIASES
-from truetune.fixing.remedy import RemedyContext
+from truetune.fixing.remedy import Attempt, Remedy, RemedyContext, RowView, Stage
 from truetune.fixing.row_edits import Edit, PutValue, ValuePath
 from truetune.fixing.row_judge import JudgedRows
 from truetune.fixing.row_turns import Turn, parse_json_list_or_object

@@ -21,8 +21,8 @@ from truetune.checkpoint.load_checkpoint import (
     read_checkpoint,
 )
 from truetune.checkpoint.run_folder import CONTRACT_FILE, read_run
-from truetune.data.read_predictions import suggest_score_command
 from truetune.checkpoint.weight_files import read_json_object
+from truetune.data.read_predictions import suggest_score_command
 from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer

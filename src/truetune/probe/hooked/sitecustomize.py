@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from truetune.probe.hook_orders import HookOrders
+
 # Set by the launcher, as JSON: what the hook is to do.
 ORDERS_VARIABLE = "TRUETUNE_ORDERS"
 # Set by the launcher of a rehearsal (`truetune.confinement.confined_launcher`), in what it has confined.
@@ -86,7 +88,7 @@ class ImportListener:
         return spec
 
 
-def begin_run(package: str, orders: dict[str, Any]) -> None:
+def begin_run(package: str, orders: HookOrders) -> None:
     """A package of the run has been imported: load the hook. Whatever fails is noted for the parent, and forgotten."""
     try:
         load_truetune()
@@ -97,7 +99,7 @@ def begin_run(package: str, orders: dict[str, Any]) -> None:
     run_contained(begin_hook, package, orders, on_failure=lambda reason: note_loss(reason, orders))
 
 
-def begin_hook(package: str, orders: dict[str, Any]) -> None:
+def begin_hook(package: str, orders: HookOrders) -> None:
     """The hook takes over. A program that lists its modules no longer finds this one."""
     from truetune.probe.trainer_hook import start_hook
 
@@ -106,7 +108,7 @@ def begin_hook(package: str, orders: dict[str, Any]) -> None:
     start_hook(package, orders, ImportListener)
 
 
-def note_failed_start(error: BaseException, orders: dict[str, Any]) -> None:
+def note_failed_start(error: BaseException, orders: HookOrders) -> None:
     """Leave the reason where the parent finds it, as `note_loss` of truetune's boundary, which is not loaded."""
     try:
         with open(

@@ -45,6 +45,8 @@ def _peak_outputs(trial: Trial) -> dict[str, float]:
     peaks: dict[str, float] = {}
 
     def watch(name: str) -> Any:
+        """A hook that keeps the peak of the module of this name."""
+
         def hook(module: Any, args: Any, output: Any) -> None:
             output = output[0] if isinstance(output, tuple) else output
             if isinstance(output, torch.Tensor) and output.is_floating_point() and output.numel():

@@ -20,7 +20,7 @@ TOLERANCE_16_BIT = 0.2
 
 def measure_law(trial: Trial) -> Measured:
     """Largest weight of a token over the median, less one, in one micro-batch."""
-    if trial.kind not in ("sft", "loop", "other"):
+    if trial.kind not in ("sft", "loop"):
         raise Untested("the tokens of pairs weigh by their pair")
     worst = -1.0
     evidence: dict[str, Any] = {}

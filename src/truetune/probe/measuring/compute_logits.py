@@ -1,4 +1,9 @@
-"""Forward passes for the laws: on a piece of the real batches, in the trainer's own mode, with nothing drawn again."""
+"""Forward passes for the laws: on a piece of the real batches, in the trainer's own mode, with nothing drawn again.
+
+Laws about logits call the model itself (`compute_logits`), without the trainer's loss; those about gradients go through
+the trainer (`trainer_gradients`). The trade-off: rows are cut to a few hundred tokens, so a fault that begins further
+back is not seen (docs/laws.md, Limits).
+"""
 
 from __future__ import annotations
 
@@ -77,7 +82,8 @@ def allowed_difference(
     # A generator of its own, so that the random numbers of the model are those of the pass that it is compared with.
     drawn = torch.Generator().manual_seed(0)
 
-    def step(module: torch.nn.Module, args: Any, out: Any) -> Any:
+    def move_by_one_step(module: torch.nn.Module, args: Any, out: Any) -> Any:
+        """Move each column of an output by one rounding step, up or down."""
         if not isinstance(out, torch.Tensor) or not out.is_floating_point():
             return None
         sign = (
@@ -92,7 +98,7 @@ def allowed_difference(
         for m in model.modules()
         if not list(m.children()) and any(p.dim() > 1 for p in m.parameters())
     ]
-    hooks = [leaf.register_forward_hook(step) for leaf in leaves]
+    hooks = [leaf.register_forward_hook(move_by_one_step) for leaf in leaves]
     try:
         moved = compute_logits(model, inputs, **more)
     finally:
@@ -251,5 +257,6 @@ def is_causal(trial: Trial, batch: dict[str, Any]) -> bool:
 
 
 def _is_plain(inputs: Mapping[str, Any], ids: torch.Tensor) -> bool:
+    """Is the mask one of lines, (rows, tokens) as the ids are?"""
     mask = inputs.get("attention_mask")
     return isinstance(mask, torch.Tensor) and mask.dim() == 2 and mask.shape[1] == ids.shape[1]

@@ -30,7 +30,7 @@ class Trial:
     loss: Any = None
     """(model, inputs) -> loss tensor of one micro-batch, as this trainer computes it"""
     kind: str = "sft"
-    """sft, dpo, kto, orpo, reward, other, loop"""
+    """sft, dpo, kto, orpo, reward, loop"""
     optimizer: Any = None
     """What has the `param_groups` of a loop's optimizers, where they were seen; a trainer has its own"""
 

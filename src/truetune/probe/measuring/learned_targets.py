@@ -2,6 +2,15 @@
 
 The gradient of a cross-entropy there is w J^T(p - e_y): zero where nothing is learned, and else it tells the target y
 and the weight w, whatever the labels are called, whether the logits were ever made (fused kernels) or not.
+
+1. The trainer computes its loss. Behind the body of the model the hidden states are cut off from it, as leaves, so that
+   one backward pass through the head gives their gradient (`_forward_passes`).
+2. For each position the same gradient is made of each target that it may have: the next token, the one after, itself,
+   its label (`_target_gradients`).
+3. The target whose gradient explains the real one, up to a factor, is what is learned; the factor is its weight
+   (`_nearest_candidate`).
+
+The trade-off: a loss on whole distributions (distillation) has no single target, and its law is untested.
 """
 
 from __future__ import annotations
@@ -22,11 +31,17 @@ from truetune.probe.measuring.trainer_gradients import (
 )
 from truetune.probe.vocab_map import VocabMap, as_vocab_tensor, vocab_map_of
 
+# Chosen, not measured: batches of one run are made alike; each is a forward and a backward pass.
 BATCHES_READ = 2
-# Positions of a batch whose targets are looked for.
+# Positions of a batch whose targets are looked for. Chosen, not measured: each has a gradient of the model's width for
+# each of four targets.
 MAX_POSITIONS = 256
-# A target explains a gradient that is apart from its own by less, of the gradient's size.
+# A target explains a gradient that is apart from its own by less, as a share of the gradient's size. Chosen, not
+# measured: gradients of unlike targets are nearly orthogonal, so that a wrong target leaves a residual near 1.
 MAX_RESIDUAL = 0.3
+# A label whose gradient would be less than this share of the largest one is known by heart, and not missing. Chosen,
+# not measured.
+MIN_EXPECTED_GRADIENT = 1e-3
 IGNORED = -100
 NEXT, AFTER, SAME, LABEL = (
     "the next token",
@@ -66,6 +81,7 @@ def learned_targets(trial: Trial) -> list[tuple[int, LearnedTargets]]:
 
 
 def _targets_of_batches(trial: Trial) -> list[tuple[int, LearnedTargets]]:
+    """Those of the first batches that can be read; raises the reason of the last one where none can."""
     targets: list[tuple[int, LearnedTargets]] = []
     reason = Untested("there is no batch")
     for number, batch in enumerate(trial.batches):
@@ -110,10 +126,12 @@ def _forward_passes(
     learns: list[bool] = []
 
     def without_gradient(module: Any, args: Any) -> None:
+        """Before the body: it makes no graph, which would hold the activations of all layers."""
         learns.append(torch.is_grad_enabled())
         torch.set_grad_enabled(False)
 
     def cut(module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        """After the body: the hidden states become leaves, and the head works on them with gradients."""
         if not learns.pop():
             return None
         torch.set_grad_enabled(True)
@@ -178,6 +196,19 @@ def _read_targets(
     hidden: torch.Tensor,
     gradient: torch.Tensor,
 ) -> LearnedTargets:
+    """What one pass learns.
+
+    Args:
+        trial: the run.
+        inner: the model of transformers inside PEFT's.
+        backbone: its body, without the head.
+        head: over the vocabulary.
+        batch: the micro-batch.
+        ids: (lines, tokens) that the body was given, as vocabulary ids.
+        output: what the body returned.
+        hidden: (lines, tokens, width) last hidden states.
+        gradient: of the loss at them, of that shape.
+    """
     learns = (gradient != 0).any(-1)
     labels = _labels_in_fitting_convention(batch, ids, learns)
     labelled = None if labels is None else labels != IGNORED
@@ -196,7 +227,7 @@ def _read_targets(
         targets = labels[unheard[:, 0], unheard[:, 1]]
         expected = _target_gradients(trial, inner, backbone, head, output, hidden, unheard, targets)
         # A token that the model is certain of has a gradient near 0 even if it is learned.
-        loud = expected.norm(dim=-1) > 1e-3 * torch.stack(own).norm(dim=-1).max()
+        loud = expected.norm(dim=-1) > MIN_EXPECTED_GRADIENT * torch.stack(own).norm(dim=-1).max()
         unheard, silent = unheard[loud], round(len(missing) * float(loud.float().mean()))
     return LearnedTargets(ids, learns, labelled, places, target, weight, silent, unheard)
 

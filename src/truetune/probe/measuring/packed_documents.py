@@ -1,4 +1,8 @@
-"""Which documents stand in a line of a batch, by the keys that the collator gives."""
+"""Which documents stand in a line of a batch, by the keys that the collator gives.
+
+These are tensors of the run's own batch, for laws. `truetune.auditing.document_borders` reads such keys of a record in
+numpy, where no torch is. The trade-off of two readers: a new key has to be added to both.
+"""
 
 from __future__ import annotations
 

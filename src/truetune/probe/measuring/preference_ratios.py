@@ -1,4 +1,8 @@
-"""What a trainer of preferences says about its policy and its reference."""
+"""What a trainer of preferences says about its policy and its reference.
+
+Log-ratios are read from what the trainer logs (`rewards/chosen` over beta), so that its own way to compute them is
+what is tested. The trade-off: a trainer that logs no rewards is untested.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,11 @@ from truetune.probe.measuring.trainer_gradients import (
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 from truetune.probe.vocab_map import vocab_map_of
 
-# Pairs that are compared: each costs a pass through policy and reference.
+# Pairs that are compared. Chosen, not measured: each costs a pass through policy and reference.
 MAX_PAIRS = 3
+# Nats a token by which two computations may be apart. docs/laws.md has 0 for correct runs, 0.012 for the least fault.
 TOLERANCES_NATS = {torch.float64: 1e-5, torch.float32: 1e-3}
-# Nats a token by which two computations in 16 bits may be apart.
+# The same in 16 bits. Chosen, not measured.
 TOLERANCE_16_BIT_NATS = 0.05
 
 

@@ -1,4 +1,9 @@
-"""How far two ways to compute the same may be apart, by the precision of the computation alone."""
+"""How far two ways to compute the same may be apart, by the precision of the computation alone.
+
+Differences are of the largest absolute value, so that a model with large logits has no other tolerance than one with
+small ones. The trade-off: a fault that moves a few small logits alone is within it. Where 16 bits are coarser than this
+says, `compute_logits.allowed_difference` measures the rounding of the model itself.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +78,10 @@ def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def routed_difference(a: torch.Tensor, b: torch.Tensor, model: torch.nn.Module) -> float:
-    """`relative_difference` of (..., tokens, vocabulary). In 16 bits a mixture of experts sends a token with two nearly
-    equal scores to another expert by rounding alone: there, all but the worst tenth of the tokens are compared.
+    """`relative_difference` of (..., tokens, vocabulary) logits.
+
+    In 16 bits a mixture of experts sends a token with two nearly equal scores to another expert by rounding alone:
+    there, all but the worst tenth of the tokens are compared.
     """
     if not is_mixture_of_experts(model) or coarsest_precision(model) in (
         torch.float32,

@@ -1,4 +1,11 @@
-"""Losses and gradients of a run that is about to start, computed as its trainer does, without a trace."""
+"""Losses and gradients of a run that is about to start, computed as its trainer does, without a trace.
+
+`undisturbed` is the block in which laws compute: nothing in it stays. `loss_of` is one micro-batch's loss,
+`step_gradients` what an optimizer step would be given, through the trainer's own `training_step`.
+
+The trade-off: the trainer is steered by replacing its attributes for a while (`train`, `backward`, `gather`), since its
+methods do not take what a law varies. A trainer that does without one of them makes the law untested.
+"""
 
 from __future__ import annotations
 
@@ -67,6 +74,7 @@ def whole_attention(trial: Trial, rows: Sequence[Any]) -> Iterator[bool]:
 
 
 def _row_length(row: Any) -> int:
+    """Tokens of a prepared row: the length of its longest column; 0 where it is no mapping."""
     if not isinstance(row, Mapping):
         return 0
     return max((len(value) for value in row.values() if hasattr(value, "__len__")), default=0)
@@ -287,6 +295,7 @@ def rows_of(trial: Trial) -> list[Any]:
 
 
 def _count_supervised(row: Any) -> int:
+    """Tokens of a prepared row that are in the loss, by its labels or mask; all where it has neither."""
     if not isinstance(row, Mapping):
         return 0
     labels = row.get("labels")

@@ -11,9 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truetune.checks.config.evidence.training_file_columns import (
+    local_data_files,
+    local_training_sources,
+)
 from truetune.data.answering_roles import is_answering_role
-from truetune.checks.config.evidence.training_file_columns import local_data_files
-from truetune.checks.config.evidence.training_file_columns import local_training_sources
 from truetune.data.conversation import Conversation
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.tell_training_files_from_predictions import sort_folder_files

@@ -8,8 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.config.evidence.training_file_columns import local_data_files
-from truetune.checks.config.evidence.training_file_columns import local_training_sources
+from truetune.checks.config.evidence.training_file_columns import (
+    local_data_files,
+    local_training_sources,
+)
 from truetune.data.find_data_files import Source, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
