@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import truetune
@@ -42,3 +45,36 @@ def test_nothing_names_a_place_outside() -> None:
     outside = re.compile("|".join(f"/{name}/" for name in ("tmp", "root", "home")))
     for path in (*SOURCES, ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         assert not outside.search(path.read_text(encoding="utf-8")), path
+
+
+def prose_of_sources() -> Iterator[tuple[str, str]]:
+    """The place and the text of each docstring and comment."""
+    for path in SOURCES:
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                yield f"{path}:{node.lineno}", str(node.value.value)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                yield f"{path}:{token.start[0]}", token.string
+
+
+def test_prose_names_tests_that_exist() -> None:
+    """A comment says which test holds a trick; a test of another name leaves the next reader without it."""
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    defined = set(re.findall(r"^def (test_\w+)", tests, flags=re.M))
+    files = {path.stem for path in (ROOT / "tests").rglob("*.py")}
+    for place, text in prose_of_sources():
+        # Settings and columns are called `test_datasets` as well: the name of a test is a sentence.
+        named = set(re.findall(r"`(test_\w+_\w+_\w+)`", text))
+        assert named <= defined | files, f"{place}: no test is named {named - defined - files}"
+
+
+def test_packages_name_modules_that_exist() -> None:
+    """The docstring of a package says which module is for what."""
+    for path in SOURCES:
+        if path.name == "__init__.py":
+            text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            named = set(re.findall(r"`(\w+\.py)`", text))
+            below = {module.name for module in path.parent.rglob("*.py")}
+            assert named <= below, f"{path}: there is no {named - below}"
