@@ -30,6 +30,7 @@ from truetune.data.guard_output_folder import (
     Input,
     find_foreign_files,
     foreign_file_error,
+    refuse_unsafe_output_folder,
 )
 from truetune.data.write_atomically import write_atomically
 from truetune.errors import TruetuneError, UsageError

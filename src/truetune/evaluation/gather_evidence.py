@@ -18,6 +18,7 @@ from statistics import median, median_low
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checkpoint.weight_files import read_json_object
 from truetune.errors import TruetuneError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.backends.backend import Backend, Decoding, Progress
