@@ -271,7 +271,7 @@ def test_engines_that_differ_begin_again_with_tokenizers(
     encoded = encode_in_processes.encode_shard
 
     def differing(maker: Any, task: Any, folder: Any) -> Any:
-        if task.number == 3 and not maker.encoder._settled:
+        if task.number == 3 and not maker.encoder._engine_is_final:
             raise EnginesDiffer("fast and slow encode 'x' differently")
         return encoded(maker, task, folder)
 

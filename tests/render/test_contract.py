@@ -200,7 +200,7 @@ def test_a_conversation_that_is_too_long_is_refused_at_once(
 ) -> None:
     """Before the template is run at all: it would be run twice for each turn, over all that stands before it."""
     renderer = probes_of("llama3-instruct").renderer()
-    monkeypatch.setattr(Template, "run", None)
+    monkeypatch.setattr(Template, "render_prefixes", None)
     with pytest.raises(TemplateError, match=f"{named}.*share it out over several rows"):
         renderer.render(Conversation(Origin("long", 1, 0), "messages", turns(count)))
 

@@ -21,7 +21,7 @@ from truetune.generation.backends.model_source import ModelSource, serving_stops
 from truetune.generation.backends.open_backend import Options
 from truetune.generation.build_prompts import make_decoder
 from truetune.render.probes import Probes
-from truetune.render.traced_string import parts
+from truetune.render.traced_string import plain_text
 
 # Chosen, not measured: prompts differ at their ends, in the generation prompt, which has five to ten tokens.
 MAX_SHOWN_TOKENS = 12
@@ -292,7 +292,7 @@ def _make_renderer(probes: Probes) -> Callable[..., str]:
             add_generation_prompt=generation,
             **probes.spec.template_kwargs,
         )
-        return "".join(parts(rendered))
+        return plain_text(rendered)
 
     return render
 

@@ -19,7 +19,7 @@ from truetune.checks.template.evidence.generation_tags import (
     mark_generation_tags,
 )
 from truetune.errors import TemplateError
-from truetune.render.traced_string import parts
+from truetune.render.traced_string import plain_text
 
 Mask = NDArray[np.bool_]
 
@@ -69,7 +69,7 @@ class TrainerMasks:
         # The template renders in `check`; with marks in it, it may not. Then nothing is known.
         except (TemplateError, RecursionError):
             return None
-        pieces = re.split(f"([{OPEN_MARK}{CLOSE_MARK}])", "".join(parts(text)))
+        pieces = re.split(f"([{OPEN_MARK}{CLOSE_MARK}])", plain_text(text))
         # The marks may change what the template writes (it may strip or measure its own
         # output): such a mask would lie.
         if "".join(pieces[::2]) != rendering.text:
