@@ -104,7 +104,7 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
 
 
 def unit_of_rows(*, is_packed: bool) -> str:
-    """What a trainer counts as its rows, in words."""
+    """The word for what a trainer counts: packed sequences, or rows."""
     return "packed sequences" if is_packed else "rows"
 
 

@@ -70,7 +70,7 @@ class DataStats:
         self.pairing.add(batch, supervised)
 
     def ledger(self) -> Ledger:
-        """Tokens by source, supervised and not."""
+        """The counts of tokens by source, in the loss and not."""
         return Ledger(self.sources.copy())
 
     def lengths(self) -> Lengths:

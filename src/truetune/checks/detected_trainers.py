@@ -355,7 +355,7 @@ def trainer_facts_for_rows(spec: RunSpec) -> TrainerFacts:
 
 
 def _cut_under_settings(cut: Cut, spec: RunSpec) -> Cut:
-    """What happens to long rows under the settings."""
+    """The trainer's cut of long rows, as the run's settings change it."""
     other = spec.training.other
     if spec.training.packing and spec.training.packing_strategy in WHOLE_PACKS:
         cut = cut._replace(action="none")

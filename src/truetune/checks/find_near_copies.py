@@ -34,11 +34,11 @@ class GrowingArray:
         self.parts: list[NDArray[Any]] = []
 
     def add(self, part: NDArray[Any]) -> None:
-        """One more part."""
+        """Append the array of one more batch."""
         self.parts.append(part)
 
     def whole(self) -> NDArray[Any]:
-        """All parts as one array."""
+        """All parts joined to one array."""
         return np.concatenate(self.parts) if self.parts else np.zeros(0, dtype=np.uint64)
 
 

@@ -44,7 +44,7 @@ class NearbyChats(NamedTuple):
 
     @property
     def answers(self) -> list[str]:
-        """What is trained, turn by turn."""
+        """The texts that are trained, turn by turn."""
         return [text for row in self.rows for role, text in row if role == "assistant"]
 
 

@@ -123,7 +123,7 @@ def _replace_substitutions_by_variables(text: str) -> str:
 
 
 def _end_of_substitution(text: str, begin: int) -> int:
-    """Where the bracket of `$(` closes; the end of the text where it does not."""
+    """The position of the bracket that closes `$(`; the end of the text if none does."""
     depth = 0
     for place in range(begin + 1, len(text)):
         depth += (text[place] == "(") - (text[place] == ")")
@@ -297,7 +297,7 @@ def _deepspeed_rendezvous(command: ShellCommand, folder: Path) -> tuple[str, str
 
 
 def _count_hosts(path: Path) -> int:
-    """How many machines a host file names; 0 where it can't be read."""
+    """The number of machines that a host file names; 0 if it can't be read."""
     try:
         with path.open("rb") as file:
             lines = file.read(HEAD).decode("utf-8", "replace").splitlines()

@@ -110,7 +110,9 @@ def plan_of_config(
 
 
 def _filled_by_script(config: Config) -> FilledRows | None:
-    """What a script pads its rows to, where these lie beside it and are far shorter; None elsewhere."""
+    """The length that a script pads its rows to, if the rows lie beside it and are far shorter;
+    None elsewhere.
+    """
     path = Path(config.path)
     if path.suffix not in (".py", ".ipynb") or not path.is_file():
         return None

@@ -223,7 +223,9 @@ def _tasks_by_gpus(file: CommandFile) -> tuple[int, str, int] | None:
 
 
 def _tasks_of_mpi(command: ShellCommand) -> tuple[int, str, int] | None:
-    """How many processes mpirun starts."""
+    """(number of processes that mpirun starts, the option as text, its line); None if it is not
+    plain.
+    """
     own = own_options(command)
     value = last_option(own, "-np", "-n", "--np")
     count = parse_whole_number(value)

@@ -137,7 +137,7 @@ def _text_of(path: Path) -> str:
 
 
 def _read_sharding_file(path: Path) -> ShardingFile | None:
-    """What a file says of sharding; None where it is none of DeepSpeed's or accelerate's files."""
+    """The sharding settings in a file; None if it is no file of DeepSpeed's or accelerate's."""
     if path.suffix not in SETTINGS_SUFFIXES or not OF_SHARDING.search(_text_with_zero_key(path)):
         return None
     try:

@@ -54,7 +54,7 @@ class ShellLoop:
         return self.names & reached
 
     def is_same_in_each_pass(self, text: str) -> bool:
-        """Is it plain that a text does not change with a pass?"""
+        """Does a text surely not change from pass to pass?"""
         if DIFFERS.search(text) or self.loop_variables_in(text):
             return False
         counted = {name for pair in COUNTED.findall(self.text) for name in pair}

@@ -120,7 +120,7 @@ class AnswersAreNoJson(AnswerTextRule):
             yield from self._finding_on_wrapped_json()
 
     def _count_line_before_json(self, text: str) -> None:
-        """One more answer with this line before its JSON, if any."""
+        """Count the line that stands before the JSON of an answer, if there is one."""
         lead = lead_of(text)
         if lead is not None and (lead in self.leads or len(self.leads) < MAX_LEADS):
             self.leads[lead] += 1

@@ -98,7 +98,7 @@ class _ColumnTexts:
         self.texts: set[int] = set()
 
     def add(self, text: str, whole: str, *, is_read: bool) -> None:
-        """One more row: its text, and prompt and answer together."""
+        """Count the text of one more row; `whole` is its prompt and answer together."""
         self.rows += 1
         self.reached += " ".join(text.split()) in whole
         self.wordy += _has_words(text)
@@ -325,5 +325,5 @@ def _texts_of_row_columns(row: Conversation) -> Iterator[tuple[str, str]]:
 
 
 def _is_media_column(column: str) -> bool:
-    """Is it a column of pictures, sound or video, by its name?"""
+    """Is a column one of pictures, sound or video, by its name?"""
     return column in MEDIA_COLUMNS or column.lower().startswith(tuple(MEDIA_KEYS))

@@ -254,7 +254,7 @@ def explain_lost_mask(audit: Audit) -> str | None:
 
 
 def is_prompt_loss_explained(audit: Audit) -> bool:
-    """Is it known, more closely than by the tokens, why prompts are in the loss?"""
+    """Does another finding explain more closely why prompts are in the loss?"""
     return bool(
         labels_learned_despite_minus_100(audit)
         or tokens_learned_despite_mask(audit)
