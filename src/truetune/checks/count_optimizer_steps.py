@@ -1,4 +1,4 @@
-"""How many optimizer steps a run makes in all, with the arithmetic that users do by hand.
+"""Counts how many optimizer steps a run makes in all, with the arithmetic that users do by hand.
 
 One fact for settings (`checks.config.evidence.step_counts`), scripts and logs:
 rows x epochs / (batch x accumulation x processes).

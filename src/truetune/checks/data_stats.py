@@ -1,4 +1,4 @@
-"""The figures of a run's data: the counts over all batches that a report shows beside the findings."""
+"""Counts the figures of a run's data over all batches, which a report shows beside the findings."""
 
 from __future__ import annotations
 

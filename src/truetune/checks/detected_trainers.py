@@ -1,4 +1,4 @@
-"""Which trainer will read the rows, and what its facts make of the settings.
+"""Detects which trainer will read the rows, and applies its facts to the settings of the run.
 
 The trainer is named (`--trainer`, `trained_by`), else found in the settings files and scripts among the paths. Where
 two of them say different things, it is not known: a guess would be a false verdict.
@@ -12,12 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.checks.source.evidence.labels_and_padding import lm_collator_calls, masks_by_id
-from truetune.checks.training_module import (
+from truetune.checks.read_training_module import (
     find_only_config,
     makes_trainer_arguments,
     read_training_module,
 )
+from truetune.checks.source.evidence.labels_and_padding import lm_collator_calls, masks_by_id
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.errors import DataError, SpecError, TruetuneError

@@ -1,4 +1,5 @@
-"""The losses that training data allow: of a model that knows only how frequent tokens or whole answers are.
+"""Computes the losses that training data allow to a model that knows only how frequent tokens or
+whole answers are.
 
 Rules on data read the same rows beside it, so that they are read once.
 """

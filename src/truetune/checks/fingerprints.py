@@ -1,4 +1,5 @@
-"""Fingerprints: which places of two reports are the same, though lines have moved between them.
+"""Makes fingerprints of findings: which places of two reports are the same, though lines have moved
+between them.
 
 A place is known by its rule, its file, and what stands there; not by its line or row number, which change when others
 are added above, nor by other numbers, which may count rows. Places with the same contents are numbered: one more is

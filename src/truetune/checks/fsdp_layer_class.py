@@ -1,4 +1,4 @@
-"""The class of a model's layers, as FSDP's wrapping policy has to name it."""
+"""Finds the class of a model's layers, as FSDP's wrapping policy has to name it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""guard: what the rules say of the live objects of a script: tokenizer, template, collator, model, rows.
+"""Guards a training script: judges its live objects (tokenizer, template, collator, model, rows)
+before it trains.
 
 Each part is judged by itself. What fails in a part of ours is not judged, and told as a warning; nothing but the
 findings' own exception reaches the user's program, and nothing of the user's is changed.

@@ -1,4 +1,6 @@
-"""Commands that start an evaluation harness, and what they give it: model and arguments, template, tasks."""
+"""Reads the commands that start an evaluation harness, and what they give it: model and arguments,
+template, tasks.
+"""
 
 from __future__ import annotations
 

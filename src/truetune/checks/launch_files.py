@@ -1,4 +1,5 @@
-"""What a launch is told in several files: the command, accelerate's configuration, the DeepSpeed file, the settings.
+"""Reads what a launch is told in several files: the command, accelerate's configuration, the
+DeepSpeed file, the settings.
 
 A command that starts a training names its files, and each of them may set the batch, the accumulation, the precision
 or the rate. Here the files are found, and each value is read with its place. Values that are "auto", variables of the

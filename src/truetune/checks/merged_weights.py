@@ -1,4 +1,5 @@
-"""Folders of merged weights, and the adapters that are in them: by scripts, settings and commands around a file.
+"""Finds folders of merged weights, and the adapters that are in them: by scripts, settings and
+commands around a file.
 
 The trade-off: a merge whose adapter or output is known to the run alone says nothing.
 """

@@ -1,4 +1,5 @@
-"""Model identity: what the name of a published model says of its weights, and whether two names may mean one model.
+"""Reads off the name of a published model what its weights are, and tells whether two names may
+mean one model.
 
 Family, generation, size, release and tuning are read off the last part of a name; who quantized or mirrored a model,
 and in what format, is left out, for the weights are the same. What a name does not say is not compared.

@@ -1,4 +1,5 @@
-"""Which commands make a model of another one (a merge, a quantization, an export), and where they leave it.
+"""Finds which commands make a model of another one (a merge, a quantization, an export), and where
+they leave it.
 
 How it works: of a Python script that stands in the project, the paths of its loads and saves are followed to options of
 the command, defaults and constants. Of a script that is not here, its name and its usual options tell. Other programs

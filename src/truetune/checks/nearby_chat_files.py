@@ -1,4 +1,5 @@
-"""The chats that lie beside a script or a Modelfile: what the model was trained on, where one file of them is there.
+"""Reads the chats that lie beside a script or a Modelfile, if one file there holds what the model
+was trained on.
 
 A file counts as training rows where its name says nothing else, and where no second file competes with it. Reading is
 bounded: the first rows of a few files.

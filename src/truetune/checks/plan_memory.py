@@ -14,6 +14,7 @@ from typing import Any
 from truetune.checks.filled_row_length import FilledRows, find_what_fills_rows
 from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
+from truetune.checks.read_training_module import read_training_module
 from truetune.checks.source.evidence.fixed_padding_in_runs import estimated_tokens, fixed_paddings
 from truetune.checks.source.evidence.models_held_on_the_gpu import second_loads
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
@@ -24,7 +25,6 @@ from truetune.checks.source.model_loaded_beside_another import (
     place_in_file,
     second_model_gb,
 )
-from truetune.checks.training_module import read_training_module
 from truetune.errors import DataError, UsageError
 from truetune.logs.console.console_output import ConsoleOutput
 from truetune.logs.console.out_of_memory_message import MemoryFigures, read_memory_error

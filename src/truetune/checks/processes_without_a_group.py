@@ -1,4 +1,4 @@
-"""Trainings that one command starts several times, and that never join one process group.
+"""Finds trainings that one command starts several times, and that never join one process group.
 
 srun and mpirun number their tasks by variables of their own (SLURM_PROCID, OMPI_COMM_WORLD_RANK). torch, accelerate and
 the trainers on top of them read RANK, LOCAL_RANK and WORLD_SIZE, which torchrun and `accelerate launch` set. A script

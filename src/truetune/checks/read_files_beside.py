@@ -13,6 +13,13 @@ from pathlib import Path
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.config.evidence.step_counts import training_rows
 from truetune.checks.config.evidence.training_file_columns import data_files_of
+from truetune.checks.gpu_memory_settings_beside import (
+    MODEL_FILE,
+    float32_weights_of_folder,
+    memory_settings_of_commands,
+    weight_settings_of_config,
+    weight_settings_of_script,
+)
 from truetune.checks.gpus_beside import read_gpu_file
 from truetune.checks.host_memory_needs import (
     ADAPTER_FILE,
@@ -30,8 +37,9 @@ from truetune.checks.host_memory_settings import (
 from truetune.checks.launch_memory_settings import memory_settings_in_document
 from truetune.checks.lora_scales_beside_log import lora_adapters_of_files
 from truetune.checks.nccl_variables import NCCL_VARIABLES, does_switch_transport_off
+from truetune.checks.read_training_module import read_training_module
 from truetune.checks.schedule_lengths import schedule_lengths_of_file
-from truetune.checks.settings_in_code import setting_at_code_place
+from truetune.checks.setting_at_code_place import setting_at_code_place
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import (
     MOVED_TO_HOST,
@@ -46,17 +54,9 @@ from truetune.checks.source.model_loaded_beside_another import ModelLoadedBeside
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
-from truetune.checks.training_module import read_training_module
 from truetune.checks.vllm_server_commands import (
     adapters_by_served_name,
     find_vllm_server_commands,
-)
-from truetune.checks.weights_beside import (
-    MODEL_FILE,
-    float32_weights_of_folder,
-    memory_settings_of_commands,
-    weight_settings_of_config,
-    weight_settings_of_script,
 )
 from truetune.data.row_text_sizes import row_text_sizes
 from truetune.errors import TruetuneError

@@ -34,7 +34,6 @@ from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
 from truetune.checks.log.server_cap_makes_requests_wait import ServerCapMakesRequestsWait
 from truetune.checks.log.tensor_cores_stand_idle import TensorCoresStandIdle
-from truetune.checks.log_movement import have_weights_moved
 from truetune.checks.nccl_variables import BETWEEN_NODES
 from truetune.checks.pairs.kto_imbalance import KtoImbalance
 from truetune.checks.put_causes_of_losses_first import put_causes_of_losses_first
@@ -59,6 +58,7 @@ from truetune.checks.source.settings_never_passed import SettingsNeverPassed
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
 from truetune.checks.tokens.truncation_leaves_no_label import TruncationLeavesNoLabel
+from truetune.checks.weight_movement_in_log import have_weights_moved
 from truetune.logs.files_beside import FilesBeside, RunBeside
 from truetune.logs.run_log import RunLog
 

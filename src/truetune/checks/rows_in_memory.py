@@ -1,4 +1,6 @@
-"""Where scripts hold all rows of a file as Python objects, in a list that the machine's memory must have room for."""
+"""Finds where scripts hold all rows of a file as Python objects, in a list that the machine's
+memory must have room for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of settings, as rules on settings compare and show them."""
+"""Reads and formats values of settings, as rules on settings compare and show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""DeepSpeed and FSDP settings beside a launch, and whether anything leads to them.
+"""Finds DeepSpeed and FSDP settings beside a launch that nothing leads to, so that they have no
+effect.
 
 A file of settings acts only where an option, an argument, another file or a variable that somebody reads names it. Any
 line that speaks of sharding at all counts as a lead, whatever it does: what is left is a file that nothing can reach.

@@ -1,4 +1,5 @@
-"""The loops of a shell script: which commands they repeat, and what differs from one pass to the next.
+"""Finds the loops of a shell script: which commands they repeat, and what differs from one pass to
+the next.
 
 How it works: the commands are read in order, with the keywords that begin and end a loop. A variable follows a loop
 where its value holds the loop's variable, over any number of assignments.

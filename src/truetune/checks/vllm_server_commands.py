@@ -1,4 +1,4 @@
-"""The servers of vLLM that a file of commands starts."""
+"""Reads the vLLM servers that a file of commands starts: their models, adapters and options."""
 
 from __future__ import annotations
 

@@ -144,7 +144,11 @@ def _trains_embedding_by_hand(module: Module) -> bool:
 
 def _configs_beside_tokens(module: Module) -> Iterator[Call]:
     """The LoRA configs of a file that adds tokens, or whose base never trained some."""
-    if _added_in_run(module) or TOKENS_ADDED.count_in(module) or _base_with_marks(module) is not None:
+    if (
+        _added_in_run(module)
+        or TOKENS_ADDED.count_in(module)
+        or _base_with_marks(module) is not None
+    ):
         yield from module.calls("peft.LoraConfig")
 
 

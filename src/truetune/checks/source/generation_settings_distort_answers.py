@@ -47,11 +47,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.cut_replies_beside import files_with_all_replies_cut
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import GENERATION
 from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_nearby_chats
-from truetune.checks.replies_beside import files_with_all_replies_cut
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.find_hyperparameter_arguments import (

@@ -11,7 +11,7 @@ from pathlib import Path
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.host_memory_needs import parameters_of_published_model
 from truetune.checks.rows_in_memory import find_held_rows
-from truetune.checks.settings_in_code import setting_at_code_place
+from truetune.checks.setting_at_code_place import setting_at_code_place
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
 from truetune.checks.source.evidence.models_spread_over_gpus import spread_load
 from truetune.checks.source.losses_kept_with_graph import LossesKeptWithGraph
