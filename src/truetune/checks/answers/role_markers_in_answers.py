@@ -68,6 +68,7 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
     called = "have role markers or control tokens in them"
 
     def bad(self, sample: Sample) -> bool | None:
+        """Does the answer hold a role marker or a control token?"""
         return bool(sample.scores.markers)
 
     def findings(self) -> Iterator[Finding]:

@@ -113,6 +113,7 @@ class EscapeSequencesAsText(RowTextRule):
     needs_tokenizer = False
 
     def fault(self, text: RowText, row: Conversation) -> TextFault | None:
+        """The escape sequences or the markup that a text holds in place of the characters."""
         if not any(sign in text.text for sign in FIRST_SIGNS) and text.text[:1] != '"':
             return None
         if text.is_answer and _is_json_string(text.text):
