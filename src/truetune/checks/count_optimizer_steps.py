@@ -173,7 +173,7 @@ def _steps_of_early_stop(log: RunLog) -> OptimizerSteps | None:
 
 
 def _steps_made(log: RunLog) -> tuple[int, str]:
-    """The steps of a run that ended, and what says so; 0 where nothing does."""
+    """(the steps of a run that ended, what says so); 0 steps if nothing does."""
     count = int(log.done_steps)
     if not log.is_numbered and count >= 1:
         return count, f"the log ends at step {count:,}"

@@ -444,7 +444,7 @@ def _log_chance_of_sum(total: float, rows: int) -> float:
 
 
 def _best_stretch(gain: NDArray[np.float64]) -> tuple[int, int]:
-    """First and last row of the stretch with the largest sum (Kadane 1984)."""
+    """(first, last) row of the stretch with the largest sum of gains (Kadane 1984)."""
     best, first, last = 0.0, 0, -1
     total, start = 0.0, 0
     for row, value in enumerate(gain.tolist()):

@@ -43,7 +43,9 @@ class GrowingArray:
 
 
 def find_near_pairs(sketches: NDArray[np.uint32]) -> list[tuple[int, int]]:
-    """Pairs of rows with at least NEAR of their sketch in common, each later row with one earlier row."""
+    """(earlier row, later row) of rows with at least NEAR of their sketch in common; each later row
+    once.
+    """
     nearest: dict[int, int] = {}
     width = HASHES // BANDS
     usable = np.flatnonzero((sketches != EMPTY_SKETCH).any(axis=1))

@@ -120,7 +120,7 @@ def gpus_requested_by_job(file: CommandFile) -> GpuCount | None:
 
 
 def _first_job_request(file: CommandFile, *names: str) -> tuple[str, int]:
-    """The first of these requests that a job makes, with its line; ("", 0) where it makes none."""
+    """(value, line) of the first of these requests that a job makes; ("", 0) if it makes none."""
     return next((file.requests[name] for name in names if name in file.requests), ("", 0))
 
 

@@ -103,7 +103,9 @@ def _step_of_known_program(command: ShellCommand, folder: Path) -> MakingStep | 
 
 
 def _export_paths_in_settings(path: Path) -> tuple[str, str]:
-    """The model and the folder of an export in a file of settings; empty where it is not there."""
+    """(model, output folder) of an export in a file of settings; empty texts if the file is not
+    there.
+    """
     try:
         raw = read_config(path).raw
     except (TruetuneError, OSError):

@@ -526,7 +526,9 @@ def _is_only_about_cap(finding: Finding) -> bool:
 def _cap_of_server(
     logs: Sequence[RunLog], beside: FilesBeside | None
 ) -> tuple[str, int, Case] | None:
-    """The setting that lets a server work on few requests at once, its value, and where it stands."""
+    """(setting, its value, where it stands) of what lets a server work on few requests at once;
+    None if there is none.
+    """
     for log in logs:
         cap = find_cap(log)
         if cap is not None and log.output is not None and cap.value < FEW_AT_ONCE:

@@ -245,7 +245,7 @@ def _with_numbers_as_sides(tally: Tally, tags: tuple[str, str]) -> Tally:
 def _numbers_of_sides(
     numbers: frozenset[float], tags: tuple[str, str]
 ) -> tuple[frozenset[float], frozenset[float], bool]:
-    """Which numbers stand for the first and for the second side, and whether that is sure."""
+    """(numbers of the first side, numbers of the second side, is that sure?)."""
     surely = _numbers_by_count(numbers, tags)
     if surely is not None:
         return *surely, True

@@ -139,7 +139,9 @@ class AnswerIsIncomplete(AnswerTextRule):
             )
 
     def _limit_and_remedy(self) -> tuple[str, str]:
-        """What cut the answers, and what to do: a slice leaves one number of characters, a limit of tokens does not."""
+        """(what cut the answers, what to do): a slice leaves one number of characters, a limit of
+        tokens does not.
+        """
         ((characters, rows),) = Counter(len(text) for text in self.cut).most_common(1)
         if rows >= MIN_SHARE_AT_ONE_LENGTH * len(self.cut):
             return (

@@ -139,7 +139,7 @@ class EscapeSequencesAsText(RowTextRule):
         )
 
     def _describe_faults(self) -> tuple[str, str]:
-        """What the rows hold, and what to do about it: sequences, markup, or both."""
+        """(what the rows hold, what to do about it): sequences, markup, or both."""
         sequences = "escape sequences in place of their characters"
         to_characters = (
             "turn them into the characters where the data are read (str.replace, html.unescape,"

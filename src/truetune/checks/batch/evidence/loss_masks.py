@@ -192,7 +192,7 @@ def all_tokens_learned(audit: Audit) -> bool:
 
 
 def count_learned_tokens(audit: Audit) -> tuple[int, int]:
-    """Tokens of the batches that are in the loss, and all of them, without padding."""
+    """(tokens of the batches that are in the loss, all tokens), without padding."""
     supervised = total = 0
     for sample in lines_with_unshifted_labels(audit):
         supervised += int((~sample.padding & sample.supervised).sum())
