@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.answers.answers_never_stop import ASK_AS_TRAINED
+from truetune.checks.explain_answers_by_scripts import explain_answers_by_scripts
 from truetune.checks.findings import Finding
-from truetune.checks.scripts_that_asked import explain_answers_by_scripts
 
 ENDLESS = Finding(
     "answers-never-stop",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from truetune.checks.drop_missing_pad_finding import drop_pad_finding_set_by_scripts
 from truetune.checks.findings import Case, Finding
-from truetune.checks.pad_token_of_scripts import drop_pad_finding_set_by_scripts
 from truetune.checks.put_causes_of_losses_first import put_causes_of_losses_first
 
 RATE_OF_SCRIPT = Finding(

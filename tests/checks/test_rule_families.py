@@ -18,7 +18,7 @@ from truetune.checks.rule_families import (
     code_sort_key,
     current_codes_of_former,
     former_code,
-    is_code,
+    is_rule_code,
 )
 from truetune.cli import truetune_group
 
@@ -58,12 +58,12 @@ def test_each_former_code_is_a_rule_of_today() -> None:
 
 @pytest.mark.parametrize("word", ["TOK001", "tok001", "TT101", "EVAL003", "PREF012"])
 def test_codes_are_recognised(word: str) -> None:
-    assert is_code(word)
+    assert is_rule_code(word)
 
 
 @pytest.mark.parametrize("word", ["loss", "TOK", "pad", "bf16", "LORA16", "4090"])
 def test_words_of_a_question_are_no_codes(word: str) -> None:
-    assert not is_code(word)
+    assert not is_rule_code(word)
 
 
 def test_a_beginning_of_former_codes_selects_what_it_selected() -> None:

@@ -1,4 +1,5 @@
-"""The servers of a project that have an adapter beside their base, and the names under which both answer.
+"""Finds the servers of a project that have an adapter beside their base, and the names under which
+both answer.
 
 vLLM and SGLang are started by commands (shell scripts, job files, compose files); Ollama makes a model of a Modelfile.
 """

@@ -1,4 +1,4 @@
-"""How different the answers of many rows are: what a model could learn from them at all."""
+"""Measures how different the answers of many rows are: what a model could learn from them at all."""
 
 from __future__ import annotations
 

@@ -26,6 +26,15 @@ class AnswerText(NamedTuple):
     """None where the row is plain text"""
 
 
+class AnswerFault(NamedTuple):
+    """What is wrong with an answer."""
+
+    kind: str
+    """As the finding counts it"""
+    text: str
+    """As the case shows it"""
+
+
 def learned_answers_of_row(row: Conversation) -> Iterator[AnswerText]:
     """The answers of a row that are learned: its assistant turns with a loss, its completion, or
     its text.
@@ -67,8 +76,8 @@ class AnswerTextRule(DataRule):
         self.kinds: Counter[str] = Counter()
         self.cases: list[Case] = []
 
-    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
-        """(kind, what is wrong) of an answer; None where nothing is."""
+    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+        """What is wrong with an answer of a row; None if nothing is."""
         raise NotImplementedError
 
     def batch(self, batch: Batch) -> None:
@@ -84,13 +93,13 @@ class AnswerTextRule(DataRule):
             if answer is None or fault is None:
                 continue
             self.found += 1
-            self.kinds[fault[0]] += 1
+            self.kinds[fault.kind] += 1
             if len(self.cases) < MAX_CASES:
                 is_turn = answer.message is not None
                 self.cases.append(
-                    case_in_message(batch, row, answer.message or 0, fault[1])
+                    case_in_message(batch, row, answer.message or 0, fault.text)
                     if is_turn
-                    else case_in_row(batch, row, fault[1])
+                    else case_in_row(batch, row, fault.text)
                 )
 
     def unmet(self) -> Unmet | None:

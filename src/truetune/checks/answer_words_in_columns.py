@@ -1,4 +1,5 @@
-"""Words of answers that stand in no prompt, and in a column of the same row that nothing reads.
+"""Finds the column that nothing reads and that the answers were made from: it holds words of them
+that stand in no prompt.
 
 Such a column is what the answers were made from: a model that never sees it can only invent these words. Two texts of
 one data set share words by chance, so that the column of another row is the control. Columns that are made from the

@@ -11,7 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from truetune.checks.answer_diversity import compressed_bits_per_row, most_informative_column
+from truetune.checks.answer_diversity import (
+    ColumnInformation,
+    compressed_bits_per_row,
+    most_informative_column,
+)
 from truetune.checks.column_contents import is_prose
 from truetune.data.conversation import Conversation
 from truetune.encoding.row_fingerprints import text_of
@@ -49,7 +53,7 @@ class AnswersBesideUnreadColumns:
         for name, text in _texts_of_unused_columns(row):
             self.unused[name].append(text)
 
-    def unread_column_with_more_than_answers(self) -> tuple[str, float]:
+    def unread_column_with_more_than_answers(self) -> ColumnInformation:
         """The unread column of prose that holds far more information than the answers, with its
         bits a row; ("", 0.0) if none does.
         """
@@ -61,8 +65,8 @@ class AnswersBesideUnreadColumns:
         ]
         name, bits = most_informative_column(most)
         if bits < PROSE or bits < TELLING * compressed_bits_per_row(self.answers):
-            return "", 0.0
-        return name, bits
+            return ColumnInformation("", 0.0)
+        return ColumnInformation(name, bits)
 
     def are_labels_of_prompts(self, labels: Iterable[str]) -> bool:
         """Are these answers class labels of their prompts: does an instruction name them, or do the

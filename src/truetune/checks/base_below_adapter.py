@@ -1,4 +1,5 @@
-"""Whether the model below an adapter is the one that it was trained on, by names and by what wrote its folder.
+"""Tells whether the model below an adapter is the one that it was trained on, by names and by what
+wrote its folder.
 
 How it works: names of published models say what weights they are (`model_identity`). A folder says nothing by itself,
 so the project is asked what wrote it: a merge of another adapter, or a training of all weights, makes other weights

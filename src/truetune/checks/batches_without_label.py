@@ -1,4 +1,4 @@
-"""Batches of a training loop in which no token has a label: the mean over none is nan.
+"""Tells what batches without any label do to a training loop: the mean over no label is nan.
 
 `CrossEntropyLoss` divides the sum of the losses by the number of labels, so that a batch without one gives 0 / 0. A
 step by its gradient makes every weight nan. Trainers that divide by the labels of all accumulated batches are not

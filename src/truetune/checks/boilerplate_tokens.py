@@ -1,4 +1,4 @@
-"""Boilerplate: tokens that most examples have, word for word, wherever they stand in them.
+"""Finds boilerplate: tokens that most examples have, word for word, wherever they stand in them.
 
 Long documents of one kind (contracts, reports) have each phrase of their trade in most examples, in any order, and are
 no shared text. So a short stretch counts only where it follows the same stretch, or the beginning, in most examples, or

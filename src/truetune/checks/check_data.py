@@ -94,7 +94,9 @@ def _check_data(
     tokens_added: frozenset[str],
     uncut_limit: int | None,
 ) -> DataReport:
-    """One pass of `check`, with fast paths or, where `only_reference`, without."""
+    """Run the rules over the data once; with fast paths, or without them if `only_reference` is
+    set.
+    """
     started = time.perf_counter()
     spec = with_trainer_defaults(spec)
     setup = prepare_rule_setup(spec, only_reference=only_reference)

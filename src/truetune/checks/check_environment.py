@@ -116,7 +116,9 @@ def _environment_facts(here: Environment) -> Iterable[tuple[str, str]]:
 
 
 def _torch_facts(here: Environment) -> dict[str, Any]:
-    """What torch says of itself, as plain values."""
+    """What torch reports of CUDA, HIP, bf16, its devices and its compiled architectures, as plain
+    values.
+    """
     torch = here.torch
     assert torch is not None
     devices = [{"name": d.name, "capability": list(d.capability)} for d in torch.devices]

@@ -17,10 +17,10 @@ from os import PathLike
 from pathlib import Path
 
 from truetune.checks.check_data import Progress
+from truetune.checks.drop_missing_pad_finding import drop_pad_finding_set_by_scripts
 from truetune.checks.held_out_files import pair_files
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement
-from truetune.checks.pad_token_of_scripts import drop_pad_finding_set_by_scripts
 from truetune.checks.paths.check_path import check_path
 from truetune.checks.paths.judge_run_rows import judge_run_or_note_unreadable
 from truetune.checks.paths.path_kinds import holds_only_rows

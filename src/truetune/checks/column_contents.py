@@ -1,4 +1,5 @@
-"""What a column of rows holds: prose or notes, texts or media, and whether a line of a batch holds it too.
+"""Tells what a column of rows holds: prose or notes, texts or media, and whether a line of a batch
+holds it too.
 
 Columns that nothing reads are lost without a word, and most of them are ids, dates and scores that nobody misses. So a
 column is told by its name (it sounds like part of the prompt) or by its texts (they are prose). The trade-off: short

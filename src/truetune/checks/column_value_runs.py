@@ -1,4 +1,5 @@
-"""Column runs: whether neighbouring rows have the same value in some column, more often than rows at random.
+"""Tells whether neighbouring rows have the same value in some column, more often than rows at
+random.
 
 Two rows at random share a value with the chance sum(c * (c - 1)) / (n * (n - 1)) over the counts c of the values. In a
 file that is grouped by the column nearly all neighbours share it. Only short values of columns that reach neither

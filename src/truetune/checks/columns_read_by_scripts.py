@@ -1,4 +1,5 @@
-"""The columns of rows that scripts beside them read by name: `row["context"]`, `row.get("context")`, `{context}`.
+"""Finds the columns of rows that scripts read by name: `row["context"]`, `row.get("context")`,
+`{context}`.
 
 The trade-off: a name is a text, and what it is read of is not followed. A script that reads another file's column of
 that name counts too: then a rule says nothing of a column where it might have.

@@ -1,4 +1,4 @@
-"""How many optimizer steps a run makes in all, with the arithmetic that users do by hand.
+"""Counts how many optimizer steps a run makes in all, with the arithmetic that users do by hand.
 
 One fact for settings (`checks.config.evidence.step_counts`), scripts and logs:
 rows x epochs / (batch x accumulation x processes).
@@ -104,7 +104,7 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
 
 
 def unit_of_rows(*, is_packed: bool) -> str:
-    """What a trainer counts as its rows, in words."""
+    """The word for what a trainer counts: packed sequences, or rows."""
     return "packed sequences" if is_packed else "rows"
 
 
@@ -173,7 +173,7 @@ def _steps_of_early_stop(log: RunLog) -> OptimizerSteps | None:
 
 
 def _steps_made(log: RunLog) -> tuple[int, str]:
-    """The steps of a run that ended, and what says so; 0 where nothing does."""
+    """(the steps of a run that ended, what says so); 0 steps if nothing does."""
     count = int(log.done_steps)
     if not log.is_numbered and count >= 1:
         return count, f"the log ends at step {count:,}"

@@ -1,4 +1,4 @@
-"""The figures of a run's data: the counts over all batches that a report shows beside the findings."""
+"""Counts the figures of a run's data over all batches, which a report shows beside the findings."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class DataStats:
         self.pairing.add(batch, supervised)
 
     def ledger(self) -> Ledger:
-        """Tokens by source, supervised and not."""
+        """The counts of tokens by source, in the loss and not."""
         return Ledger(self.sources.copy())
 
     def lengths(self) -> Lengths:

@@ -1,4 +1,5 @@
-"""The learning rate that a schedule in DeepSpeed's settings runs at, whatever the optimizer is given.
+"""Finds the learning rate that a schedule in DeepSpeed's settings runs at, whatever the optimizer
+is given.
 
 `WarmupLR` and `WarmupDecayLR` set the rate of each parameter group to `warmup_max_lr`, which is 0.001 where it is not
 written; `LRRangeTest` begins at 0.001 likewise; `OneCycle` has its own peak. `WarmupCosineLR` scales the rate of the

@@ -1,4 +1,4 @@
-"""Which trainer will read the rows, and what its facts make of the settings.
+"""Detects which trainer will read the rows, and applies its facts to the settings of the run.
 
 The trainer is named (`--trainer`, `trained_by`), else found in the settings files and scripts among the paths. Where
 two of them say different things, it is not known: a guess would be a false verdict.
@@ -16,7 +16,7 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
     lm_collator_calls,
     maskings_of_pad_id,
 )
-from truetune.checks.training_module import (
+from truetune.checks.read_training_module import (
     find_only_config,
     makes_trainer_arguments,
     read_training_module,
@@ -358,7 +358,7 @@ def trainer_facts_for_rows(spec: RunSpec) -> TrainerFacts:
 
 
 def _cut_under_settings(cut: Cut, spec: RunSpec) -> Cut:
-    """What happens to long rows under the settings."""
+    """The trainer's cut of long rows, as the run's settings change it."""
     other = spec.training.other
     if spec.training.packing and spec.training.packing_strategy in WHOLE_PACKS:
         cut = cut._replace(action="none")

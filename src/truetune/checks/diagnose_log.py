@@ -112,7 +112,7 @@ def diagnose(
         log,
         facts=_known_settings(spec, log),
         beside=find_sibling_runs(log),
-        files_beside=_with_own_folder(files_beside, log, Path(path)),
+        files_beside=_files_beside_log(files_beside, log, Path(path)),
         data=reading.facts if reading is not None else None,
     )
     of_log = run_rules(log, choose_rules(spec, LogRule))
@@ -136,8 +136,10 @@ def diagnose(
     )
 
 
-def _with_own_folder(given: FilesBeside, log: RunLog, path: Path) -> FilesBeside:
-    """What was given with a log, else what the files in its folder set: a log may be named alone."""
+def _files_beside_log(given: FilesBeside, log: RunLog, path: Path) -> FilesBeside:
+    """The files that were given with a log; if none were, what the files in its own folder set, for
+    a log may be named alone.
+    """
     if given is not NOTHING_BESIDE or not log.curve("loss"):
         return given
     return adapters_and_precisions_beside_log(path)
@@ -261,7 +263,7 @@ def _may_be_classification(log: RunLog) -> bool:
 
 
 def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
-    """What was trained, how far, and its loss."""
+    """Short facts on a training: what was trained, how many steps, and the loss."""
     classes = log.facts.get("architectures")
     if log.kind == "language" and not log.has_token_loss and isinstance(classes, list):
         yield "trains", ", ".join(map(str, classes))
@@ -269,14 +271,14 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
         _is_language_model_training(log) and not _may_be_classification(log)
     ):
         yield "trains", KIND_NAMES[log.kind]
-    yield "steps", _steps_in_words(log)
+    yield "steps", _describe_progress(log)
     yield from _facts_of_steps(log)
     if log.epochs:
         yield "epochs", f"{log.epochs:.3g}"
     yield "loss", _loss_in_words(log)
 
 
-def _steps_in_words(log: RunLog) -> str:
+def _describe_progress(log: RunLog) -> str:
     """How far the run came. Records without steps are not taken for steps: many trainers log each tenth."""
     total = log.total_steps
     planned = total or (log.output.total if log.output is not None else 0)
@@ -290,7 +292,7 @@ def _steps_in_words(log: RunLog) -> str:
 
 
 def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
-    """What an optimizer step has of rows, and how long it takes where that is long."""
+    """Short facts on an optimizer step: its rows, and its seconds if it is slow."""
     rows = count_rows_seen(log)
     a_step = log.output.settings.rows_a_step if log.output is not None else None
     if a_step:

@@ -1,4 +1,4 @@
-"""The rows of a file, compared in chunks: which answers stand at other rows.
+"""Finds the answers of a file that stand at other rows, by comparing its rows in chunks.
 
 Of long files the chunks from row 0, 1,000, 2,000, 4,000, 8,000, ... on are compared: a shift stays to the end of the
 file, and memory grows by the square of a chunk.

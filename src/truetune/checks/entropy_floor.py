@@ -1,4 +1,5 @@
-"""The losses that training data allow: of a model that knows only how frequent tokens or whole answers are.
+"""Computes the losses that training data allow to a model that knows only how frequent tokens or
+whole answers are.
 
 Rules on data read the same rows beside it, so that they are read once.
 """
@@ -44,7 +45,7 @@ def read_data_for_loss_floor(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()
     if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
         return _read_token_id_rows(spec, kinds)
     return retry_without_shortcuts(
-        lambda only_reference: _read_data(
+        lambda only_reference: _read_rendered_rows(
             prepare_rule_setup(spec, only_reference=only_reference), kinds
         )
     )
@@ -73,8 +74,8 @@ def _read_token_id_rows(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataR
     return DataReading(facts, Judgement((), (), unread))
 
 
-def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
-    """One pass over rows that are rendered."""
+def _read_rendered_rows(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
+    """As `read_data_for_loss_floor`, for rows that are rendered: one pass over them."""
     spec = setup.spec
     tokens = np.zeros(0, dtype=np.int64)
     answers: Counter[bytes] = Counter()

@@ -20,8 +20,10 @@ class CodePlaces:
     """In the plural: `calls of generate`. It also names the kind: one kind is counted once in a file."""
     find: Callable[[Module], Iterable[object]]
 
-    def count(self, module: Module) -> int:
-        """How many a file has; kept with the file, for several rules are about the same."""
+    def count_in(self, module: Module) -> int:
+        """The number of these places in a file; kept with the file, for several rules count the
+        same.
+        """
         if self.what not in module.place_counts:
             module.place_counts[self.what] = sum(1 for _ in self.find(module))
         return module.place_counts[self.what]

@@ -1,4 +1,6 @@
-"""Where packing or padding fills rows to the length limit of a run, and how long the rows are themselves."""
+"""Finds what fills rows to the length limit of a run (packing, padding), and how long the rows are
+themselves.
+"""
 
 from __future__ import annotations
 

@@ -111,7 +111,9 @@ class DisplacedAnswers:
 
     @property
     def evidence(self) -> str:
-        """How near the own answers are, how near the others, and how likely that is by chance."""
+        """How near the questions are to their own answers and to the displaced ones, and how likely
+        that is by chance, in words.
+        """
         text = (
             f"affinity by rare words (0 to 1): own answer {format_mean_with_interval(self.own)},"
             f" the other {format_mean_with_interval(self.other)}"
@@ -344,7 +346,9 @@ class DisplacedAnswerSearch:
         return ""
 
     def _order_name_by_sorting(self) -> str:
-        """By what one side alone is sorted; empty where it is by nothing that is tried."""
+        """How the answers were sorted, if one side alone is sorted by something that is tried; else
+        empty.
+        """
         sides = {
             "answers": [answer for _, answer, _ in self.chunk],
             "questions": [question for question, _, _ in self.chunk],
@@ -440,7 +444,7 @@ def _log_chance_of_sum(total: float, rows: int) -> float:
 
 
 def _best_stretch(gain: NDArray[np.float64]) -> tuple[int, int]:
-    """First and last row of the stretch with the largest sum (Kadane 1984)."""
+    """(first, last) row of the stretch with the largest sum of gains (Kadane 1984)."""
     best, first, last = 0.0, 0, -1
     total, start = 0.0, 0
     for row, value in enumerate(gain.tolist()):

@@ -34,16 +34,18 @@ class GrowingArray:
         self.parts: list[NDArray[Any]] = []
 
     def add(self, part: NDArray[Any]) -> None:
-        """One more part."""
+        """Append the array of one more batch."""
         self.parts.append(part)
 
     def whole(self) -> NDArray[Any]:
-        """All parts as one array."""
+        """All parts joined to one array."""
         return np.concatenate(self.parts) if self.parts else np.zeros(0, dtype=np.uint64)
 
 
 def find_near_pairs(sketches: NDArray[np.uint32]) -> list[tuple[int, int]]:
-    """Pairs of rows with at least NEAR of their sketch in common, each later row with one earlier row."""
+    """(earlier row, later row) of rows with at least NEAR of their sketch in common; each later row
+    once.
+    """
     nearest: dict[int, int] = {}
     width = HASHES // BANDS
     usable = np.flatnonzero((sketches != EMPTY_SKETCH).any(axis=1))

@@ -1,4 +1,5 @@
-"""Fingerprints: which places of two reports are the same, though lines have moved between them.
+"""Makes fingerprints of findings: which places of two reports are the same, though lines have moved
+between them.
 
 A place is known by its rule, its file, and what stands there; not by its line or row number, which change when others
 are added above, nor by other numbers, which may count rows. Places with the same contents are numbered: one more is
@@ -42,7 +43,9 @@ def fingerprints_of_findings(
 def _fingerprints_of_cases(
     finding: Finding, code: str, seen: Counter[tuple[str, ...]]
 ) -> Iterator[str]:
-    """One hash for each place, or one for a finding without places; `seen` numbers equal ones."""
+    """One hash for each place of a finding, or one of the finding if it has no places; `seen`
+    numbers equal ones.
+    """
     for parts in map(_stable_contents_of_case, finding.cases) if finding.cases else [("whole",)]:
         key = (code, *parts)
         # The count tells two equal places of one file apart: a third that is new is not taken for one of the two

@@ -1,4 +1,4 @@
-"""Fixes of live objects, as lines for the user's script: there is no file to change."""
+"""Writes fixes of live objects as lines for the user's script: there is no file to change."""
 
 from __future__ import annotations
 

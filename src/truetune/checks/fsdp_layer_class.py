@@ -1,4 +1,4 @@
-"""The class of a model's layers, as FSDP's wrapping policy has to name it."""
+"""Finds the class of a model's layers, as FSDP's wrapping policy has to name it."""
 
 from __future__ import annotations
 
@@ -69,9 +69,10 @@ def find_layer_class(model: str, folder: Path) -> str | None:
 
 
 def layer_classes_of_other_models(named: str, own: str) -> list[str]:
-    """Of the classes that a policy names, the layers of other models than this one.
+    """The layer classes that a policy names and that are those of other models than this one.
 
-    Only classes of the table count: a policy may name more than the layers of the text model (an image encoder's).
+    Only classes of the table count: a policy may name more than the layers of the text model (an
+    image encoder's).
     """
     others = set(LAYER_OF_TYPE.values()) - {own}
     names = (part.strip() for part in named.split(","))

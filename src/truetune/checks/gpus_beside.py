@@ -1,4 +1,5 @@
-"""The GPUs of a run by the files beside it: what nvidia-smi printed, what a job asks for, what its log names.
+"""Finds the GPUs of a run by the files beside it: what nvidia-smi printed, what a job asks for,
+what its log names.
 
 Who asks why a run is slow mostly sits at another machine than the one that trains, and keeps `nvidia-smi`, the job and
 the log beside its settings. The trade-off: a name without its memory (`a100`) counts as the smallest variant there is,

@@ -1,4 +1,5 @@
-"""guard: what the rules say of the live objects of a script: tokenizer, template, collator, model, rows.
+"""Guards a training script: judges its live objects (tokenizer, template, collator, model, rows)
+before it trains.
 
 Each part is judged by itself. What fails in a part of ours is not judged, and told as a warning; nothing but the
 findings' own exception reaches the user's program, and nothing of the user's is changed.
@@ -140,7 +141,7 @@ def _guard_report(live: LiveObjects, spec: RunSpec) -> Report:
     # guard=False: nothing is run that could write; the objects are put back as they were instead.
     with open_workspace(guard=False) as folder, preserve_objects(live):
         work = _Guard(live, spec, folder)
-        _judge_objects(work)
+        _judge_all_parts(work)
     judgement = Judgement.of(work.judged)
     return Report(
         spec=work.spec,
@@ -152,8 +153,10 @@ def _guard_report(live: LiveObjects, spec: RunSpec) -> Report:
     )
 
 
-def _judge_objects(work: _Guard) -> None:
-    """All parts in turn: what the collator does with pads tells how grave a pad token is."""
+def _judge_all_parts(work: _Guard) -> None:
+    """Judge the rows, tokenizer, batches, template and model of a script in turn; what the collator
+    does with pads decides how grave a pad token is.
+    """
     live, folder = work.live, work.folder
     rows = work.run_part("the rows", lambda: read_live_rows(live)) or []
     probes = work.run_part("the tokenizer", lambda: _prepare_probes(work))
@@ -320,5 +323,5 @@ def _exception_text(findings: Sequence[Finding]) -> str:
 
 
 def _row_prefix(case: Case) -> str:
-    """Which row it is in, where it is in one of the user's."""
+    """The row of a case as the beginning of a line, if it is one of the user's rows; else empty."""
     return "" if case.origin is None else f"row {case.origin.row}: "

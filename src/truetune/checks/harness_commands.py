@@ -1,4 +1,6 @@
-"""Commands that start an evaluation harness, and what they give it: model and arguments, template, tasks."""
+"""Reads the commands that start an evaluation harness, and what they give it: model and arguments,
+template, tasks.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,11 @@ class HarnessRun(NamedTuple):
 
     @property
     def model(self) -> str:
-        """What is loaded, with its arguments: `pretrained=...,peft=...`"""
+        """The model that is loaded, with its arguments as written: `pretrained=...,peft=...`."""
         return last_option(self.options, "--model_args", "-a") or ""
 
     def argument(self, name: str) -> str | None:
-        """One of the model's arguments; None where it is not given."""
+        """The value of one of the model's arguments; None if it is not given."""
         for part in self.model.replace(" ", ",").split(","):
             key, equals, value = part.partition("=")
             if equals and key.strip("'\"") == name:

@@ -1,4 +1,5 @@
-"""Which files of rows are held out from the training: `val.jsonl` beside `train.jsonl`.
+"""Tells which files of rows are held out from the training by their names: `val.jsonl` beside
+`train.jsonl`.
 
 How it works: files are paired by the words of their names, and only where one of them is named as the training. They
 are compared with the training rows then, and not counted among them: a row that stands in both is a leak, no copy.

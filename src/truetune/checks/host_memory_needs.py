@@ -141,7 +141,7 @@ def optimizer_states_of_script(
 
 
 def loads_in_default_float32(module: Module) -> Iterator[SettingBeside]:
-    """Where a script loads a model without a type, under a transformers that then takes float32."""
+    """The loads of a model without a dtype, under a transformers release that then takes float32."""
     for call in module.calls(*LOADS):
         if not is_float32_by_default(module, call):
             continue

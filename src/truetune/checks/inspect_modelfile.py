@@ -30,7 +30,7 @@ def inspect_modelfile(path: str, spec: RunSpec) -> Report:
 
 
 def _modelfile_facts(modelfile: Modelfile) -> Iterator[tuple[str, str]]:
-    """What it serves, with which adapter and template."""
+    """Short facts of a Modelfile: the model that it serves, its adapter and its template."""
     for word in ("from", "adapter"):
         value = modelfile.last(word)
         yield word, value.value if value is not None else "none"

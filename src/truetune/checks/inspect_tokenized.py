@@ -78,7 +78,7 @@ def inspect_tokenized(
     data = read_tokenized(
         cache, spec, prepare_probes_of_run(spec), trainer_facts_of_run(spec), progress
     )
-    judgement = _judge_rules(choose_rules(spec, TokenizedRule), data)
+    judgement = _judge_token_rules(choose_rules(spec, TokenizedRule), data)
     summary = data.summary
     sentence = describe_supervised_sources(data)
     return TokenizedReport(
@@ -98,8 +98,10 @@ def inspect_tokenized(
     )
 
 
-def _judge_rules(chosen: list[type[TokenizedRule]], data: TokenizedData) -> Judgement:
-    """What the rules say; those that read what the ids mean are left out where they mean nothing."""
+def _judge_token_rules(chosen: list[type[TokenizedRule]], data: TokenizedData) -> Judgement:
+    """The judgement of these rules on token rows; those that read what the ids mean are left out if
+    they mean nothing.
+    """
     why = data.why_ids_mean_nothing()
     out = [rule for rule in chosen if why and rule.needs_right_tokenizer]
     judgement = run_rules(data, [rule for rule in chosen if rule not in out])
@@ -134,7 +136,7 @@ def find_prepared_cache(config: Config) -> tuple[str, ...]:
 
 
 def describe_supervised_sources(data: TokenizedData) -> str:
-    """What of each source is in the loss, in one sentence."""
+    """Which sources of tokens are in the loss, with their counts, in one sentence."""
     summary, counts = data.summary, data.summary.ledger()
     if not summary.rows:
         return "no row with token ids was read"
@@ -198,7 +200,7 @@ def _rows_left_out(cache: TokenCache, summary: TokenizedSummary) -> Iterator[Not
 def view_tokenized_row(
     spec: RunSpec, path: str, row: int = 0, *, line: int | None = None
 ) -> TokenView:
-    """One tokenized row, token by token, its sources told by the template.
+    """The token view of one tokenized row, with the source of each token as the template tells it.
 
     Raises SpecError, TokenizerError, TemplateError or DataError.
     """

@@ -120,7 +120,7 @@ def gpus_requested_by_job(file: CommandFile) -> GpuCount | None:
 
 
 def _first_job_request(file: CommandFile, *names: str) -> tuple[str, int]:
-    """The first of these requests that a job makes, with its line; ("", 0) where it makes none."""
+    """(value, line) of the first of these requests that a job makes; ("", 0) if it makes none."""
     return next((file.requests[name] for name in names if name in file.requests), ("", 0))
 
 
@@ -190,7 +190,9 @@ def _gpus_of_container(command: ShellCommand, folder: Path) -> GpuCount | None:
 
 
 def _visible_gpus_of_env_file(path: Path, line: int) -> Iterator[GpuCount]:
-    """What a file of variables for a container leaves visible, if it names CUDA_VISIBLE_DEVICES."""
+    """The GPUs that a container's file of variables leaves visible, if it names
+    CUDA_VISIBLE_DEVICES.
+    """
     for setting in lines_of_variable_file(path):
         if setting.startswith(VISIBLE):
             visible = _parse_visible_gpus(setting.removeprefix(VISIBLE), line)
@@ -217,7 +219,7 @@ def visible_gpus_set_in_script(
 
 
 def _cuda_visible_devices_in_script(text: str) -> Iterator[tuple[str, int]]:
-    """What the top of a script sets CUDA_VISIBLE_DEVICES to, where it is plain text, and in which line."""
+    """(value, line) of each plain setting of CUDA_VISIBLE_DEVICES at the top of a script."""
     try:
         statements = parse_python(text).body
     except (InputLimitError, SyntaxError, ValueError):
@@ -332,7 +334,7 @@ def _tasks_of_node(file: CommandFile) -> int | None:
 
 
 def _torchrun_launch(command: ShellCommand) -> ProcessLaunch | None:
-    """What torchrun starts on each node; one process where it is not told."""
+    """The processes that torchrun starts on each node; one if no number is given."""
     behind = (command.behind(*words) for words in TORCHRUN)
     options = next((words for words in behind if words is not None), None)
     if options is None:
@@ -348,7 +350,7 @@ def _torchrun_launch(command: ShellCommand) -> ProcessLaunch | None:
 
 
 def _deepspeed_launch(command: ShellCommand) -> ProcessLaunch | None:
-    """What DeepSpeed's launcher starts, where `--num_gpus` says how many, or `--include` names them."""
+    """The processes that DeepSpeed's launcher starts, if `--num_gpus` or `--include` says how many."""
     options = command.behind("deepspeed")
     if options is None:
         return None
@@ -406,7 +408,9 @@ def _setting_that_keeps_on_cpu(command: ShellCommand, folder: Path) -> str | Non
 
 
 def _accelerate_launch(command: ShellCommand, folder: Path) -> ProcessLaunch | None:
-    """What `accelerate launch` starts, by its options or by the file that `--config_file` names."""
+    """The processes that `accelerate launch` starts, by its options or by the file that
+    `--config_file` names.
+    """
     options = command.behind("accelerate", "launch")
     if options is None:
         return None
@@ -495,7 +499,7 @@ def _does_script_spread_model(script: Path) -> bool:
 
 
 def lines_of_variable_file(path: Path) -> Iterator[str]:
-    """What a file of variables sets, one line each, without `export`; nothing where it is not there."""
+    """The lines of a file of variables (`NAME=value`), without `export`; none if it is not there."""
     for line in _file_head(path).splitlines():
         yield line.strip().removeprefix("export ").lstrip()
 

@@ -47,7 +47,7 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
 
 
 def _audit_notes(subject: Audit) -> list[str]:
-    """What could not be seen, and what is known of rows that no rule may judge; each once."""
+    """Notes on what the audit could not see, and on rows that no rule may judge; each once."""
     seen = [note for record in subject.records for note in record.facts["notes"]]
     # The same note comes from each process of a run.
     return list(

@@ -75,7 +75,9 @@ class Judgement:
 
     @classmethod
     def of(cls, parts: Iterable[Judgement]) -> Judgement:
-        """All parts as one; what two of them could not judge for the same reason is said once."""
+        """All parts joined to one judgement; what two of them could not judge for the same reason
+        is said once.
+        """
         parts = list(parts)
         return cls(
             sort_findings(finding for part in parts for finding in part.findings),

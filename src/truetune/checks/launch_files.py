@@ -1,4 +1,5 @@
-"""What a launch is told in several files: the command, accelerate's configuration, the DeepSpeed file, the settings.
+"""Reads what a launch is told in several files: the command, accelerate's configuration, the
+DeepSpeed file, the settings.
 
 A command that starts a training names its files, and each of them may set the batch, the accumulation, the precision
 or the rate. Here the files are found, and each value is read with its place. Values that are "auto", variables of the
@@ -78,14 +79,16 @@ class LaunchFiles(NamedTuple):
         return LocatedValue(True, self.command_file, self.command.line, f"--{name}")
 
     def run_value(self, *names: str) -> LocatedValue | None:
-        """What the run itself is given: by the command, else the settings, else a literal in the script."""
+        """The value that the run itself gets for an option: by the command, else the settings, else
+        a literal in the script.
+        """
         return (
             self.option(*names)
             or first_set_value(self.settings, *((name,) for name in names))
-            or self.in_script(*names)
+            or self.literal_in_script(*names)
         )
 
-    def in_script(self, *names: str) -> LocatedValue | None:
+    def literal_in_script(self, *names: str) -> LocatedValue | None:
         """A literal that the script gives the settings of its Trainer."""
         tree = parse_script(self.script)
         if tree is None or self.script is None:

@@ -66,7 +66,7 @@ def _launches_of(script: Path) -> Iterator[LaunchFiles]:
 
 
 def _offload_of_document(document: LocatedDocument) -> LaunchOffload | None:
-    """What a file of DeepSpeed or of accelerate puts on the CPU."""
+    """The parts that a file of DeepSpeed or accelerate puts on the CPU; None if it puts none there."""
     value: Any = document.value
     if not isinstance(value, dict):
         return None
@@ -98,5 +98,5 @@ def _without_disabled_settings(settings: dict[str, Any]) -> dict[str, Any]:
 def _launch_offload_or_none(
     how: str, offload: frozenset[Offload], document: LocatedDocument
 ) -> LaunchOffload | None:
-    """What is on the CPU, with the file that says so; None where nothing is."""
+    """The offload with the file that sets it; None if nothing is on the CPU."""
     return LaunchOffload(how, offload, str(document.path)) if offload else None

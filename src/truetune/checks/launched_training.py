@@ -80,7 +80,9 @@ class LaunchedTraining(NamedTuple):
 
 
 def find_launched_training(script: Path) -> LaunchedTraining | None:
-    """What the one launch of a script in its folder decides; None where none is there, or several differ."""
+    """What the one launch of a script in its folder decides of its training; None if there is none,
+    or if several differ.
+    """
     found = list(_launches_of(script))
     decided = {one[1:] for one in found}
     return found[0] if len(decided) == 1 else None

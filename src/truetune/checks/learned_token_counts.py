@@ -1,4 +1,4 @@
-"""What the run's own trainer learns of the rows, counted, beside what an ideal mask would.
+"""Counts what the run's own trainer learns of the rows, beside what an ideal mask would.
 
 The trainer's masking facts are applied to the encoded rows: which tokens it labels, which labels it loses because they
 equal the pad token, and what its limit on the length takes. The ideal mask is the inference contract: every assistant

@@ -228,7 +228,7 @@ def lint_module(
     judgement = Judgement.of([*parts, of_commands])
     # A file without any of the libraries applies where a rule has a place in it: such a place may need none.
     applies = bool(of_commands.examined or judgement.findings)
-    applies = applies or _uses_a_library(module) or _has_examined_places(judgement)
+    applies = applies or _uses_known_library(module) or _has_examined_places(judgement)
     if not applies or (module.broken and not module.tree.body):
         judgement = replace(
             judgement,
@@ -248,14 +248,16 @@ def lint_module(
         judgement,
         len(findings) - len(kept),
         applies,
-        _runs_a_training(module),
+        _does_module_train(module),
     )
 
 
 def _judge_settings_of_module(
     module: Module, spec: RunSpec, rows: Sequence[str], uses: tuple[WeightUse, ...]
 ) -> list[Judgement]:
-    """What is said of the settings that a module makes, with what is known of the rows that they train on."""
+    """The judgements on the settings that a module makes, with what is known of the rows that they
+    train on.
+    """
     try:
         configs = extract_configs(module)
         if not configs:
@@ -314,15 +316,17 @@ def _judge_commands(file: CommandFile, spec: RunSpec, uses: tuple[WeightUse, ...
     return Judgement.of(parts)
 
 
-def _runs_a_training(module: Module) -> bool:
-    """Does it train, or prepare what is trained: a trainer, a backward pass, an optimizer, data without generation?"""
+def _does_module_train(module: Module) -> bool:
+    """Does a file train, or prepare what is trained: a trainer, a backward pass, an optimizer, data
+    without generation?
+    """
     if any(module.calls(*TRAININGS)) or any(module.methods("backward", "train_batch")):
         return True
     return not any(module.methods("generate", "evaluate", "simple_evaluate"))
 
 
-def _uses_a_library(module: Module) -> bool:
-    """Does it use a library that the rules know the calls of?"""
+def _uses_known_library(module: Module) -> bool:
+    """Does a file use a library whose calls the rules know?"""
     names = [alias.name for node in module.nodes(ast.Import) for alias in node.names]
     names += [node.module or "" for node in module.nodes(ast.ImportFrom)]
     used = any(name.partition(".")[0] in LIBRARIES for name in names)
@@ -371,7 +375,7 @@ def _join_over_files(parts: Sequence[Judgement]) -> Judgement:
     whole = Judgement.of(parts)
     counts = _places_examined(parts, kinds)
     figures = {name: _measurement_over_files(kinds[name], count) for name, count in counts.items()}
-    examined = (_with_figure(one, figures.get(one.rule)) for one in whole.examined)
+    examined = (_with_total_figure(one, figures.get(one.rule)) for one in whole.examined)
     applies = {*counts, *(finding.rule for finding in whole.findings if finding.rule in kinds)}
     # A rule that one file gave nothing to look at has judged the others: "it is about ..." would be said of all.
     not_judged = (part for part in whole.not_judged if part.asked or part.what not in applies)
@@ -397,8 +401,8 @@ def _measurement_over_files(rule: type[SourceRule] | type[CommandRule], count: i
     )
 
 
-def _with_figure(examined: Examined, figure: Measurement | None) -> Examined:
-    """What was examined, with the figure over all files where its rule counts."""
+def _with_total_figure(examined: Examined, figure: Measurement | None) -> Examined:
+    """What was examined, with the figure over all files if its rule counts."""
     if figure is None:
         return examined
     return replace(examined, figure=figure.text, count=figure.count, of=figure.of)
@@ -506,7 +510,9 @@ MAX_NAMED_FILES = 100
 
 
 def _describe_folder(folder: Path) -> str:
-    """What a folder is, by the files in it that are read."""
+    """A folder in words, by the files in it that are read: Python sources, shell scripts, results
+    of lm_eval.
+    """
     files = [file for _, file in islice(find_source_files([str(folder)]), MAX_NAMED_FILES)]
     if not files or any(file.suffix in SOURCE_SUFFIXES for file in files):
         has_jobs = any(file.suffix in SCRIPT_SUFFIXES for file in files)
@@ -517,7 +523,7 @@ def _describe_folder(folder: Path) -> str:
 
 
 def _describe_path_kind(name: str) -> str:
-    """What a path is, as the report says it."""
+    """A path in words, by its kind: `notebook`, `compose file`, `shell script`, a folder of these."""
     path = Path(name)
     if path.is_file() and is_command_file(path):
         if path.suffix == ".json":

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.hyperparameter_limits import parse_limit_number
+from truetune.checks.read_training_module import read_training_module
 from truetune.checks.schedule_lengths import schedule_lengths_of_file
 from truetune.checks.source.evidence.adapter_folders import ADAPTER_CONFIG
 from truetune.checks.source.evidence.hyperparameter_arguments import training_calls
-from truetune.checks.training_module import read_training_module
 from truetune.errors import TruetuneError
 from truetune.logs.findings_in_files_beside_log import (
     NOTHING_BESIDE,

@@ -69,7 +69,9 @@ NOT_EVALUATED = frozenset(("", "no", "none", "false"))
 
 
 def loss_basis(config: Config) -> LossBasis:
-    """What the loss of a run is a mean of."""
+    """What the loss of a run is a mean of: its tokens, its evaluation rows, and what is added to
+    it.
+    """
     spec = config.spec
     raw_values = dict(_nested_settings(config.raw, "", MAX_DEPTH))
     settings: list[LossSetting] = []

@@ -1,4 +1,5 @@
-"""Folders of merged weights, and the adapters that are in them: by scripts, settings and commands around a file.
+"""Finds folders of merged weights, and the adapters that are in them: by scripts, settings and
+commands around a file.
 
 The trade-off: a merge whose adapter or output is known to the run alone says nothing.
 """
@@ -54,7 +55,7 @@ def find_merge_of_adapter(base: str, adapters: tuple[str, ...], file: Path) -> M
 
 
 def merges_in_folder(folder: Path) -> Iterator[MergedWeights]:
-    """What the files of a folder merge."""
+    """The merges of adapters that the files of a folder make."""
     try:
         files = [one for one in sorted(folder.iterdir())[:MAX_FILES] if one.is_file()]
     except OSError:
@@ -75,7 +76,9 @@ def merges_in_folder(folder: Path) -> Iterator[MergedWeights]:
 
 
 def _merge_of_script_command(path: Path, command: ShellCommand) -> Iterator[MergedWeights]:
-    """What a command merges that runs a script of the folder: by its options for the adapter and the output."""
+    """The merge that a command makes by a script of the folder, by its options for the adapter and
+    the output.
+    """
     if MERGING not in read_script_of_command(path, command):
         return
     adapter = option_value(command, ADAPTER_OPTION)

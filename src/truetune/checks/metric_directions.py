@@ -1,4 +1,4 @@
-"""Which metrics are better where they are lower, and which where they are higher, by the words of their names."""
+"""Tells by the words of a metric's name whether it is better when lower, or when higher."""
 
 from __future__ import annotations
 

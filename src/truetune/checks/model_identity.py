@@ -1,4 +1,5 @@
-"""Model identity: what the name of a published model says of its weights, and whether two names may mean one model.
+"""Reads off the name of a published model what its weights are, and tells whether two names may
+mean one model.
 
 Family, generation, size, release and tuning are read off the last part of a name; who quantized or mirrored a model,
 and in what format, is left out, for the weights are the same. What a name does not say is not compared.
@@ -89,7 +90,9 @@ MAX_ADAPTERS = 100
 
 
 def model_identity(name: str) -> ModelIdentity | None:
-    """What a model's name says of it; None where it names no family that is known."""
+    """The family, generation, size, release and tuning that a model's name says; None if it names
+    no known family.
+    """
     # The last part alone: the owner is called `meta-llama` for models that are none of its families.
     last = name.rstrip("/").rpartition("/")[2].lower()
     match = FAMILY.search(last) if len(last) < LONGEST else None
@@ -186,7 +189,7 @@ def explain_other_base(served: str, trained: str) -> OtherBase | None:
 
 
 def is_published_model_name(name: str) -> bool:
-    """Is it a name of the hub, `owner/model`, of a family that is known?"""
+    """Is it the name of a published model: `owner/model`, of a known family?"""
     return _are_hub_names(name) and model_identity(name) is not None
 
 
@@ -230,7 +233,7 @@ def base_of_adapter(adapter: str, beside: str) -> tuple[str, Path] | None:
         adapter: Its folder, as a script or settings name it.
         beside: The file that names it; a relative folder is looked for from here, and from that file upwards.
     """
-    for folder in _adapter_folders(adapter, Path(beside)):
+    for folder in _possible_adapter_folders(adapter, Path(beside)):
         file = folder / "adapter_config.json"
         try:
             settings = read_json(file, SETTINGS)
@@ -291,7 +294,7 @@ def _base_in_file(file: Path) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _adapter_folders(adapter: str, beside: Path) -> Iterator[Path]:
+def _possible_adapter_folders(adapter: str, beside: Path) -> Iterator[Path]:
     """Where a folder of that name may be: from here, and from the file that names it upwards."""
     # 4096: the longest path that Linux takes. A NUL byte raises ValueError in every function on paths.
     if "\0" in adapter or "://" in adapter or len(adapter) > 4096:

@@ -1,4 +1,5 @@
-"""Which commands make a model of another one (a merge, a quantization, an export), and where they leave it.
+"""Finds which commands make a model of another one (a merge, a quantization, an export), and where
+they leave it.
 
 How it works: of a Python script that stands in the project, the paths of its loads and saves are followed to options of
 the command, defaults and constants. Of a script that is not here, its name and its usual options tell. Other programs
@@ -102,7 +103,9 @@ def _step_of_known_program(command: ShellCommand, folder: Path) -> MakingStep | 
 
 
 def _export_paths_in_settings(path: Path) -> tuple[str, str]:
-    """The model and the folder of an export in a file of settings; empty where it is not there."""
+    """(model, output folder) of an export in a file of settings; empty texts if the file is not
+    there.
+    """
     try:
         raw = read_config(path).raw
     except (TruetuneError, OSError):

@@ -1,4 +1,4 @@
-"""The one GPU that a run's own files name: a job's request, or a comment about the machine.
+"""Finds the one GPU that a run's own files name: a job's request, or a comment about the machine.
 
 Who checks a run mostly sits at another machine than the one that trains. Job files ask for a type of GPU
 (`--gres=gpu:rtx4090:1`), and people note theirs beside the command (`# g5.2xlarge (1x A10G)`). The trade-off: only one

@@ -1,4 +1,5 @@
-"""The chats that lie beside a script or a Modelfile: what the model was trained on, where one file of them is there.
+"""Reads the chats that lie beside a script or a Modelfile, if one file there holds what the model
+was trained on.
 
 A file counts as training rows where its name says nothing else, and where no second file competes with it. Reading is
 bounded: the first rows of a few files.
@@ -44,7 +45,7 @@ class NearbyChats(NamedTuple):
 
     @property
     def answers(self) -> list[str]:
-        """What is trained, turn by turn."""
+        """The texts that are trained, turn by turn."""
         return [text for row in self.rows for role, text in row if role == "assistant"]
 
 

@@ -85,6 +85,17 @@ class StartedCommand(NamedTuple):
     on_each_node: bool
 
 
+class _Rendezvous(NamedTuple):
+    """What the options of a launcher say of where its nodes meet."""
+
+    nodes: str
+    """As it is written: `2`, `1:4`, `$SLURM_NNODES`"""
+    address: str
+    """Empty if none is given"""
+    setting: str
+    """The option, or the key of a file, that gives the address"""
+
+
 def find_node_rendezvous(file: CommandFile) -> Iterator[NodeRendezvous]:
     """The launches of a file whose number of nodes is plain, and more than one."""
     if FIRST_NODE.search(file.text) and not STARTS_ELSEWHERE.search(file.text):
@@ -123,7 +134,7 @@ def _replace_substitutions_by_variables(text: str) -> str:
 
 
 def _end_of_substitution(text: str, begin: int) -> int:
-    """Where the bracket of `$(` closes; the end of the text where it does not."""
+    """The position of the bracket that closes `$(`; the end of the text if none does."""
     depth = 0
     for place in range(begin + 1, len(text)):
         depth += (text[place] == "(") - (text[place] == ")")
@@ -228,21 +239,20 @@ def _rendezvous_of_launch(
     )
     if launched is None:
         return _rendezvous_by_master_addr(file, command, start, assigned, job_nodes)
-    nodes, address, setting = launched
     count = (
         job_nodes
-        if NODES_OF_SLURM.fullmatch(nodes)
+        if NODES_OF_SLURM.fullmatch(launched.nodes)
         # `1:4` is an elastic launch: up to four nodes.
-        else parse_digits(nodes.rpartition(":")[2])
+        else parse_digits(launched.nodes.rpartition(":")[2])
     )
     if count is None:
         return None
-    on_each_node = start.on_each_node or ESCAPED in address
-    return NodeRendezvous(command, count, address, setting, on_each_node)
+    on_each_node = start.on_each_node or ESCAPED in launched.address
+    return NodeRendezvous(command, count, launched.address, launched.setting, on_each_node)
 
 
-def _torchrun_rendezvous(command: ShellCommand) -> tuple[str, str, str] | None:
-    """(nodes, address, option that gives it) of a torchrun command; None for any other."""
+def _torchrun_rendezvous(command: ShellCommand) -> _Rendezvous | None:
+    """The rendezvous of a torchrun command; None for any other."""
     behind = (command.behind(*words) for words in TORCHRUN)
     options = next((words for words in behind if words is not None), None)
     if options is None:
@@ -254,13 +264,13 @@ def _torchrun_rendezvous(command: ShellCommand) -> tuple[str, str, str] | None:
     for setting in ("--rdzv-endpoint", "--master-addr"):
         address = last_option(own, setting)
         if address:
-            return nodes, address, setting
-    return nodes, "", "--rdzv-endpoint"
+            return _Rendezvous(nodes, address, setting)
+    return _Rendezvous(nodes, "", "--rdzv-endpoint")
 
 
-def _accelerate_rendezvous(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
-    """(nodes, address, option that gives it) of an accelerate launch, by its options or its
-    configuration; None for any other.
+def _accelerate_rendezvous(command: ShellCommand, folder: Path) -> _Rendezvous | None:
+    """The rendezvous of an accelerate launch, by its options or its configuration; None for any
+    other.
     """
     options = command.behind("accelerate", "launch")
     if options is None:
@@ -277,15 +287,14 @@ def _accelerate_rendezvous(command: ShellCommand, folder: Path) -> tuple[str, st
     if address is None:
         setting = f"main_process_ip of {name}"
         # "?": an address stands in a file that is not here, so that nothing can be wrong with it.
-        return None if is_first else (nodes, str(config.get("main_process_ip") or "?"), setting)
-    return None if is_first else (nodes, address, "--main_process_ip")
+        configured = str(config.get("main_process_ip") or "?")
+        return None if is_first else _Rendezvous(nodes, configured, setting)
+    return None if is_first else _Rendezvous(nodes, address, "--main_process_ip")
 
 
-def _deepspeed_rendezvous(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
-    """(nodes, address, option that gives it) of a DeepSpeed launch; without an address it takes the
-    first line of its host file.
-
-    None for any other.
+def _deepspeed_rendezvous(command: ShellCommand, folder: Path) -> _Rendezvous | None:
+    """The rendezvous of a DeepSpeed launch that names an address; else it takes the first line of
+    its host file. None for any other.
     """
     options = command.behind("deepspeed")
     own = options_before_script(options) if options is not None else ()
@@ -293,11 +302,11 @@ def _deepspeed_rendezvous(command: ShellCommand, folder: Path) -> tuple[str, str
     nodes = last_option(own, "--num-nodes") or str(
         _count_hosts(folder / (last_option(own, "--hostfile") or "."))
     )
-    return (nodes, address, "--master_addr") if address else None
+    return _Rendezvous(nodes, address, "--master_addr") if address else None
 
 
 def _count_hosts(path: Path) -> int:
-    """How many machines a host file names; 0 where it can't be read."""
+    """The number of machines that a host file names; 0 if it can't be read."""
     try:
         with path.open("rb") as file:
             lines = file.read(HEAD).decode("utf-8", "replace").splitlines()

@@ -1,4 +1,4 @@
-"""Numbers that stand in one question and in one answer: the answer is that question's.
+"""Links a question to the answer that shares a number with it: an order, a part, a day.
 
 Order numbers, part numbers, days and references to cases are drawn from so many that two rows seldom have the same by
 chance. How often they do is counted in the same rows: by numbers that stand in two questions and no answer, or the

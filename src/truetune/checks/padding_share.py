@@ -1,4 +1,4 @@
-"""How much of the batches of a run is padding, by the lengths of its rows.
+"""Estimates how much of the batches of a run is padding, by the lengths of its rows.
 
 How it works: a collator pads each row to the longest of its batch. In batches that are drawn at random, the expected
 longest row has a formula: of n rows sorted by length, the i-th is the longest of a batch of b in

@@ -15,19 +15,17 @@ from truetune.checks.filled_row_length import FilledRows, find_what_fills_rows
 from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
 from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
-from truetune.checks.source.evidence.fixed_length_paddings import (
-    estimate_median_and_longest_tokens,
-    fixed_paddings,
-)
+from truetune.checks.source.evidence.fixed_length_paddings import estimate_median_and_longest_tokens
+from truetune.checks.source.evidence.fixed_length_paddings import fixed_paddings
 from truetune.checks.source.evidence.settings_given_to_nothing import settings_given_to_nothing
 from truetune.checks.source.evidence.unused_models_on_gpu import second_loads_beside_unused_models
 from truetune.checks.source.kbit_preparation_of_plain_weights import kbit_preparations_and_loads
+from truetune.checks.read_training_module import read_training_module
 from truetune.checks.source.model_loaded_beside_another import (
     list_names,
     place_in_file,
     second_model_gb,
 )
-from truetune.checks.training_module import read_training_module
 from truetune.errors import DataError, UsageError
 from truetune.logs.console.out_of_memory_message import MemoryFigures, parse_memory_error
 from truetune.logs.console.out_of_memory_story import LEAST_LIMIT
@@ -113,7 +111,9 @@ def plan_of_config(
 
 
 def _filled_by_script(config: Config) -> FilledRows | None:
-    """What a script pads its rows to, where these lie beside it and are far shorter; None elsewhere."""
+    """The length that a script pads its rows to, if the rows lie beside it and are far shorter;
+    None elsewhere.
+    """
     path = Path(config.path)
     if path.suffix not in (".py", ".ipynb") or not path.is_file():
         return None

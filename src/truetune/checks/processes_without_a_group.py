@@ -1,4 +1,4 @@
-"""Trainings that one command starts several times, and that never join one process group.
+"""Finds trainings that one command starts several times, and that never join one process group.
 
 srun and mpirun number their tasks by variables of their own (SLURM_PROCID, OMPI_COMM_WORLD_RANK). torch, accelerate and
 the trainers on top of them read RANK, LOCAL_RANK and WORLD_SIZE, which torchrun and `accelerate launch` set. A script
@@ -75,6 +75,15 @@ class LoneTrainings(NamedTuple):
     """Does the script use a trainer or variables that work over several processes?"""
 
 
+class _TaskCount(NamedTuple):
+    """How many tasks run a command, and what says so."""
+
+    tasks: int
+    setting: str
+    """As it is written: `--ntasks=4`"""
+    line: int
+
+
 def find_lone_trainings(file: CommandFile) -> Iterator[LoneTrainings]:
     """The commands of a file that surely start one training several times, none of which knows of the others."""
     if SETS_RANKS.search(file.text):
@@ -91,7 +100,7 @@ def _lone_trainings_of_tasks(
 ) -> Iterator[LoneTrainings]:
     """The training that each task of one command starts."""
     tasks = _tasks_of_srun(file, command) if starter == SRUN else _tasks_of_mpi(command)
-    if tasks is None or tasks[0] < 2:
+    if tasks is None or tasks.tasks < 2:
         return
     for words, text in _commands_of_each_task(file, command):
         if NUMBERS_TASKS.search(text) or SETS_RANKS.search(text):
@@ -99,10 +108,9 @@ def _lone_trainings_of_tasks(
         module = _training_without_group(_script_run_by_python(file, words))
         if module is None or (starter != SRUN and BY_ACCELERATE.search(module.text)):
             continue
-        count, setting, line = tasks
-        name = Path(module.path).name
+        name, is_meant = Path(module.path).name, _is_made_for_several_processes(module)
         yield LoneTrainings(
-            command, starter, count, setting, line, name, _is_made_for_several_processes(module)
+            command, starter, tasks.tasks, tasks.setting, tasks.line, name, is_meant
         )
         return
 
@@ -169,13 +177,13 @@ def _without_redirections(words: tuple[str, ...]) -> tuple[str, ...]:
     return words[:end]
 
 
-def _tasks_of_srun(file: CommandFile, command: ShellCommand) -> tuple[int, str, int] | None:
-    """How many tasks srun starts in all, the setting that says so, and its line; None where that is not plain."""
+def _tasks_of_srun(file: CommandFile, command: ShellCommand) -> _TaskCount | None:
+    """The tasks that srun starts in all; None if their number is not plain."""
     own = own_options(command)
     total = last_option(own, "--ntasks", "-n")
     if total is not None and "$" not in total:
         count = parse_digits(total)
-        return (count, f"--ntasks={total}", command.line) if count else None
+        return _TaskCount(count, f"--ntasks={total}", command.line) if count else None
     asked = last_option(own, "--nodes", "-N")
     is_all = asked is None or NODES_OF_SLURM.fullmatch(asked) is not None
     nodes = (node_count_of_job(file) or 1) if is_all else parse_digits(asked)
@@ -184,33 +192,32 @@ def _tasks_of_srun(file: CommandFile, command: ShellCommand) -> tuple[int, str, 
     per_node = last_option(own, "--ntasks-per-node", "--tasks-per-node")
     if per_node is not None:
         count = parse_digits(per_node)
-        return (nodes * count, f"--ntasks-per-node={per_node}", command.line) if count else None
+        setting = f"--ntasks-per-node={per_node}"
+        return _TaskCount(nodes * count, setting, command.line) if count else None
     # `srun --nodes=1 python x` runs once, whatever the job asks for, where it gives no tasks for a node.
     return _tasks_of_job(file, nodes, has_own_nodes=asked is not None)
 
 
-def _tasks_of_job(
-    file: CommandFile, nodes: int, *, has_own_nodes: bool
-) -> tuple[int, str, int] | None:
+def _tasks_of_job(file: CommandFile, nodes: int, *, has_own_nodes: bool) -> _TaskCount | None:
     """The tasks that a job asks for, which srun takes where it says nothing."""
     for name in ("--ntasks-per-node", "--tasks-per-node"):
         if name in file.requests:
             value, line = file.requests[name]
             count = parse_digits(value)
-            return (nodes * count, f"#SBATCH {name}={value}", line) if count else None
+            return _TaskCount(nodes * count, f"#SBATCH {name}={value}", line) if count else None
     for name in ("--ntasks", "-n"):
         if name in file.requests:
             value, line = file.requests[name]
             count = parse_digits(value)
-            return (count, f"#SBATCH {name}={value}", line) if count else None
+            return _TaskCount(count, f"#SBATCH {name}={value}", line) if count else None
     for name in ("--nodes", "-N"):
         if name in file.requests and not has_own_nodes:
             value, line = file.requests[name]
-            return nodes, f"#SBATCH {name}={value}", line
+            return _TaskCount(nodes, f"#SBATCH {name}={value}", line)
     return _tasks_by_gpus(file)
 
 
-def _tasks_by_gpus(file: CommandFile) -> tuple[int, str, int] | None:
+def _tasks_by_gpus(file: CommandFile) -> _TaskCount | None:
     """The tasks that Slurm counts by GPUs, where the job asks for some for each task and in all."""
     each, _ = file.requests.get("--gpus-per-task", ("", 0))
     every, line = next(
@@ -219,15 +226,15 @@ def _tasks_by_gpus(file: CommandFile) -> tuple[int, str, int] | None:
     share, total = (parse_digits(one.rpartition(":")[2]) for one in (each, every))
     if not share or not total or total % share:
         return None
-    return total // share, f"#SBATCH --gpus={every} --gpus-per-task={each}", line
+    return _TaskCount(total // share, f"#SBATCH --gpus={every} --gpus-per-task={each}", line)
 
 
-def _tasks_of_mpi(command: ShellCommand) -> tuple[int, str, int] | None:
-    """How many processes mpirun starts."""
+def _tasks_of_mpi(command: ShellCommand) -> _TaskCount | None:
+    """The processes that mpirun starts; None if their number is not plain."""
     own = own_options(command)
     value = last_option(own, "-np", "-n", "--np")
     count = parse_digits(value)
-    return (count, f"-np {value}", command.line) if count else None
+    return _TaskCount(count, f"-np {value}", command.line) if count else None
 
 
 def _commands_of_each_task(

@@ -1,8 +1,9 @@
 """Makes findings on pairs notes if another finding proves that the sides are exchanged, for then
 they follow from it.
 
-Advice to balance the lengths of exchanged sides would be wrong: whoever follows it trains the worse answers all the
-same. Such findings become notes that name the cause.
+Lengths, few answers and refusals are such findings. Advice to balance the lengths of exchanged
+sides would be wrong: whoever follows it trains the worse answers all the same. Such findings become
+notes that name the cause.
 """
 
 from __future__ import annotations

@@ -59,5 +59,5 @@ def put_training_before_answers(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _is_excessive_rate_setting(finding: Finding) -> bool:
-    """Is it a setting of a learning rate far above what is published?"""
+    """Is a finding about a setting of a learning rate far above what is published?"""
     return finding.rule == LearningRateFarFromPublished.name() and "far above" in finding.message

@@ -71,6 +71,15 @@ class RankReadOnce(NamedTuple):
     """Where the variable is read"""
 
 
+class _NodeRank(NamedTuple):
+    """The option of a launcher that numbers its node."""
+
+    setting: str
+    value: str
+    nodes: str
+    """The number of nodes as it is written; empty if it is not given"""
+
+
 def find_ranks_read_once(file: CommandFile) -> Iterator[RankReadOnce]:
     """The launches of a Slurm job in which every node, or every task, is told the same number."""
     if not file.requests or "srun" not in file.text:
@@ -143,8 +152,8 @@ def _rank_of_launchers_read_once(
         options = _node_rank_options(ShellCommand(words, command.line, command.text))
         if options is None:
             continue
-        setting, value, count = options
-        nodes = node_count_of_job(job) or parse_digits(count)
+        setting, value = options.setting, options.value
+        nodes = node_count_of_job(job) or parse_digits(options.nodes)
         match = READ_ONCE.search(value)
         if nodes is None or nodes < 2 or not (match or value.isdecimal()):
             continue
@@ -168,8 +177,8 @@ def _commands_on_nodes(
         yield split_variables(inner.words, outer)
 
 
-def _node_rank_options(command: ShellCommand) -> tuple[str, str, str] | None:
-    """The option that numbers a node, its value, and the number of nodes; None where the launcher doesn't heed one."""
+def _node_rank_options(command: ShellCommand) -> _NodeRank | None:
+    """The option by which a launcher numbers its node; None if it reads none."""
     for words in TORCHRUN:
         options = command.behind(*words)
         if options is not None:
@@ -187,15 +196,13 @@ def _node_rank_options(command: ShellCommand) -> tuple[str, str, str] | None:
     return _node_rank_if_read(own, "--node-rank", "--num-nodes") if "--no_ssh" in own else None
 
 
-def _node_rank_if_read(
-    own: tuple[str, ...], setting: str, count: str
-) -> tuple[str, str, str] | None:
-    """An option, its value, and the number of nodes, where the launcher gives no numbers by itself (c10d, etcd)."""
+def _node_rank_if_read(own: tuple[str, ...], setting: str, count: str) -> _NodeRank | None:
+    """The option `setting` with its value, unless the launcher numbers the nodes by itself (c10d, etcd)."""
     value = last_option(own, setting)
     backend = last_option(own, "--rdzv-backend") or "static"
     if not value or backend != "static" or "--standalone" in own:
         return None
-    return setting, value, last_option(own, count) or ""
+    return _NodeRank(setting, value, last_option(own, count) or "")
 
 
 def _rank_of_tasks_read_once(

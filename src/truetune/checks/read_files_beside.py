@@ -13,6 +13,11 @@ from pathlib import Path
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.config.evidence.step_counts import count_training_rows
 from truetune.checks.config.evidence.training_file_columns import local_data_files
+from truetune.checks.gpu_memory_settings_beside import MODEL_FILE
+from truetune.checks.gpu_memory_settings_beside import float32_weights_of_folder
+from truetune.checks.gpu_memory_settings_beside import memory_settings_of_commands
+from truetune.checks.gpu_memory_settings_beside import weight_settings_of_config
+from truetune.checks.gpu_memory_settings_beside import weight_settings_of_script
 from truetune.checks.gpus_beside import read_gpu_file
 from truetune.checks.host_memory_needs import (
     ADAPTER_FILE,
@@ -30,8 +35,9 @@ from truetune.checks.host_memory_settings import (
 from truetune.checks.launch_memory_settings import memory_settings_in_document
 from truetune.checks.lora_scales_beside_log import lora_adapters_of_files
 from truetune.checks.nccl_variables import NCCL_VARIABLES, does_switch_transport_off
+from truetune.checks.read_training_module import read_training_module
 from truetune.checks.schedule_lengths import schedule_lengths_of_file
-from truetune.checks.settings_in_code import setting_at_code_place
+from truetune.checks.setting_at_code_place import setting_at_code_place
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import (
     MOVED_TO_HOST,
@@ -46,17 +52,9 @@ from truetune.checks.source.model_loaded_beside_another import ModelLoadedBeside
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
-from truetune.checks.training_module import read_training_module
 from truetune.checks.vllm_server_commands import (
     adapters_by_served_name,
     find_vllm_server_commands,
-)
-from truetune.checks.weights_beside import (
-    MODEL_FILE,
-    float32_weights_of_folder,
-    memory_settings_of_commands,
-    weight_settings_of_config,
-    weight_settings_of_script,
 )
 from truetune.data.row_text_bytes import text_bytes_of_rows
 from truetune.errors import TruetuneError
@@ -182,7 +180,7 @@ def _runs_of_logs(logs: Sequence[Path]) -> Iterator[RunBeside]:
     """The runs of the first logs that a program printed, or Lightning wrote."""
     printed = (log for log in logs if log.suffix in LOG_SUFFIXES or log.name == METRICS_FILE)
     for log in islice(printed, MAX_LOGS):
-        run = _run_of_log(log)
+        run = _summary_of_log(log)
         if run is not None:
             yield run
 
@@ -194,7 +192,7 @@ def find_settings_files_and_logs(named: Iterable[Path]) -> tuple[list[Path], lis
         files += _files_of_folder_and_subfolders(path) if path.is_dir() else [path]
         files += _lightning_metrics_below(path) if path.is_dir() else []
     logs = [file for file in files if file.suffix in GPU_SUFFIXES]
-    return [file for file in files if _may_hold_settings(file)], logs
+    return [file for file in files if _may_hold_settings_by_name(file)], logs
 
 
 def _lightning_metrics_below(folder: Path) -> list[Path]:
@@ -218,8 +216,8 @@ def _files_of_folder_and_subfolders(folder: Path) -> list[Path]:
     return files
 
 
-def _may_hold_settings(file: Path) -> bool:
-    """Is it a script, a file of settings, or one of commands, by its name?"""
+def _may_hold_settings_by_name(file: Path) -> bool:
+    """Is a file, by its name, a script, a file of settings or one of commands?"""
     return file.suffix in (*SCRIPT_SUFFIXES, *SETTINGS_SUFFIXES) or is_command_file(file)
 
 
@@ -240,9 +238,9 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
         if file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_SETTINGS_BYTES:
             return [
                 *_settings_of_launcher(file),
-                *_settings_of_settings(file),
+                *_settings_of_training_config(file),
             ]
-        return _settings_of_settings(file)
+        return _settings_of_training_config(file)
     except (TruetuneError, OSError, ValueError):
         pass  # who reads the file itself says what is wrong with it
     return []
@@ -260,8 +258,8 @@ def _settings_of_launcher(file: Path) -> list[SettingBeside]:
         return []
 
 
-def _settings_of_settings(file: Path) -> list[SettingBeside]:
-    """What the settings of a training say; nothing where the file holds none."""
+def _settings_of_training_config(file: Path) -> list[SettingBeside]:
+    """The settings of a training that a file of settings makes; none if the file holds no training."""
     if file.name == ADAPTER_FILE:
         return list(base_of_saved_adapter(file))
     if recognise_kinds(file)[0] not in config_readers():
@@ -428,7 +426,9 @@ def _server_caps_of_command(file: CommandFile, command: ShellCommand) -> Iterato
 
 
 def _adapters_mixed_by_vllm(file: CommandFile) -> Iterator[SettingBeside]:
-    """How many adapters a batch of vLLM may mix, where fewer than it serves: one where --max-loras is not given."""
+    """The number of adapters that a batch of vLLM may mix, if it is fewer than the server has: one
+    if --max-loras is not given.
+    """
     for server in find_vllm_server_commands(file):
         served = len(adapters_by_served_name(server))
         given = last_option(server.options, "--max-loras")
@@ -469,7 +469,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from optimizer_states_of_script(module, configs)
     yield from _left_in_eval_mode(module)
     yield from _weights_frozen_in_code(module)
-    yield from _soft_prompts(module)
+    yield from _soft_prompt_training(module)
     yield from _trains_without_resuming(module)
     yield from _kept_by_evaluation(module)
     yield from _labels_counted_from_pads(module)
@@ -566,7 +566,9 @@ def _pictures_without_limit(module: Module) -> Iterator[SettingBeside]:
 
 
 def _reference_without_adapter(module: Module) -> Iterator[SettingBeside]:
-    """Where a script takes the bare base as the reference of a policy that starts from an adapter."""
+    """The places where a script takes the bare base as the reference of a policy that starts from
+    an adapter.
+    """
     for finding in ReferenceLacksTheSftAdapter(module).findings():
         case = finding.cases[-1]
         yield SettingBeside(
@@ -575,7 +577,9 @@ def _reference_without_adapter(module: Module) -> Iterator[SettingBeside]:
 
 
 def _kept_by_evaluation(module: Module) -> Iterator[SettingBeside]:
-    """What an evaluation of the script leaves on the GPU, as the rules on source find it."""
+    """The places where an evaluation of the script leaves tensors on the GPU, as the rules on
+    source find them.
+    """
     for rule in KEEPING_RULES:
         for finding in rule(module).findings():
             for case in finding.cases[:1]:
@@ -620,7 +624,9 @@ def _trains_without_resuming(module: Module) -> Iterator[SettingBeside]:
 
 
 def _weights_frozen_in_code(module: Module) -> Iterator[SettingBeside]:
-    """Where a script without an adapter chooses by itself which weights of a model are trained."""
+    """The places where a script without an adapter chooses by itself which weights of a model are
+    trained.
+    """
     if any(module.calls(*ADAPTER_MAKERS)):
         return
     for node in module.nodes(ast.Assign):
@@ -635,8 +641,8 @@ def _weights_frozen_in_code(module: Module) -> Iterator[SettingBeside]:
             yield setting_at_code_place(module, call.node, FROZEN_IN_CODE, True, text)
 
 
-def _soft_prompts(module: Module) -> Iterator[SettingBeside]:
-    """Where a script trains the vectors of a prompt, and no weight of the model."""
+def _soft_prompt_training(module: Module) -> Iterator[SettingBeside]:
+    """The place where a script trains the vectors of a prompt, and no weight of the model."""
     for call in module.calls(*SOFT_PROMPT_MAKERS):
         text = " ".join(ast.unparse(call.node).split())
         yield setting_at_code_place(module, call.node, SOFT_PROMPT, True, text)
@@ -652,8 +658,10 @@ def _left_in_eval_mode(module: Module) -> Iterator[SettingBeside]:
             )
 
 
-def _run_of_log(path: Path) -> RunBeside | None:
-    """What a log tells of its run; None where it is none, or can't be read."""
+def _summary_of_log(path: Path) -> RunBeside | None:
+    """The parts of a log that findings on another log are compared with; None if it is no log, or
+    can't be read.
+    """
     try:
         return outline_run(read_run(path))
     except (TruetuneError, OSError, ValueError):

@@ -34,7 +34,6 @@ from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
 from truetune.checks.log.server_cap_makes_requests_wait import ServerCapMakesRequestsWait
 from truetune.checks.log.tensor_cores_stand_idle import TensorCoresStandIdle
-from truetune.checks.log_movement import have_weights_moved
 from truetune.checks.nccl_variables import BETWEEN_NODES
 from truetune.checks.pairs.kto_imbalance import KtoImbalance
 from truetune.checks.put_causes_of_losses_first import put_causes_of_losses_first
@@ -59,7 +58,9 @@ from truetune.checks.source.settings_never_passed import SettingsNeverPassed
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
 from truetune.checks.tokens.truncation_leaves_no_label import TruncationLeavesNoLabel
-from truetune.logs.findings_in_files_beside_log import FilesBeside, RunBeside
+from truetune.logs.findings_in_files_beside_log import FilesBeside
+from truetune.logs.findings_in_files_beside_log import RunBeside
+from truetune.checks.weight_movement_in_log import have_weights_moved
 from truetune.logs.run_log import RunLog
 
 CALL_IN_ADVICE = re.compile(r"\b[\w.]{2,60}\(\)")
@@ -122,7 +123,7 @@ def reconcile_findings(
     kept = [_explain_cpu_layers_by_cache(one, logs) for one in kept]
     kept = [_weaken_stop_refuted_by_log(one, logs) for one in kept]
     if any(map(_does_server_report_full_cache, logs)):
-        kept = [one for one in kept if not _is_cap_alone(one)]
+        kept = [one for one in kept if not _is_only_about_cap(one)]
     kept = [one for one in kept if not _is_refuted_by_movement(one, logs)]
     kept = [_add_step_times_of_logs(one, beside) for one in add_steps_of_other_log(kept, logs)]
     cap = _cap_of_server(logs, beside)
@@ -137,8 +138,12 @@ def _does_server_report_full_cache(log: RunLog) -> bool:
 
 
 def _join_cast_and_its_labels(findings: Sequence[Finding]) -> list[Finding]:
-    """One finding where a script's cast made all labels true: the cast is the cause, and the labels its evidence."""
-    casts = list(filter(_is_cast, _findings_of_rule(findings, CastMakesColumnConstant.name())))
+    """Joins two findings to one if a script's cast made all labels true: the cast is the cause, and
+    the labels are its evidence.
+    """
+    casts = list(
+        filter(_is_about_cast, _findings_of_rule(findings, CastMakesColumnConstant.name()))
+    )
     imbalances = _findings_of_rule(findings, KtoImbalance.name())
     labels = [one for one in imbalances if ALL_TRUE.match(one.message) is not None]
     if not casts or not labels:
@@ -149,7 +154,7 @@ def _join_cast_and_its_labels(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _join_float32_of_script_and_log(findings: list[Finding]) -> list[Finding]:
-    """One finding of a training in float32, where the script says why and the log that it is so."""
+    """Joins the findings on a training in float32: the script says why, and the log proves it."""
     scripts = [one for one in findings if one.rule == TrainingComputedInFloat32.name()]
     logs = [one for one in findings if one.rule == TensorCoresStandIdle.name()]
     if len(scripts) != 1 or not logs:
@@ -190,13 +195,13 @@ def _explain_nan_evaluation_by_rows(findings: list[Finding]) -> list[Finding]:
 
 
 def _is_of_evaluation_rows(finding: Finding) -> bool:
-    """Is it about rows of an evaluation that have no label left?"""
+    """Is a finding about evaluation rows that have no label left?"""
     is_of_labels = finding.rule == NO_LABEL_LEFT
     return is_of_labels and any(NAN_OF_EMPTY_BATCHES in line for line in finding.evidence)
 
 
 def _is_evaluation_not_finite(finding: Finding) -> bool:
-    """Is it about the loss of an evaluation that is no number?"""
+    """Is a finding about an evaluation loss that is nan or infinite?"""
     return finding.rule == LossNotFinite.name() and finding.message.startswith("eval_loss")
 
 
@@ -257,7 +262,7 @@ def _put_memory_faults_before_error(findings: list[Finding]) -> list[Finding]:
     Smaller batches and shorter rows gain little where a fault takes most of the memory.
     """
     for error in findings:
-        causes = [one for one in findings if _fills_memory(one, error)]
+        causes = [one for one in findings if _is_cause_of_full_memory(one, error)]
         if causes:
             return _put_causes_before_error(findings, error, causes)
     return findings
@@ -329,8 +334,8 @@ def _names_only_calls_of(part: str, calls: set[str]) -> bool:
     return bool(named) and named <= calls
 
 
-def _fills_memory(finding: Finding, error: Finding) -> bool:
-    """Is it a fault that took the memory which an error lacks, as the error's own notes have it?"""
+def _is_cause_of_full_memory(finding: Finding, error: Finding) -> bool:
+    """Is a finding a fault that took the memory which an error lacks, as the error's own notes say?"""
     if error.rule != RunEndedInAnException.name() or FULL_MEMORY not in error.evidence:
         return False
     sign = MEMORY_FAULTS.get(finding.rule)
@@ -390,7 +395,7 @@ def _drop_advice_on_ollama_slots(findings: list[Finding]) -> list[Finding]:
     """
     if not any(LAYERS_ON_CPU in text for one in findings for text in one.evidence):
         return findings
-    return [one for one in findings if not _raises_slots_of_ollama(one)]
+    return [one for one in findings if not _advises_more_ollama_slots(one)]
 
 
 def _explain_cpu_layers_by_cache(finding: Finding, logs: Sequence[RunLog]) -> Finding:
@@ -416,8 +421,8 @@ def _explain_cpu_layers_by_cache(finding: Finding, logs: Sequence[RunLog]) -> Fi
     return replace(finding, evidence=(fact, *finding.evidence), remedy=fewer)
 
 
-def _raises_slots_of_ollama(finding: Finding) -> bool:
-    """Is it about requests that wait for OLLAMA_NUM_PARALLEL?"""
+def _advises_more_ollama_slots(finding: Finding) -> bool:
+    """Is a finding about requests that wait for OLLAMA_NUM_PARALLEL?"""
     is_of_cap = finding.rule == ServerCapMakesRequestsWait.name()
     return is_of_cap and "OLLAMA_NUM_PARALLEL" in finding.message
 
@@ -442,7 +447,9 @@ def _weaken_stop_refuted_by_log(finding: Finding, logs: Sequence[RunLog]) -> Fin
 
 
 def _is_refuted_by_movement(finding: Finding, logs: Sequence[RunLog]) -> bool:
-    """Is it about updates that all round away, and does the one log of a training show that the weights move?"""
+    """Is a finding about updates that all round away, although the one training log shows that the
+    weights move?
+    """
     if finding.rule != PureBf16UpdatesRoundedAway.name():
         return False
     trainings = [log for log in logs if log.curve("loss") and not log.server]
@@ -454,8 +461,8 @@ def _is_of_unknown_release(finding: Finding) -> bool:
     return any("no file here says which release" in text for text in finding.evidence)
 
 
-def _is_cast(finding: Finding) -> bool:
-    """Is it about a cast, and not about a comparison?"""
+def _is_about_cast(finding: Finding) -> bool:
+    """Is a finding about a cast, and not about a comparison?"""
     return "bool(" in finding.message
 
 
@@ -502,7 +509,7 @@ def _add_step_times_of_logs(finding: Finding, beside: FilesBeside | None) -> Fin
 
 
 def _describe_step_time(run: RunBeside) -> str:
-    """One run's seconds a step, with its nodes and processes."""
+    """The seconds a step of one run, with its nodes and processes, in words."""
     nodes = run.nodes or 1
     return (
         f"{Path(run.file).name}: {run.step_seconds:.3g} s a step"
@@ -510,7 +517,7 @@ def _describe_step_time(run: RunBeside) -> str:
     )
 
 
-def _is_cap_alone(finding: Finding) -> bool:
+def _is_only_about_cap(finding: Finding) -> bool:
     """Is a finding about a cap of requests and nothing else?"""
     if finding.rule not in (ServerGeneratesSlowly.name(), EngineGeneratesSlowly.name()):
         return False
@@ -520,7 +527,9 @@ def _is_cap_alone(finding: Finding) -> bool:
 def _cap_of_server(
     logs: Sequence[RunLog], beside: FilesBeside | None
 ) -> tuple[str, int, Case] | None:
-    """The setting that lets a server work on few requests at once, its value, and where it stands."""
+    """(setting, its value, where it stands) of what lets a server work on few requests at once;
+    None if there is none.
+    """
     for log in logs:
         cap = find_cap(log)
         if cap is not None and log.output is not None and cap.value < FEW_AT_ONCE:

@@ -144,7 +144,7 @@ class Report:
         return 3 if self.is_incomplete() and not self.spec.allow_unjudged else 0
 
     def more(self) -> dict[str, Any]:
-        """What its JSON has besides, for this kind of report: plain values."""
+        """The further entries that the JSON of this kind of report has, as plain values."""
         return {}
 
     def save_as(self, path: str | PathLike[str]) -> None:

@@ -1,4 +1,6 @@
-"""Where scripts hold all rows of a file as Python objects, in a list that the machine's memory must have room for."""
+"""Finds where scripts hold all rows of a file as Python objects, in a list that the machine's
+memory must have room for.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def find_held_rows(module: Module) -> Iterator[HeldRows]:
 
 
 def _lists_of_parsed_lines(module: Module) -> Iterator[ast.AST]:
-    """`[json.loads(line) for line in open(path)]`."""
+    """The lists that hold each parsed line of a file: `[json.loads(line) for line in open(path)]`."""
     for node in module.nodes(ast.ListComp):
         source = node.generators[0].iter
         if (
@@ -55,7 +57,7 @@ def _lists_of_parsed_lines(module: Module) -> Iterator[ast.AST]:
 
 
 def _lists_filled_by_loops(module: Module) -> Iterator[ast.AST]:
-    """`rows.append(...)` in a loop that parses the lines of a file."""
+    """The lists that a loop fills with the parsed lines of a file: `rows.append(...)`."""
     for call in module.methods("append"):
         loop = next((one for one in module.parents(call.node) if isinstance(one, ast.For)), None)
         if (
@@ -67,7 +69,7 @@ def _lists_filled_by_loops(module: Module) -> Iterator[ast.AST]:
 
 
 def _tables_read_whole(module: Module) -> Iterator[ast.AST]:
-    """`json.load(file)` and `pandas.read_json(path)`."""
+    """The calls that read a whole table: `json.load(file)` and `pandas.read_json(path)`."""
     for call in module.calls(*WHOLE_READERS):
         if "chunksize" not in call.keywords and not _is_small_local_file(module, call.node):
             yield call.node

@@ -291,7 +291,7 @@ def _judge_texts_of_ids(rows: ScriptRows, run: RunSpec) -> Judgement:
 
 
 def _prompt_and_completion(row: ScriptRow, decode: Callable[[list[int]], str]) -> tuple[str, str]:
-    """What of a row is context and what is learned, as texts; of a classifier its class is learned."""
+    """(what of a row is context, what is learned), as texts; of a classifier its class is learned."""
     ids: list[int] = row.row["input_ids"]
     if CLASS in row.row:
         return decode(ids), row.row[CLASS]

@@ -326,10 +326,10 @@ class SourceRule(Rule["Module"]):
     """The places that it is about; where a file has none, it does not apply"""
 
     def unmet(self) -> Unmet | None:
-        return None if self.looks_at.count(self.subject) else self.looks_at.unmet_without_places
+        return None if self.looks_at.count_in(self.subject) else self.looks_at.unmet_without_places
 
     def figure(self) -> Measurement | str:
-        return self.looks_at.measurement_of(self.looks_at.count(self.subject))
+        return self.looks_at.measurement_of(self.looks_at.count_in(self.subject))
 
 
 class CommandRule(Rule["CommandFile"]):
@@ -342,7 +342,9 @@ class CommandRule(Rule["CommandFile"]):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        """Those of a file; where it has none, the rule does not apply."""
+        """The places of a file of commands that the rule examines; if there are none, the rule does
+        not apply.
+        """
         raise NotImplementedError
 
     def unmet(self) -> Unmet | None:
@@ -503,7 +505,7 @@ class LawRule(Rule["Audit"]):
             yield from self.broken(measured["value"], measured["tolerance"], measured["evidence"])
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        """What a broken law means; nan counts as broken."""
+        """The finding that the measured law does not hold; nan counts as broken."""
         raise NotImplementedError
 
     def unmet(self) -> Unmet | None:
@@ -597,7 +599,10 @@ class EvaluationRule(Rule["EvaluationResults"]):
         )
 
     def proof(self) -> ParserSelftest:
-        """What the parser makes of answers whose reading is known; there is one where `unmet` says nothing."""
+        """The selftest of the parser: how it reads answers whose reading is known.
+
+        There is one if `unmet` says nothing.
+        """
         assert self.subject.parser is not None
         return self.subject.parser
 

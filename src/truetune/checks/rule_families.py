@@ -47,8 +47,8 @@ def code_sort_key(code: str) -> tuple[int, str]:
     return _ORDER.get(letters, len(_ORDER)), code
 
 
-def is_code(word: str) -> bool:
-    """Is it written as a code is, of today or before?"""
+def is_rule_code(word: str) -> bool:
+    """Is a word written as the code of a rule, of today or before?"""
     return CODE.fullmatch(word.upper()) is not None
 
 

@@ -157,7 +157,9 @@ def _with_evidence(finding: Finding, *lines: str) -> Finding:
 def _depth_of_causes(
     rule: str, causes: Mapping[str, tuple[str, ...]], seen: tuple[str, ...] = ()
 ) -> int:
-    """How many rules stand between this one and a cause that nothing explains."""
+    """How many causes lie above a rule on the longest way, counting the rule itself: 1 if nothing
+    explains it.
+    """
     below = (cause for cause in causes.get(rule, ()) if cause in causes and cause not in seen)
     return 1 + max((_depth_of_causes(cause, causes, (*seen, rule)) for cause in below), default=0)
 

@@ -131,9 +131,9 @@ class DataRules:
 
     def _conclude_rule(self, rule: DataRule) -> Judgement:
         """The judgement of one rule after the last batch."""
-        return conclude_rule(rule, rule.setup.trainer, self._unmet(type(rule)))
+        return conclude_rule(rule, rule.setup.trainer, self._what_data_lacks(type(rule)))
 
-    def _unmet(self, kind: type[DataRule]) -> Unmet | None:
+    def _what_data_lacks(self, kind: type[DataRule]) -> Unmet | None:
         """What of the data this rule would have needed, by the methods that it has."""
         if reads_rows(kind) and not self.rows:
             return NO_ROWS

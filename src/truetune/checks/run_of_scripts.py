@@ -1,4 +1,5 @@
-"""The run that the scripts of a folder describe: the rows that the one training script among them reads, and its limit.
+"""Finds the run that the scripts of a folder describe: the rows that the one training script among
+them reads, and its limit.
 
 Who checks a folder means its rows too. They are read where exactly one script of the folder trains and all its files
 are known from the code, with the `max_length` that it sets.
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from truetune.checks.read_training_module import find_only_config, read_training_module
 from truetune.checks.source.evidence.training_row_files import training_files
-from truetune.checks.training_module import find_only_config, read_training_module
 from truetune.errors import TruetuneError
 from truetune.settings.run_spec import RunSpec
 from truetune.source.module import Module

@@ -1,4 +1,4 @@
-"""Over how many steps a schedule of the learning rate is built, by the files beside a log.
+"""Finds over how many steps a schedule of the learning rate is built, by the files beside a log.
 
 A rate that came to its end at step 220 is explained by the line that says 220: `total_num_steps` in DeepSpeed's file,
 `T_max` or `num_training_steps` in a script, an option of a command. Only plain numbers count.
@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.settings_in_code import setting_at_code_place
+from truetune.checks.read_training_module import read_training_module
+from truetune.checks.setting_at_code_place import setting_at_code_place
 from truetune.checks.source.evidence.possible_values import possible_numbers
-from truetune.checks.training_module import read_training_module
 from truetune.errors import TruetuneError
 from truetune.logs.findings_in_files_beside_log import SCHEDULE_STEPS, SettingBeside
 from truetune.settings.located_document import read_config_text

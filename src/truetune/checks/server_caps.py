@@ -1,4 +1,4 @@
-"""Caps of servers: the settings that bound how many requests one works on at once, and how to raise each."""
+"""Finds the settings that bound how many requests a server works on at once, and how to raise each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of settings, as rules on settings compare and show them."""
+"""Reads and formats values of settings, as rules on settings compare and show them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_setting_on(config: Config, name: str) -> bool:
 
 
 def is_setting_unknown(config: Config, name: str) -> bool:
-    """Is it set to something that can't be told without running the program?"""
+    """Is a setting set to something that can't be told without running the program?"""
     return (
         name in config.places
         and effective_value(config, name) is None

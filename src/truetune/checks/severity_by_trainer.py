@@ -72,7 +72,7 @@ NEARLY_ALL = 0.9
 
 
 def is_nearly_all(count: int | None, total: int | None) -> bool:
-    """Is it so much of what there is that the run as a whole is spoiled?"""
+    """Are so many of all rows concerned that the run as a whole is spoiled?"""
     return count is not None and total is not None and 0 < NEARLY_ALL * total <= count
 
 
@@ -96,6 +96,8 @@ def adjust_severities_to_trainer(
 
 
 def _reason_in_trainer(because: str, trainer: TrainerFacts) -> str:
-    """What the trainer does; of a release that the facts are not of, that this is not tested."""
+    """The reason of a severity as the trainer's behaviour; of another release than the recorded
+    one, that it is not tested.
+    """
     said = because.format(trainer=trainer.called)
     return f"{said}; that {trainer.pinned} does so is not tested" if trainer.pinned else said

@@ -1,4 +1,4 @@
-"""SGLang servers that a command starts, and the adapters that they load."""
+"""Reads the SGLang server that a command starts, with the adapters that it loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""DeepSpeed and FSDP settings beside a launch, and whether anything leads to them.
+"""Finds DeepSpeed and FSDP settings beside a launch that nothing leads to, so that they have no
+effect.
 
 A file of settings acts only where an option, an argument, another file or a variable that somebody reads names it. Any
 line that speaks of sharding at all counts as a lead, whatever it does: what is left is a file that nothing can reach.
@@ -137,7 +138,7 @@ def _text_of(path: Path) -> str:
 
 
 def _read_sharding_file(path: Path) -> ShardingFile | None:
-    """What a file says of sharding; None where it is none of DeepSpeed's or accelerate's files."""
+    """The sharding settings in a file; None if it is no file of DeepSpeed's or accelerate's."""
     if path.suffix not in SETTINGS_SUFFIXES or not OF_SHARDING.search(_text_with_zero_key(path)):
         return None
     try:

@@ -1,4 +1,5 @@
-"""The loops of a shell script: which commands they repeat, and what differs from one pass to the next.
+"""Finds the loops of a shell script: which commands they repeat, and what differs from one pass to
+the next.
 
 How it works: the commands are read in order, with the keywords that begin and end a loop. A variable follows a loop
 where its value holds the loop's variable, over any number of assignments.
@@ -54,7 +55,7 @@ class ShellLoop:
         return self.names & reached
 
     def is_same_in_each_pass(self, text: str) -> bool:
-        """Is it plain that a text does not change with a pass?"""
+        """Does a text surely not change from pass to pass?"""
         if DIFFERS.search(text) or self.loop_variables_in(text):
             return False
         counted = {name for pair in COUNTED.findall(self.text) for name in pair}

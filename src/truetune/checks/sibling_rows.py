@@ -95,7 +95,7 @@ class SiblingRows:
         self.columns: dict[str, _Column] = {}
 
     def add(self, answer: str, prompt: Hashable, values: Mapping[str, Any]) -> None:
-        """One more row.
+        """Count one more row.
 
         Args:
             answer: its last answer; empty where it has none.
@@ -126,7 +126,9 @@ class SiblingRows:
             column.pairs.add((hash(value), answer))
 
     def groups(self) -> SiblingGroups | None:
-        """The groups by their answers, else those by a column of a telling name; None where there are none."""
+        """The groups that share an answer, else those that share a value of a column with a telling
+        name; None if there are none.
+        """
         sizes = [
             size for key, size in self.answers.items() if size > 1 and len(self.prompts[key]) > 1
         ]

@@ -134,7 +134,9 @@ def does_hold_launcher_directly(command: ShellCommand) -> bool:
 
 
 def _join_quoted_lines(text: str) -> str:
-    """The same lines, with each command in quotes on its first line: so the line numbers stay."""
+    """The text of a script with each quoted command joined on its first line; the line numbers
+    stay.
+    """
     lines = text.splitlines()
     joined: list[str] = []
     place = 0
@@ -226,7 +228,7 @@ def _read_launcher(command: ShellCommand) -> _Launcher | None:
 
 
 def _torchrun_launcher(own: tuple[str, ...]) -> _Launcher:
-    """What torchrun starts, by its own options."""
+    """The launcher that torchrun is, by its own options."""
     processes = last_option(own, "--nproc-per-node") or "1"
     if "--standalone" in own:
         return _Launcher("torchrun", "1", processes, False, "")
@@ -242,7 +244,7 @@ def _port_of_torchrun(own: tuple[str, ...]) -> str:
 
 
 def _may_be_meant_per_task(launcher: _Launcher, text: str, file: CommandFile) -> bool:
-    """May it be meant that each task starts one: for GPUs of its own, or as a run of its own?"""
+    """May a launcher be meant for each task: one with GPUs of its own, or a run of its own?"""
     if GUARDED.search(text) or COMPARES_TASK.search(text) or "--gpus-per-task" in file.requests:
         return True
     if _is_one_of_several_nodes(launcher, file):
@@ -251,7 +253,7 @@ def _may_be_meant_per_task(launcher: _Launcher, text: str, file: CommandFile) ->
 
 
 def _is_one_of_several_nodes(launcher: _Launcher, file: CommandFile) -> bool:
-    """Is it told to be one of as many launchers as there are nodes, and more than one?"""
+    """Is a launcher told to be one of as many launchers as there are nodes, and more than one?"""
     nodes = launcher.nodes or ""
     count = parse_digits(nodes)
     return NODES_OF_SLURM.fullmatch(nodes) is not None or (
@@ -260,7 +262,7 @@ def _is_one_of_several_nodes(launcher: _Launcher, file: CommandFile) -> bool:
 
 
 def _surely_starts_several(launcher: _Launcher, file: CommandFile) -> bool:
-    """Does it surely start more than one process on its node?"""
+    """Does a launcher surely start more than one process on its node?"""
     count = parse_digits(launcher.processes)
     if count is not None:
         nodes = parse_digits(launcher.nodes or "1") if launcher.is_total else 1
@@ -281,7 +283,7 @@ def _describe_processes(launcher: _Launcher) -> str:
 def _tasks_on_a_node(
     starter: str, command: ShellCommand, file: CommandFile, launcher: _Launcher
 ) -> _Tasks | None:
-    """How often the command runs on a node, where that is surely more than once."""
+    """The tasks in which a command runs on a node, if that is surely more than one; else None."""
     own = own_options(command)
     if starter == SRUN:
         per_node = last_option(own, "--ntasks-per-node", "--tasks-per-node")

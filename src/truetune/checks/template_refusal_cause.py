@@ -23,9 +23,11 @@ MAX_QUOTED_CHARACTERS = 200
 
 
 def template_refusal_cause(row: Conversation, reason: str) -> str:
-    """What the template raised, without what it quotes of this row: numbers, and the row's own words.
+    """The text of what a template raised, without what it quotes of this row: numbers, and the
+    row's own words.
 
-    Rows of one cause give one text: `Unknown role 'bot1'` and `Unknown role 'bot2'` both give `Unknown role '...'`.
+    Rows of one cause give one text: `Unknown role 'bot1'` and `Unknown role 'bot2'` both give
+    `Unknown role '...'`.
     """
     # The longest first: a text that holds another would be cut in pieces by it.
     for text in sorted(

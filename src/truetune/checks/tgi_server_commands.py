@@ -1,4 +1,4 @@
-"""TGI servers that a command starts, and the adapters that they load."""
+"""Reads the TGI server that a command starts, with the adapters that it loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The tokens that scripts and settings add to a tokenizer: `tokenizer.add_tokens(["<|search|>"])`, Axolotl's `tokens`.
+"""Finds the tokens that scripts and settings add to a tokenizer: `tokenizer.add_tokens(...)`,
+Axolotl's `tokens`.
 
 A text that has them is meant to. Marks of the turns of published templates stay marks, whoever adds them.
 """

@@ -1,4 +1,5 @@
-"""Training stages: what each training of the given files starts from, and which folder it writes.
+"""Finds the training stages of the given files: what each training starts from, and which folder it
+writes.
 
 An SFT writes an adapter or a model, and a preference run is meant to start from it. The files say both in text:
 settings of LLaMA-Factory, Axolotl and TRL, commands that train by options, and scripts whose settings are calls.

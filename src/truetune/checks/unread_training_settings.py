@@ -1,4 +1,4 @@
-"""Files that hold settings of a training and that nothing read.
+"""Finds files that hold settings of a training and that nothing read.
 
 No program is known for them, and no script hands them to a class of a trainer's arguments. That nothing was found in
 them says nothing, so they are named.

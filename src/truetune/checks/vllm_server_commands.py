@@ -1,4 +1,4 @@
-"""The servers of vLLM that a file of commands starts."""
+"""Reads the vLLM servers that a file of commands starts: their models, adapters and options."""
 
 from __future__ import annotations
 
@@ -119,7 +119,9 @@ def _adapter_of_word(word: str) -> dict[str, str]:
 
 
 def _adapters_in_json(word: str) -> dict[str, str]:
-    """The same of an entry in JSON, or of a list of them; SGLang calls these `lora_name` and `lora_path`."""
+    """Name -> folder of the adapters in a JSON entry, or in a list of them; SGLang calls these
+    `lora_name` and `lora_path`.
+    """
     try:
         given = parse_json(word, SETTINGS)
     except (ValueError, TruetuneError):

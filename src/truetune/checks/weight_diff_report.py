@@ -29,7 +29,7 @@ class MovementReport(Report):
     manifest: MovementManifest
 
     def more(self) -> dict[str, Any]:
-        """Each tensor with what moved in it."""
+        """What moved in each tensor, as the JSON of the report has it besides."""
         return manifest_json(self.manifest)
 
 

@@ -242,7 +242,7 @@ def _used_by_llama_factory(file: CommandFile, command: ShellCommand) -> Iterator
         adapters = last_option(words, "--adapter_name_or_path") if words is not None else None
         if words is not None and adapters:
             does = "merges" if verb == "export" else "serves"
-            use = _command_use(file, command, does, tuple(adapters.split(",")), True)
+            use = _use_of_command(file, command, does, tuple(adapters.split(",")), True)
             written = last_option(words, "--export_dir")
             yield use._replace(
                 writes=(written,) if written else (),
@@ -255,7 +255,7 @@ def _converted_to_gguf(file: CommandFile, command: ShellCommand) -> Iterator[Wei
     for name in CONVERTERS:
         words = command.behind(name)
         if words and not words[0].startswith("-"):
-            use = _command_use(file, command, "converts", (words[0],), "lora" in name)
+            use = _use_of_command(file, command, "converts", (words[0],), "lora" in name)
             written = last_option(words, "--outfile")
             yield use._replace(writes=(written,) if written else ())
 
@@ -268,7 +268,7 @@ def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[Wei
     output = _output_of_settings(file, merged)
     adapter = last_option(merged, "--lora-model-dir") or output
     if adapter:
-        use = _command_use(file, command, "merges", (adapter,), True)
+        use = _use_of_command(file, command, "merges", (adapter,), True)
         # Axolotl writes the merged model into a folder of the output.
         written = last_option(merged, "--output-dir") or output or adapter
         yield use._replace(writes=(f"{written.rstrip('/')}/merged",))
@@ -280,7 +280,9 @@ def _asked_by_harnesses(file: CommandFile) -> Iterator[WeightUse]:
         adapter = run.argument("peft") or run.argument("lora_local_path")
         if adapter and "$" not in adapter:
             base = run.argument("pretrained") or ""
-            yield _command_use(file, run.command, "loads", (adapter,), are_adapters=True, base=base)
+            yield _use_of_command(
+                file, run.command, "loads", (adapter,), are_adapters=True, base=base
+            )
 
 
 def _output_of_settings(file: CommandFile, words: tuple[str, ...]) -> str | None:
@@ -303,7 +305,9 @@ def _served_by_vllm(file: CommandFile, server: VllmServerCommand) -> Iterator[We
     if folders:
         template = _template_text(last_option(options, "--chat-template"), Path(file.path).parent)
         base = model if adapters and model else ""
-        use = _command_use(file, server.command, "serves", folders, bool(adapters), template, base)
+        use = _use_of_command(
+            file, server.command, "serves", folders, bool(adapters), template, base
+        )
         yield use._replace(overrides=override_keys_of_server_options(options))
 
 
@@ -315,7 +319,7 @@ def _served_by_llama_cpp(file: CommandFile, command: ShellCommand) -> Iterator[W
     if words is not None and model:
         template = last_option(words, "--chat-template", "--chat-template-file")
         named = _template_text(template, Path(file.path).parent)
-        yield _command_use(file, command, "serves", (model,), are_adapters=False, template=named)
+        yield _use_of_command(file, command, "serves", (model,), are_adapters=False, template=named)
 
 
 def _template_text(template: str | None, folder: Path) -> str:
@@ -328,7 +332,7 @@ def _template_text(template: str | None, folder: Path) -> str:
     return Path(template).stem
 
 
-def _command_use(
+def _use_of_command(
     file: CommandFile,
     command: ShellCommand,
     verb: str,
@@ -337,7 +341,7 @@ def _command_use(
     template: str = "",
     base: str = "",
 ) -> WeightUse:
-    """What one command does with weights."""
+    """The record of a use of weights by one command."""
     text = command.text.strip()
     return WeightUse(file.path, command.line, text, verb, folders, are_adapters, template, base)
 

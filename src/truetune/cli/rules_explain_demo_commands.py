@@ -150,9 +150,9 @@ def looks_like_rule_name(question: str) -> bool:
     """Is it written as the name or code of a rule is, or the code of a plug-in's rule?"""
     if " " in question:
         return False
-    from truetune.checks.rule_families import is_code
+    from truetune.checks.rule_families import is_rule_code
 
-    if "-" in question or is_code(question):
+    if "-" in question or is_rule_code(question):
         return True
     from truetune.plugins import load_plugins
 

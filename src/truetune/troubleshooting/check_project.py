@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from truetune.checks.check_data import Progress
 from truetune.checks.check_paths import check_paths
+from truetune.checks.explain_answers_by_scripts import explain_answers_by_scripts
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.paths.rows_of_folder import ANSWERS
 from truetune.checks.put_cuts_before_answers import put_cuts_before_answers
 from truetune.checks.put_training_before_answers import put_training_before_answers
 from truetune.checks.reports import Report, Subject, add_judgement
 from truetune.checks.rule_runner import join_equal_findings
-from truetune.checks.scripts_that_asked import explain_answers_by_scripts
 from truetune.data.tell_training_files_from_predictions import list_prediction_files
 from truetune.errors import DataError, TruetuneError
 from truetune.fixing.suggested_edits import with_suggested_edits

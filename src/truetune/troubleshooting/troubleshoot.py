@@ -14,12 +14,12 @@ import time
 from collections.abc import Mapping, Sequence
 
 from truetune.checks.check_data import Progress
+from truetune.checks.explain_answers_by_scripts import SYMPTOMS, proven_script_faults
 from truetune.checks.explaining.guides import Cause, Guide
 from truetune.checks.explaining.project_traits import READING_OF_TRAIT
 from truetune.checks.findings import Finding
 from truetune.checks.reports import DataReport, Report, Subject
 from truetune.checks.rule_catalogue import find_rule
-from truetune.checks.scripts_that_asked import SYMPTOMS, proven_script_faults
 from truetune.errors import UsageError
 from truetune.logs.run_log import RunLog
 from truetune.settings.run_spec import RunSpec

@@ -89,6 +89,7 @@ class AnswersAreGarbage(BadAnswerShareRule):
     called = "are garbage"
 
     def bad(self, sample: Sample) -> bool | None:
+        """Is the answer no text? None if that can't be told."""
         return sample.scores.garbage
 
     def findings(self) -> Iterator[Finding]:

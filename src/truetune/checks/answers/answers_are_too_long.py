@@ -88,6 +88,7 @@ class AnswersAreTooLong(BadAnswerShareRule):
     untold = Unmet("no answer has a reference to compare its length with", "name the references")
 
     def bad(self, sample: Sample) -> bool | None:
+        """Is the answer far longer than its reference? None if that can't be told."""
         return sample.scores.too_long
 
     def findings(self) -> Iterator[Finding]:

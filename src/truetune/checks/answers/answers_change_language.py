@@ -73,6 +73,7 @@ class AnswersChangeLanguage(BadAnswerShareRule):
     )
 
     def bad(self, sample: Sample) -> bool | None:
+        """Is the answer in another language than its reference or question? None if that can't be told."""
         return sample.scores.switched
 
     def findings(self) -> Iterator[Finding]:

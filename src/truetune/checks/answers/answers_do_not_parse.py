@@ -66,6 +66,7 @@ class AnswersDoNotParse(BadAnswerShareRule):
     untold = Unmet("no parser is named", "name one with --parser")
 
     def bad(self, sample: Sample) -> bool | None:
+        """Can the run's parser not read the answer? None without a parser."""
         return None if sample.scores.parsed is None else not sample.scores.parsed
 
     def findings(self) -> Iterator[Finding]:

@@ -85,6 +85,10 @@ class AnswersEndInMidSentence(BadAnswerShareRule):
     moot_where = ("answers-are-cut-off", "answers-are-too-long", "answers-loop")
 
     def bad(self, sample: Sample) -> bool | None:
+        """Does the answer break off in a sentence, far past the length of its reference?
+
+        None if it is known what ended it, or if its reference is no whole sentence.
+        """
         answer, reference = sample.answer.text.strip(), sample.prompt.reference.strip()
         if sample.scores.end_known or not answer or not reference.endswith(SENTENCE_ENDS):
             return None

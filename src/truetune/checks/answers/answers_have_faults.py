@@ -89,6 +89,7 @@ class AnswersHaveFaults(BadAnswerShareRule):
     )
 
     def bad(self, sample: Sample) -> bool | None:
+        """Has the answer any fault that this rule counts?"""
         return bool(_faults_of_answer(sample))
 
     def unmet(self) -> Unmet | None:

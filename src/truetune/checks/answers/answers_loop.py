@@ -81,6 +81,7 @@ class AnswersLoop(BadAnswerShareRule):
     called = "end in a loop"
 
     def bad(self, sample: Sample) -> bool | None:
+        """Does the answer say the same words over and over? None if that can't be told."""
         return sample.scores.looped
 
     def findings(self) -> Iterator[Finding]:

@@ -96,6 +96,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
     )
 
     def bad(self, sample: Sample) -> bool | None:
+        """Has the answer nothing in common with its reference? None without a reference."""
         reference, scores = sample.prompt.reference, sample.scores
         if not reference.strip():
             return None

@@ -68,6 +68,7 @@ class EscapesInAnswers(BadAnswerShareRule):
     called = "have escapes in place of characters"
 
     def bad(self, sample: Sample) -> bool | None:
+        """Does the answer hold escapes in place of the characters that they mean?"""
         return bool(sample.scores.escapes)
 
     def findings(self) -> Iterator[Finding]:

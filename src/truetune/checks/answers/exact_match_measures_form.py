@@ -202,7 +202,9 @@ class ExactMatchMeasuresForm(AnswersRule):
         )
 
     def _differing_final_answer_marks(self) -> tuple[str, str] | None:
-        """The mark of the references and the other one of the answers, where nearly all have theirs."""
+        """(mark of the references, the other mark of the answers), if nearly all have theirs; else
+        None.
+        """
         with_reference = self._answers_with_reference()
         if len(with_reference) < MIN_ANSWERS or not self.subject.finished:
             return None

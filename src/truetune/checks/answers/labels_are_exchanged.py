@@ -178,7 +178,9 @@ def _only_label_in(answer: str, labels: Sequence[str]) -> str | None:
 
 
 def _find_label_renaming(labelled: Sequence[LabelledAnswer]) -> Renaming | None:
-    """One renaming that makes the answers right, where they are not without it; each label stands for one."""
+    """The one renaming of labels that makes the answers right, if they are not right without it;
+    each label stands for one other.
+    """
     counts = Counter((one.answer, one.reference) for one in labelled)
     names = _commonest_references(counts)
     renamed = {answer: reference for answer, reference in names.items() if answer != reference}

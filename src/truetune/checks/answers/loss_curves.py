@@ -38,7 +38,7 @@ def content_loss_falls(watched: SampledRun, share: float = 0.9) -> bool:
 
 
 def first_and_last_loss_level(values: Sequence[float]) -> tuple[float, float]:
-    """Level at first and at last: the first value, the median of the last third.
+    """(loss at first, median of the last third).
 
     One value at first, for a loss falls fast there; a median at last, for single batches are noisy.
     """

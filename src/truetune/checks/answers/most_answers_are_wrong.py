@@ -111,6 +111,7 @@ class MostAnswersAreWrong(BadAnswerShareRule):
     )
 
     def bad(self, sample: Sample) -> bool | None:
+        """Is the answer wrong, by the parser or by its label? None if that can't be told."""
         if sample.scores.agrees is not None:
             return not sample.scores.agrees
         gives = sample.scores.gives

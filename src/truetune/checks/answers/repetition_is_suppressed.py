@@ -79,6 +79,10 @@ class RepetitionIsSuppressed(BadAnswerShareRule):
     untold = Unmet("no reference repeats itself, as lists of objects and tables do")
 
     def bad(self, sample: Sample) -> bool | None:
+        """Does the answer break where its reference first repeats itself?
+
+        None if a limit cut it, or if its reference does not repeat itself.
+        """
         reference = sample.prompt.reference
         if not sample.scores.stopped or not repeats_itself(reference):
             return None

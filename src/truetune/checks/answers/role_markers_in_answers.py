@@ -68,6 +68,7 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
     called = "have role markers or control tokens in them"
 
     def bad(self, sample: Sample) -> bool | None:
+        """Does the answer hold a role marker or a control token?"""
         return bool(sample.scores.markers)
 
     def findings(self) -> Iterator[Finding]:
@@ -136,11 +137,11 @@ def _begins_with_marker(sample: Sample) -> bool:
 
 
 def _begins_with_role_line(sample: Sample) -> bool:
-    """Is its first line the bare name of a role, as a template writes it?"""
+    """Is the first line of an answer the bare name of a role, as a template writes it?"""
     first, _, rest = sample.answer.text.lstrip().partition("\n")
     return bool(rest.strip()) and first.strip() in sample.scores.markers and first.strip().isalpha()
 
 
 def _is_end_unknown(sample: Sample) -> bool:
-    """Is it not known that an answer ended by itself?"""
+    """Is it unknown whether an answer ended by itself?"""
     return not (sample.scores.end_known and sample.scores.stopped)

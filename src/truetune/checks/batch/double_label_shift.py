@@ -112,7 +112,9 @@ class DoubleLabelShift(BatchRule):
         )
 
     def _does_model_shift_labels(self) -> bool:
-        """Is it a causal model of transformers under its own loss? Such a one shifts the labels that it is given."""
+        """Is the model a causal one of transformers under its own loss, which shifts the labels
+        that it is given?
+        """
         facts = self.subject.facts
         causal = facts["model"]["class"].endswith(
             ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")

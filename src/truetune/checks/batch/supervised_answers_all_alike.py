@@ -149,7 +149,9 @@ class SupervisedAnswersAllAlike(BatchRule):
     def _message_and_remedy(
         self, spread: AnswerDiversity, beside: ColumnsBesideAnswers
     ) -> tuple[str, str]:
-        """What is wrong, and what to do: train a column that is known, or find it out with the canary."""
+        """(what is wrong, what to do): train a column that is known, or find it out with the
+        canary.
+        """
         message, remedy = (
             describe_learned_answers(spread),
             "train the column that holds the answers",

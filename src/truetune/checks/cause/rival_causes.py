@@ -1,4 +1,5 @@
-"""Rivals: what else may make a model answer badly, and which of it was tried before a cause was named.
+"""Lists rival causes: what else may make a model answer badly, and which of it was tried before a
+cause was named.
 
 A cause is only as good as what was ruled out. So each finding on causes lists the rivals that were looked at, and those
 that were not, with what would let them be looked at. The trade-off: two more lines in every such finding.

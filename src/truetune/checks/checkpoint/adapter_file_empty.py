@@ -140,7 +140,7 @@ class AdapterFileEmpty(CheckpointRule):
             )
             remedy = REMEDY
             evidence: tuple[str, ...] = ()
-            if all(_does_peft_begin_with_zero(tensor) for _, tensor in dead):
+            if all(_is_zero_at_first(tensor) for _, tensor in dead):
                 message += ", for these are its initial weights"
                 remedy = REMEDY_OF_INITIAL_WEIGHTS
                 evidence = self._evidence_of_training()
@@ -180,8 +180,10 @@ class AdapterFileEmpty(CheckpointRule):
         )
 
 
-def _does_peft_begin_with_zero(tensor: StoredTensor) -> bool:
-    """Is it the factor that PEFT fills with zeros at first: lora_B, and of embeddings lora_embedding_A?"""
+def _is_zero_at_first(tensor: StoredTensor) -> bool:
+    """Is a tensor the factor that PEFT fills with zeros at first: lora_B, or lora_embedding_A of an
+    embedding?
+    """
     return ("embedding" in tensor.name.rsplit("lora_", 1)[-1]) == (_factor_name(tensor) == "lora_A")
 
 

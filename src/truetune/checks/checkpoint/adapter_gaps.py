@@ -64,6 +64,9 @@ def _list_target_modules(base: Checkpoint, targets: Sequence[object]) -> Iterato
 
 
 def _is_beside_layers(module: str, layers: int) -> bool:
-    """Is it an expert or a part that predicts further tokens? peft adapts them by other settings, or not at all."""
+    """Is a module an expert, or a part that predicts further tokens?
+
+    peft adapts these by other settings, or not at all.
+    """
     is_beyond = (layer_number(module) or 0) >= layers
     return "experts" in module or "mtp" in module or is_beyond

@@ -131,7 +131,10 @@ class AdapterKeysDoNotMatch(CheckpointRule):
         return f"the base names it {other}" if other else f"the base has no {piece.module}"
 
     def _is_in_base_without_prefix(self, module: str, modules: set[str]) -> bool:
-        """Is it there but for the model's own prefix? Files of some bases leave it out (GPT-2)."""
+        """Is a module in the base but for the model's own prefix?
+
+        Files of some bases leave it out (GPT-2).
+        """
         parts = module.split(".")
         if any(".".join(parts[i:]) in modules for i in (1, 2)):
             return True

@@ -97,7 +97,7 @@ class AdapterRankDiffers(CheckpointRule):
     def _ranks_of_modules(
         self, modules: Mapping[str, Mapping[str, StoredTensor]]
     ) -> Iterator[tuple[str, dict[str, int]]]:
-        """Each module with the rank of each of its factors: the rows of A, the columns of B."""
+        """(module, rank of each of its factors): the rows of A, the columns of B."""
         # Experts that are adapted as parameters have the factors of all experts in one tensor.
         has_stacked_experts = bool(self.subject.adapter_config.get("target_parameters"))
         for module, parts in modules.items():

@@ -130,7 +130,7 @@ class HeadNotSaved(CheckpointRule):
             )
 
     def _heads_lacking_in_adapter(self) -> Iterator[tuple[str, str]]:
-        """Heads that an adapter lacks, each with what says that it was trained."""
+        """(head, what says that it was trained) of the heads that an adapter lacks."""
         checkpoint = self.subject
         config = checkpoint.adapter_config
         replaced = find_replaced_tensors(checkpoint.tensors)
@@ -158,7 +158,7 @@ class HeadNotSaved(CheckpointRule):
         return [name] if isinstance(name, str) else []
 
     def _heads_lacking_in_model(self) -> Iterator[tuple[str, str]]:
-        """Heads that a whole model lacks, by its class."""
+        """(head, class that has it) of the heads that a whole model lacks."""
         tensors = self.subject.tensors
         yield from _heads_lacking_by_class(
             model_classes(self.subject.config), list_modules_and_parents(tensors), tensors

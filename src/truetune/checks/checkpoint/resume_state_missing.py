@@ -71,7 +71,9 @@ class ResumeStateMissing(CheckpointRule):
         return f"{', '.join(FILES_OF_STATE)} of step {step:,} are there"
 
     def _is_numbered_checkpoint(self) -> bool:
-        """Is it a checkpoint of a run, and not the model that was saved at its end?"""
+        """Is the folder a numbered checkpoint of a run, and not the model that was saved at its
+        end?
+        """
         return CHECKPOINT_NAME.fullmatch(self.subject.folder.resolve().name) is not None
 
     def _missing_state_files(self) -> list[str]:

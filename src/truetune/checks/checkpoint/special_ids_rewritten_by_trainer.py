@@ -177,7 +177,7 @@ def _read_special_tokens(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def _as_set_of_ids(value: Any) -> set[int]:
-    """One id or a list of them as a set."""
+    """The ids of a setting, which is one id or a list of them, as a set."""
     return {id for id in (value if isinstance(value, list) else [value]) if type(id) is int}
 
 

@@ -186,7 +186,9 @@ class TensorsMissing(CheckpointRule):
                     yield f"{stack.prefix}.{i}.{name}"
 
     def _may_be_embedding(self, tensor: StoredTensor) -> bool:
-        """Can it be an input embedding: by its name, or by its rows, as long as it is no head?"""
+        """May a tensor be an input embedding, by its name, or by its number of rows if it is no
+        head?
+        """
         if any(part in tensor.name for part in EMBEDDING_PARTS):
             return True
         rows = first_positive_text_model_setting(self.subject.config, "vocab_size")

@@ -36,5 +36,5 @@ def model_classes(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def has_text_output_head(config: Mapping[str, Any]) -> bool:
-    """Is it a model with an output head over the vocabulary?"""
+    """Is it the config of a model with an output head over the vocabulary?"""
     return any(name.endswith(GENERATING_CLASSES) for name in model_classes(config))

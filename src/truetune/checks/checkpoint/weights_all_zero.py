@@ -89,7 +89,7 @@ class WeightsAllZero(CheckpointRule):
         )
 
     def _is_weight_matrix(self, name: str) -> bool:
-        """Has it two dimensions or more, and is it neither an adapter's nor a mask?"""
+        """Has a tensor two dimensions or more, and is it neither an adapter's nor a mask?"""
         # Norms begin as ones, biases and lora_B as zeros, and masks are made of two values.
         shape = self.subject.tensors[name].shape
         return len(shape) > 1 and min(shape) > 1 and ".lora_" not in name and "mask" not in name

@@ -112,7 +112,10 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
         return self._why_no_whole_projection(tensor, hidden) if hidden else None
 
     def _is_plain_weight(self, tensor: StoredTensor) -> bool:
-        """Is it a plain weight of a model? An adapter's have the shapes of its rank, and quantized ones are packed."""
+        """Is a tensor a plain weight of a model?
+
+        An adapter's have the shapes of its rank, and quantized ones are packed.
+        """
         is_quantized = bool(self.subject.config.get("quantization_config"))
         is_plain = tensor.dtype.startswith(("F", "BF")) and not is_quantized
         return self.subject.kind != "adapter" and is_plain and tensor.name.endswith(".weight")

@@ -1,7 +1,7 @@
 """Constants: the settings of a launch that several rules on devices ask about, and the stacks that
 override them.
 
-Constants only. What a stack does with a device map was read in its source: Axolotl and LLaMA-Factory replace it by each
+What a stack does with a device map was read in its source: Axolotl and LLaMA-Factory replace it by each
 process's own GPU. The trade-off of lists: a new stack counts as one that obeys the setting until it is entered here.
 """
 

@@ -80,7 +80,7 @@ class GpuNotUsedByTorch(EnvironmentRule):
         )
 
     def _explain_with_remedy(self, torch: Torch) -> tuple[str, str]:
-        """Why torch can't use the GPU, and what to do."""
+        """(why torch can't use the GPU, what to do)."""
         if torch.cuda is None and torch.hip is None:
             return (
                 "it is a build for CPUs",

@@ -53,7 +53,9 @@ class TextIsNotUtf8(EnvironmentRule):
 
 
 def _canonical_encoding(name: str) -> str:
-    """One name for one encoding: systems write UTF-8, utf8 and UTF_8; unknown names stay as they are."""
+    """The one name of an encoding that is used here, for systems write UTF-8, utf8 and UTF_8;
+    unknown names stay as they are.
+    """
     try:
         return codecs.lookup(name).name
     except LookupError:

@@ -1,7 +1,7 @@
 """The table of package versions that are known to misbehave, alone or together, with what goes
 wrong and the remedy.
 
-A table: for each clash the version ranges, what goes wrong, the remedy, and the public threads that report it. Ranges
+Each clash has version ranges and the public threads that report it. Ranges
 are PEP 440 specifiers, compared with what is installed; nothing is imported. The trade-off: a table has to be kept up
 by hand, but it also finds clashes that no package declares and that raise no error.
 """

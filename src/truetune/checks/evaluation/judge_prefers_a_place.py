@@ -114,7 +114,7 @@ def _win_rates_by_file(pairs: tuple[JudgedPair, ...], place: str) -> Iterator[st
 
 
 def _case_of_pair(pair: JudgedPair) -> Case:
-    """One pair of them."""
+    """A case for one judged pair: its question and its verdict, at its place."""
     return Case(
         f"{pair.question[:80]}: {pair.verdict}", file=pair.file or None, line=pair.line or None
     )

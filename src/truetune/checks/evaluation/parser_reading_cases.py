@@ -1,7 +1,5 @@
 """Shows what a parser read of answers: as cases of a finding, and as a score.
 
-All rules on parsers use this form.
-
 The rules on parsers show readings in one form: the text's end, where answers stand, what was read of it and what was
 expected.
 """

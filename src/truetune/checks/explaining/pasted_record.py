@@ -85,7 +85,7 @@ def _numbers_of_record(record: Mapping[str, object]) -> dict[str, float]:
 
 
 def _is_training_record(record: Mapping[str, float]) -> bool:
-    """Is it a record of a training, and not any other dict that was pasted?"""
+    """Does a record hold metrics of a training, unlike any other dict that was pasted?"""
     return len(record) >= MIN_METRICS and not MIN_LOG_KEYS.isdisjoint(record)
 
 

@@ -119,8 +119,8 @@ class TraitReading:
 def _row(
     trait: Trait, area: Area, label: str, shown: str, named: str, *, is_needed: bool = True
 ) -> TraitReading:
-    """One row of the table: how code (`shown`) and texts (`named`) show a trait, as compiled
-    patterns.
+    """The reading of a trait, with the patterns compiled: how code (`shown`) and texts (`named`)
+    show it.
     """
     return TraitReading(
         trait, area, label, re.compile(shown), re.compile(named, re.IGNORECASE), is_needed

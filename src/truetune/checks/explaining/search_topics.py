@@ -358,7 +358,9 @@ class Scoring:
         return math.log(1 + (self.count - having + 0.5) / (having + 0.5))
 
     def _sentence_factor(self, question_stems: set[str], document: IndexedTopic) -> float:
-        """More for a topic that has the question nearly as a user's sentence: by the share of what both say."""
+        """A factor above 1 for a topic that holds the question nearly as a sentence of a user, by
+        the share of what both say.
+        """
         shares = [
             self._information(question_stems & sentence)
             / self._information(question_stems | sentence)

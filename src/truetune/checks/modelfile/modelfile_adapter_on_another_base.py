@@ -64,7 +64,7 @@ class ModelfileAdapterOnAnotherBase(ModelfileRule):
         return f"1 adapter of {trained_base[0]}, on {base.value}"
 
     def _trained_base(self) -> tuple[str, str] | None:
-        """The base that the adapter names, and the file that says so; None where that is not known."""
+        """(base that the adapter names, file that says so); None if that is not known."""
         adapter = self.subject.last("adapter")
         if adapter is None:
             return None

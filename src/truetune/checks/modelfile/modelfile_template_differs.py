@@ -89,14 +89,15 @@ class ModelfileTemplateDiffers(ModelfileRule):
             return None
         return (
             None
-            if self._marks_of_training() or self._chat_model_with_question_mark()
+            if self._marks_of_training() or self._chat_model_with_user_marker()
             else NO_TOKENIZER
         )
 
-    def _chat_model_with_question_mark(self) -> tuple[str, str] | None:
-        """A chat model by its published name, and its mark before a question; None where no name says one.
+    def _chat_model_with_user_marker(self) -> tuple[str, str] | None:
+        """(published name of a chat model, its marker before a question); None if no name says one.
 
-        The base of the adapter, else what FROM names: a file or a tag of Ollama's library.
+        The name is that of the adapter's base, else what FROM names: a file or a tag of Ollama's
+        library.
         """
         names = []
         adapter, base = self.subject.last("adapter"), self.subject.last("from")
@@ -145,7 +146,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
         if trained is not None:
             return f"TEMPLATE writes {trained.mark}, as {trained.path.name} does in training"
         marks = self._marks_of_training()
-        model = self._chat_model_with_question_mark()
+        model = self._chat_model_with_user_marker()
         if not marks and model is not None:
             return f"TEMPLATE writes {model[1]}, as the published template of {model[0]} does"
         return f"TEMPLATE writes {len(marks):,} of {len(marks):,} marks of training ({', '.join(marks)})"
@@ -203,7 +204,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
     def _finding_on_another_family(self, template: Instruction) -> Iterator[Finding]:
         """TEMPLATE writes the marks of another family than that of the model, by its name."""
         model, written = (
-            self._chat_model_with_question_mark(),
+            self._chat_model_with_user_marker(),
             question_mark_of_template(template.value),
         )
         # A template that holds the mark of the model anywhere knows its format.

@@ -119,7 +119,7 @@ class _Piece:
 
     @property
     def writes(self) -> bool:
-        """Is it an action that puts something into the prompt?"""
+        """Is a piece an action that puts something into the prompt?"""
         return self.is_action and CONTROL.match(self.value) is None
 
 

@@ -176,5 +176,5 @@ def _do_both_hold_rendered_prompt(prompt: str, chosen: str, rejected: str) -> bo
 
 
 def _show_message(message: Message) -> str:
-    """`user: 'How do I ...'`"""
+    """The role and the beginning of a message in one line: `user: 'How do I ...'`."""
     return f"{message.get('role')}: {str(message.get('content'))[:60]!r}"

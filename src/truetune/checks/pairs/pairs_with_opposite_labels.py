@@ -135,7 +135,7 @@ class PairsWithOppositeLabels(PairRule):
     def _cases_of_opposites(
         self, ways: NDArray[np.uint64], places: Iterable[int]
     ) -> Iterator[Case]:
-        """Each opposed comparison, with the place of one that is its opposite."""
+        """A case for each opposed comparison, with the place of one that is its opposite."""
         files = list(self.files)
         for place in places:
             other = int(np.flatnonzero(ways[:, 1] == ways[place, 0])[0])

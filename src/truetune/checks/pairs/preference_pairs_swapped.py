@@ -278,7 +278,10 @@ class PreferencePairsSwapped(PairRule):
             yield self._finding_on_signs(clear[0], clear, intervals)
 
     def _is_sign_conclusive(self, kind: str, interval: tuple[float, float]) -> bool:
-        """Does a sign speak for itself, in enough pairs? The row's own scores are judged otherwise."""
+        """Does a kind of sign speak against the labels by itself, in enough pairs?
+
+        Scores of the row are judged otherwise.
+        """
         if kind not in MIN_SHARES or self.spoke[kind] < MIN_PAIRS:
             return False
         return interval[0] > MIN_SHARES[kind]

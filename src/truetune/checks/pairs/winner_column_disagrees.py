@@ -169,7 +169,9 @@ class WinnerColumnDisagrees(PairRule):
 
     def _column_that_agrees_most(self) -> tuple[str, Tally] | None:
         """The column of winners that speaks least against the labels; a score only where no column names a winner."""
-        settled = {name: _settle(tally, self.tags) for name, tally in self.tallies.items()}
+        settled = {
+            name: _with_numbers_as_sides(tally, self.tags) for name, tally in self.tallies.items()
+        }
         judged = [(name, tally) for name, tally in settled.items() if tally.decided >= MIN_PAIRS]
         named = [one for one in judged if not one[1].is_score] or judged
         return min(named, key=lambda one: one[1].share, default=None)
@@ -210,8 +212,8 @@ def _least_share(tally: Tally) -> float:
     return WARNING_SHARE if tally.is_sure else UNSURE_SHARE
 
 
-def _settle(tally: Tally, tags: tuple[str, str]) -> Tally:
-    """The same with its numbers read as sides, where they can be."""
+def _with_numbers_as_sides(tally: Tally, tags: tuple[str, str]) -> Tally:
+    """A tally whose numbers are read as sides, if they can be."""
     if not tally.counts or tally.decided or len(tally.numbers) > MAX_NUMBERS:
         return tally
     first, second, is_sure = _numbers_of_sides(frozenset(tally.numbers), tags)
@@ -243,7 +245,7 @@ def _settle(tally: Tally, tags: tuple[str, str]) -> Tally:
 def _numbers_of_sides(
     numbers: frozenset[float], tags: tuple[str, str]
 ) -> tuple[frozenset[float], frozenset[float], bool]:
-    """Which numbers stand for the first and for the second side, and whether that is sure."""
+    """(numbers of the first side, numbers of the second side, is that sure?)."""
     surely = _numbers_by_count(numbers, tags)
     if surely is not None:
         return *surely, True

@@ -163,7 +163,7 @@ def explain_no_answers(subject: Audit) -> Unmet | None:
 
 
 def is_recited_from_any_prompt(row: RecitedAnswer) -> bool:
-    """Is it recited from the served prompt, or from the trained one?"""
+    """Is the answer of a row recited from the served prompt, or from the trained one?"""
     answer_to_trained = row["trained"]
     return row["recited"] or (answer_to_trained is not None and answer_to_trained["recited"])
 

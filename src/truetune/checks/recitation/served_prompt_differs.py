@@ -131,7 +131,10 @@ class ServedPromptDiffers(RecitationRule):
         )
 
     def _is_of_own_template(self, row: RecitedAnswer, served: list[int] | int) -> bool:
-        """Is it the prompt of the tokenizer's own template? `answers-need-another-prompt` reports that one."""
+        """Is the served prompt that of the tokenizer's own template?
+
+        `answers-need-another-prompt` reports that one.
+        """
         own = row["ids"]["prompt"]
         is_own = served == (own if isinstance(served, list) else len(own))
         return is_own and bool(learned_answers(self.subject))

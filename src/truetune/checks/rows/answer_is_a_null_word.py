@@ -34,7 +34,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, text_besides_answers
+from truetune.checks.answer_text_rule import (
+    AnswerFault,
+    AnswerText,
+    AnswerTextRule,
+    text_besides_answers,
+)
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -70,7 +75,8 @@ class AnswerIsANullWord(AnswerTextRule):
     looks_for = "an answer that is a word for nothing"
     needs_tokenizer = False
 
-    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+        """Is the whole answer a null word (nan, None, N/A) that the prompt does not name?"""
         bare = answer.text.strip()
         word = bare.lower().rstrip(".")
         if len(bare) > 20 or word not in NULL_WORDS:
@@ -78,7 +84,7 @@ class AnswerIsANullWord(AnswerTextRule):
         # A question that names the word ("What does NaN mean?") may have it as its answer.
         if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text_besides_answers(row), re.IGNORECASE):
             return None
-        return bare, f"the answer is {bare!r}"
+        return AnswerFault(bare, f"the answer is {bare!r}")
 
     def findings(self) -> Iterator[Finding]:
         if self.found:

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from truetune.checks.answer_text_rule import (
+    AnswerFault,
     AnswerText,
     AnswerTextRule,
     learned_answers_of_row,
@@ -95,9 +96,10 @@ class AnswerIsIncomplete(AnswerTextRule):
         self.others: list[str] = []
         self.cut_cases: list[Case] = []
 
-    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+        """The part of an answer that is opened and never closed: thinking, a code fence, JSON."""
         part = unfinished_part(answer.text, text_besides_answers(row))
-        return None if part is None else (part, f"{part}: it ends {answer.text[-60:]!r}")
+        return None if part is None else AnswerFault(part, f"{part}: it ends {answer.text[-60:]!r}")
 
     def batch(self, batch: Batch) -> None:
         super().batch(batch)
@@ -137,7 +139,9 @@ class AnswerIsIncomplete(AnswerTextRule):
             )
 
     def _limit_and_remedy(self) -> tuple[str, str]:
-        """What cut the answers, and what to do: a slice leaves one number of characters, a limit of tokens does not."""
+        """(what cut the answers, what to do): a slice leaves one number of characters, a limit of
+        tokens does not.
+        """
         ((characters, rows),) = Counter(len(text) for text in self.cut).most_common(1)
         if rows >= MIN_SHARE_AT_ONE_LENGTH * len(self.cut):
             return (

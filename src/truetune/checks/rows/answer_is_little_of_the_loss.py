@@ -262,7 +262,9 @@ class AnswerIsLittleOfTheLoss(DataRule):
 
 
 def _divide_chat_by_side(messages: list[Message]) -> tuple[int, str]:
-    """The characters of the other turns, and the text of the assistant's with its reasoning and calls of tools."""
+    """(characters of the other turns, text of the assistant's with its reasoning and calls of
+    tools).
+    """
     before, answers = 0, ""
     for message in messages:
         text = "".join(_texts_of_value(message.get("content")))

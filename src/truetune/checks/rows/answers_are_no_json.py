@@ -39,7 +39,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, text_besides_answers
+from truetune.checks.answer_text_rule import (
+    AnswerFault,
+    AnswerText,
+    AnswerTextRule,
+    text_besides_answers,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
@@ -80,7 +85,8 @@ class AnswersAreNoJson(AnswerTextRule):
         self.forms: Counter[str] = Counter()
         self.leads: Counter[str] = Counter()
 
-    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+        """Why an answer that looks like JSON is none, unless the prompt asks for Python."""
         form = serialization_of(answer.text)
         if form is None:
             return None
@@ -91,8 +97,8 @@ class AnswersAreNoJson(AnswerTextRule):
         shown = f"the answer is {answer.text.strip()[:80]!r}"
         if asks_for_json(prompt):
             self._count_line_before_json(answer.text)
-            return form, shown
-        return (UNASKED, shown) if form == "python" else None
+            return AnswerFault(form, shown)
+        return AnswerFault(UNASKED, shown) if form == "python" else None
 
     def findings(self) -> Iterator[Finding]:
         broken = {
@@ -122,7 +128,7 @@ class AnswersAreNoJson(AnswerTextRule):
             yield from self._finding_on_wrapped_json()
 
     def _count_line_before_json(self, text: str) -> None:
-        """One more answer with this line before its JSON, if any."""
+        """Count the line that stands before the JSON of an answer, if there is one."""
         lead = line_before_json(text)
         if lead is not None and (lead in self.leads or len(self.leads) < MAX_LEADS):
             self.leads[lead] += 1

@@ -305,7 +305,9 @@ def _language_name(language: str) -> str:
 
 
 def _describe_answer_languages(counts: Counter[str]) -> str:
-    """`116 are answered in English and 115 in German`"""
+    """How many answers are in which language, in words: `116 are answered in English and 115 in
+    German`.
+    """
     (first, count), *rest = counts.most_common()
     told = [f"{count:,} are answered in {_language_name(first)}"]
     told += [f"{count:,} in {_language_name(name)}" for name, count in rest]

@@ -32,7 +32,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule
+from truetune.checks.answer_text_rule import AnswerFault, AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -58,7 +58,8 @@ class BrokenEncoding(AnswerTextRule):
     looks_for = "an answer in a broken encoding"
     needs_tokenizer = False
 
-    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+        """The first sign in an answer that it was decoded with the wrong encoding."""
         text = answer.text
         if text.isascii() and text.isprintable():
             return None
@@ -68,7 +69,7 @@ class BrokenEncoding(AnswerTextRule):
             ("control characters", _position_of_first_match(CONTROLS, text)),
         ):
             if at >= 0:
-                return (
+                return AnswerFault(
                     kind,
                     f"{kind}: {text[max(0, at - SHOWN_CHARACTERS) : at + SHOWN_CHARACTERS]!r}",
                 )

@@ -225,7 +225,7 @@ class DuplicateRows(DataRule):
         if not len(values):
             return []
         if kind != "near":
-            return _equal_to_earlier(values)
+            return _pairs_with_equal_earlier(values)
         return find_near_copy_rows(values, self.answers.whole(), self.answer_phrases.whole())
 
     def _place_of(self, lines: NDArray[Any], row: int) -> Origin:
@@ -254,8 +254,8 @@ def _is_unread(row: Conversation) -> bool:
     return not any(message.get("content") or message.get("tool_calls") for message in row.messages)
 
 
-def _equal_to_earlier(values: NDArray[Any]) -> list[tuple[int, int]]:
-    """Each later row that is equal to an earlier one, with the first such."""
+def _pairs_with_equal_earlier(values: NDArray[Any]) -> list[tuple[int, int]]:
+    """(earlier row, row) for each row that is equal to an earlier one; the first such is taken."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     earlier = first[inverse]
     late = np.flatnonzero(earlier != np.arange(len(values)))

@@ -65,6 +65,7 @@ class EncodedText(RowTextRule):
     needs_tokenizer = False
 
     def fault(self, text: RowText, row: Conversation) -> TextFault | None:
+        """The encoding that a text is in, unless the prompt asks for it."""
         encoding = detect_text_encoding(CODE.sub(" ", text.text))
         # A prompt may show a list as Python prints it, as its subject; an answer in words is no
         # list.

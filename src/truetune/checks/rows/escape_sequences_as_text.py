@@ -113,6 +113,7 @@ class EscapeSequencesAsText(RowTextRule):
     needs_tokenizer = False
 
     def fault(self, text: RowText, row: Conversation) -> TextFault | None:
+        """The escape sequences or the markup that a text holds in place of the characters."""
         if not any(sign in text.text for sign in FIRST_SIGNS) and text.text[:1] != '"':
             return None
         if text.is_answer and _is_json_string(text.text):
@@ -138,7 +139,7 @@ class EscapeSequencesAsText(RowTextRule):
         )
 
     def _describe_faults(self) -> tuple[str, str]:
-        """What the rows hold, and what to do about it: sequences, markup, or both."""
+        """(what the rows hold, what to do about it): sequences, markup, or both."""
         sequences = "escape sequences in place of their characters"
         to_characters = (
             "turn them into the characters where the data are read (str.replace, html.unescape,"

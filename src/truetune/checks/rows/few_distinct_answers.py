@@ -44,7 +44,7 @@ from truetune.checks.answers_beside_unread_columns import AnswersBesideUnreadCol
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.options_of_questions import position_of_answered_option
+from truetune.checks.multiple_choice_options import position_of_answered_option
 from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_in_row

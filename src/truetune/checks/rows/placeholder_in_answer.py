@@ -33,7 +33,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, text_besides_answers
+from truetune.checks.answer_text_rule import (
+    AnswerFault,
+    AnswerText,
+    AnswerTextRule,
+    text_besides_answers,
+)
 from truetune.checks.code_text_patterns import ABOUT_CODE, CODE, LOOKS_LIKE_CODE
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
@@ -69,7 +74,8 @@ class PlaceholderInAnswer(AnswerTextRule):
     looks_for = "an unreplaced placeholder in an answer"
     needs_tokenizer = False
 
-    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+        """The first placeholder in an answer that nobody replaced; none in code, nor if the prompt has such a one."""
         if not any(sign in answer.text for sign in "{<[%"):
             return None
         prose = CODE.sub(" ", answer.text)
@@ -94,7 +100,7 @@ class PlaceholderInAnswer(AnswerTextRule):
         # An opening tag with its end is XML.
         if form == "<NAME>" and f"</{text[1:]}" in answer.text:
             return None
-        return form, f"{text!r} stands in the answer"
+        return AnswerFault(form, f"{text!r} stands in the answer")
 
     def findings(self) -> Iterator[Finding]:
         if not self.found:

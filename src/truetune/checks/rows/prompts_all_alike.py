@@ -98,7 +98,7 @@ class _ColumnTexts:
         self.texts: set[int] = set()
 
     def add(self, text: str, whole: str, *, is_read: bool) -> None:
-        """One more row: its text, and prompt and answer together."""
+        """Count the text of one more row; `whole` is its prompt and answer together."""
         self.rows += 1
         self.reached += " ".join(text.split()) in whole
         self.wordy += _has_words(text)
@@ -190,7 +190,7 @@ class PromptsAllAlike(DataRule):
         return count_measurement("rows with the commonest prompt", rows, self.rows)
 
     def _commonest_prompt(self) -> tuple[str, int]:
-        """The commonest prompt, and its rows."""
+        """(the commonest prompt, the number of its rows)."""
         if not self.prompts:
             return "", 0
         [(prompt, rows)] = self.prompts.most_common(1)
@@ -288,7 +288,7 @@ def _evidence_of_missing_text(column: _Column | None, placeholder: str) -> str:
 
 
 def _prompt_and_answer(row: Conversation) -> tuple[str, str] | None:
-    """What stands before the answer, and the answer; None where a row has not both."""
+    """(the text before the answer, the answer) of a row; None if it lacks one of them."""
     if row.format == "text":
         return _divide_text_of_script(row)
     answer = last_answer(row)
@@ -299,9 +299,10 @@ def _prompt_and_answer(row: Conversation) -> tuple[str, str] | None:
 
 
 def _divide_text_of_script(row: Conversation) -> tuple[str, str] | None:
-    """A text of a script in which one column of the row stands, as the text before it and that column.
+    """(text before, text of the column) of a text that a script makes, if one column of the row
+    stands in it.
 
-    Where several stand in it, one of them may be the question.
+    With several columns, one of them may be the question: then None.
     """
     text = row.text or ""
     held = [
@@ -325,5 +326,5 @@ def _texts_of_row_columns(row: Conversation) -> Iterator[tuple[str, str]]:
 
 
 def _is_media_column(column: str) -> bool:
-    """Is it a column of pictures, sound or video, by its name?"""
+    """Is a column one of pictures, sound or video, by its name?"""
     return column in MEDIA_COLUMNS or column.lower().startswith(tuple(MEDIA_KEYS))

@@ -33,7 +33,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule
+from truetune.checks.answer_text_rule import AnswerFault, AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -101,12 +101,13 @@ class RefusalsInAnswers(AnswerTextRule):
     looks_for = "an answer that refuses"
     needs_tokenizer = False
 
-    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+        """How the answer refuses, or speaks of being an AI model, at its beginning."""
         beginning = answer.text[:SEARCHED_CHARACTERS]
         for kind, pattern in REFUSALS.items():
             match = pattern.search(beginning)
             if match:
-                return kind, f"the answer {kind}: {match[0][:80]!r}"
+                return AnswerFault(kind, f"the answer {kind}: {match[0][:80]!r}")
         return None
 
     def findings(self) -> Iterator[Finding]:

@@ -159,9 +159,10 @@ class RolesExchanged(DataRule):
         )
 
     def _exchanged_names(self) -> tuple[str, str]:
-        """The name of who asks that is mapped to the assistant, and of who answers that is mapped to the user.
+        """(name of an asking side that is mapped to the assistant, name of an answering side that
+        is mapped to the user); a name is empty if no such one is mapped so.
 
-        Both have to be named so: one alone may be a word with another meaning in these rows.
+        Callers need both: one alone may be a word with another meaning in these rows.
         """
         asker = _first_unambiguous_name(self.roles, "assistant", ASKING_NAMES, ANSWERING_NAMES)
         answerer = _first_unambiguous_name(self.roles, "user", ANSWERING_NAMES, ASKING_NAMES)

@@ -93,6 +93,7 @@ class TemplateInsideTemplate(RowTextRule):
         super().batch(batch)
 
     def fault(self, text: RowText, row: Conversation) -> TextFault | None:
+        """The marks of a chat template in the content of a message."""
         if text.message is None:
             return None
         prose = CODE.sub(" ", text.text).strip()

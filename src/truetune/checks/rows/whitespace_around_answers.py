@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule
+from truetune.checks.answer_text_rule import AnswerFault, AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -47,7 +47,8 @@ class WhitespaceAroundAnswers(AnswerTextRule):
     severity = "info"
     looks_for = "white space around an answer"
 
-    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+    def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
+        """At which end an answer has white space that the template does not strip."""
         text = answer.text
         if (
             answer.message is None
@@ -60,7 +61,7 @@ class WhitespaceAroundAnswers(AnswerTextRule):
         kind = "before" if before else "behind"
         if before and after:
             kind = "before and behind"
-        return kind, f"the answer has {before + after!r} {kind} it"
+        return AnswerFault(kind, f"the answer has {before + after!r} {kind} it")
 
     def _does_template_strip(self) -> bool:
         """Does the template take white space around contents away? Known from a probe."""

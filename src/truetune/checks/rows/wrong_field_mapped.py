@@ -135,7 +135,9 @@ def _role_marker(answer: str) -> str:
 
 
 def _last_question_and_answer(row: Conversation) -> tuple[str, str | None]:
-    """What is asked last, and what is answered to it; None where the row has no answer, or one with tool calls."""
+    """(what is asked last, what is answered to it); the answer is None if the row has none, or one
+    with tool calls.
+    """
     if not row.is_chat:
         return row.prompt or "", row.completion if row.text is None else None
     for i in range(len(row.messages) - 1, -1, -1):

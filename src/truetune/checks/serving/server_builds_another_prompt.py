@@ -103,7 +103,9 @@ class ServerBuildsAnotherPrompt(ServingRule):
 
 
 def _put_one_of_each_difference_first(others: list[PromptComparison]) -> list[PromptComparison]:
-    """One for each difference, before more of the same: a terminal shows the first three alone."""
+    """The prompts, in which one of each kind of difference stands before more of the same: a
+    terminal shows the first three alone.
+    """
     # Reversed, so that the first of equal ones stays.
     first_by_difference = {prompt.difference: prompt for prompt in reversed(others)}
     firsts = sorted(first_by_difference.values(), key=others.index)

@@ -155,7 +155,7 @@ def _configs_beside_tokens(module: Module) -> Iterator[Call]:
     """The LoRA configs of a file that adds tokens, or whose base never trained some."""
     if (
         _tokens_added_in_run(module)
-        or TOKENS_ADDED.count(module)
+        or TOKENS_ADDED.count_in(module)
         or _base_with_untrained_marks(module) is not None
     ):
         yield from module.calls("peft.LoraConfig")

@@ -152,7 +152,9 @@ class GenerationTagsOffTheTurn(DataRule):
 
 
 def _find_tagged_answer(rule: DataRule, template: Template) -> tuple[str, int, int] | None:
-    """The probe's text, and where the tags of its answer begin and end; None where there are none."""
+    """(the probe's text, begin, end) of what the generation tags of its answer enclose; None if
+    there are none.
+    """
     probes = replace(rule.probes, template=mark_generation_tags(template))
     marked = probes.text(alternating_chat(QUESTION, ANSWER))
     if marked is None or (marked.count(OPEN_MARK), marked.count(CLOSE_MARK)) != (1, 1):

@@ -72,7 +72,7 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
         )
 
     def _count_prompt_tokens(self) -> tuple[int, int]:
-        """Tokens of system, user and tool text that are in the loss, and all of them."""
+        """(tokens of system, user and tool text that are in the loss, all such tokens)."""
         counts = self.subject.summary.counts[list(PROMPT_SOURCES)]
         return int(counts[:, 1].sum()), int(counts.sum())
 

@@ -105,7 +105,7 @@ class DuplicateEos(DataRule):
 
 
 def _end_character_of_token(batch: Batch, example: int, place: int) -> int:
-    """One past the last character of a token."""
+    """The place after the last character of a token in its example's text."""
     following = place + 1
     if following < batch.offsets[example + 1]:
         return int(batch.starts[following])

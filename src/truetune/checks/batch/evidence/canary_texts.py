@@ -35,7 +35,9 @@ class CanaryText(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """`messages[1].content (assistant): supervised`"""
+        """The text's place, role and fate in one line: `messages[1].content (assistant):
+        supervised`.
+        """
         return f"{self.path}{f' ({self.role})' if self.role else ''}: {self.seen}"
 
 

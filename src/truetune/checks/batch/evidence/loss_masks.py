@@ -192,7 +192,7 @@ def all_tokens_learned(audit: Audit) -> bool:
 
 
 def count_learned_tokens(audit: Audit) -> tuple[int, int]:
-    """Tokens of the batches that are in the loss, and all of them, without padding."""
+    """(tokens of the batches that are in the loss, all tokens), without padding."""
     supervised = total = 0
     for sample in lines_with_unshifted_labels(audit):
         supervised += int((~sample.padding & sample.supervised).sum())
@@ -254,7 +254,7 @@ def explain_lost_mask(audit: Audit) -> str | None:
 
 
 def is_prompt_loss_explained(audit: Audit) -> bool:
-    """Is it known, more closely than by the tokens, why prompts are in the loss?"""
+    """Does another finding explain more closely why prompts are in the loss?"""
     return bool(
         labels_learned_despite_minus_100(audit)
         or tokens_learned_despite_mask(audit)

@@ -1,5 +1,4 @@
-"""Shared reasons why rules on batches can say nothing; each is told once for all rules that have
-it.
+"""Shared reasons why rules on batches can say nothing.
 
 Each is told once for all rules that have it, so the words must be the same: they stand here and not in the rules.
 """

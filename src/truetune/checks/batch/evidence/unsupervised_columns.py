@@ -226,7 +226,9 @@ def _texts_by_column(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _word_runs(text: str) -> set[tuple[str, ...]]:
-    """Each run of RUN_WORDS words of a text, without case and signs: a template may write these otherwise."""
+    """All runs of RUN_WORDS words of a text, without case and signs: a template may write these
+    otherwise.
+    """
     words = re.findall(r"\w+", text.casefold())
     return {tuple(words[i : i + RUN_WORDS]) for i in range(len(words) - RUN_WORDS + 1)}
 

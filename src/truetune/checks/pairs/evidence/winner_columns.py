@@ -151,7 +151,9 @@ def _words_of_name(name: str) -> list[str]:
 
 
 def _differing_words(one: str, other: str) -> tuple[str, str] | None:
-    """The words that the names of two columns do not share, joined; None where one of them has none."""
+    """The words of each of two column names that the other lacks, joined; None if one of them has
+    none.
+    """
     first, second = _words_of_name(one), _words_of_name(other)
     tags = (
         " ".join(word for word in first if word not in second),

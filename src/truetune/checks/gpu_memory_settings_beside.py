@@ -11,7 +11,7 @@ from pathlib import Path
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.host_memory_needs import parameters_of_published_model
 from truetune.checks.rows_in_memory import find_held_rows
-from truetune.checks.settings_in_code import setting_at_code_place
+from truetune.checks.setting_at_code_place import setting_at_code_place
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
 from truetune.checks.source.evidence.models_spread_over_gpus import spread_load_of_trained_model
 from truetune.checks.source.losses_kept_with_graph import LossesKeptWithGraph
@@ -104,15 +104,15 @@ def _base_load_of_merge_script(module: Module) -> Iterator[SettingBeside]:
     if not any(module.methods("merge_and_unload")):
         return
     for call in module.calls(*LOADS):
-        if _loads_model(call):
+        if _is_load_of_model(call):
             yield setting_at_code_place(
                 module, call.node, MERGES_ADAPTER, True, "merge_and_unload()"
             )
             return
 
 
-def _loads_model(call: Call) -> bool:
-    """Is it a load of a model, and no tokenizer's or config's?"""
+def _is_load_of_model(call: Call) -> bool:
+    """Is a call a load of a model, and not of a tokenizer or a config?"""
     text = ast.unparse(call.node.func)
     return any(word in text for word in MODEL_WORDS)
 
@@ -126,7 +126,7 @@ def _model_cells_run_again(module: Module) -> Iterator[SettingBeside]:
         line = getattr(call.node, "lineno", 0)
         cell = next((one for one in module.cells if one.has_line(line)), None)
         last = None if cell is None else _last_run_below(module.cells, cell)
-        if cell is not None and last is not None and _loads_model(call):
+        if cell is not None and last is not None and _is_load_of_model(call):
             text = (
                 f"cell {cell.number} ran as [{cell.run_count}], after [{last}] of a cell below it"
             )

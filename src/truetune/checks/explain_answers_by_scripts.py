@@ -131,7 +131,7 @@ def _with_advice_of_cause(finding: Finding, cause: Finding) -> Finding:
 
 
 def _put_causes_before_symptoms(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The same findings, where each fault of asking stands before the first symptom."""
+    """The findings, in which each fault in how a model was asked stands before the first symptom."""
     first = next(number for number, one in enumerate(findings) if one.rule in SYMPTOMS)
     causes = proven_script_faults(findings[first:])
     rest = [one for one in findings[first:] if one not in causes]
@@ -139,7 +139,9 @@ def _put_causes_before_symptoms(findings: Sequence[Finding]) -> tuple[Finding, .
 
 
 def _join_missing_mask_and_warning(findings: Sequence[Finding]) -> list[Finding]:
-    """One finding of a mask that generate was not given, where the output of the run says so too."""
+    """Joins the finding that generate got no attention mask with the warning in the run's output
+    that says so too.
+    """
     scripts = [one for one in findings if one.rule == MASK_RULE]
     logs = [
         one
@@ -177,7 +179,9 @@ def _advises_prompt_of_training(finding: Finding) -> bool:
 
 
 def _place_of_generation_prompt(paths: Iterable[str]) -> str:
-    """Where the scripts that ask a model end their prompts in the header of the answer; empty where one does not."""
+    """The place where the scripts that ask a model end their prompts in the header of the answer;
+    empty if one of them does not.
+    """
     places = []
     for number, (_, file) in enumerate(find_source_files(list(paths))):
         if number >= MAX_SCRIPTS:

@@ -31,7 +31,7 @@ class RepliesAtTheLimit(NamedTuple):
     """The length of all, where it is one and is written"""
 
     def text(self) -> str:
-        """As evidence says it."""
+        """The file with its number of cut replies, as evidence says it."""
         length = "" if self.tokens is None else f", all with {self.tokens} tokens"
         return f"{self.name}: all {self.replies} replies ended with finish_reason `length`{length}"
 
