@@ -99,7 +99,7 @@ def _constant_casts(module: Module, trace: Trace) -> Iterator[ConstantResult]:
 def _constant_cast_of_values(
     module: Module, call: CallEvent, values: ColumnValues
 ) -> Iterator[ConstantResult]:
-    """A cast of known values that gives True for each of them."""
+    """The finding of a cast of known values, if it gives True for each of them."""
     no = [one for one in values.values if isinstance(one, str) and _says_no(one)]
     if no and all(isinstance(one, str) and one for one in values.values):
         kind, shown = "cast", no[0]
@@ -253,7 +253,7 @@ def _reason_never_equal(module: Module, side: Value, wanted: tuple[Any, ...]) ->
 
 
 def _normalized_spelling(value: Any) -> str:
-    """A value without its type, case and blanks around it."""
+    """The spelling of a value, compared without its type, case and blanks around it."""
     text = str(value).strip().lower()
     return {"true": "1", "false": "0", "1.0": "1", "0.0": "0"}.get(text, text)
 

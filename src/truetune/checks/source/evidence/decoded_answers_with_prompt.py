@@ -321,7 +321,9 @@ def _uses_through_names_and_returns(
 def _reads_of_parameter_given_text(
     module: Module, call: ast.Call, text: ast.expr
 ) -> Iterator[ast.Name]:
-    """Where a function of the files reads the parameter that it is given the text for."""
+    """The reads, inside of a function of the files, of the parameter that a call gives the text
+    for.
+    """
     function = module.flow.function(call.func)
     if not isinstance(function, ast.FunctionDef):
         return
@@ -435,7 +437,7 @@ def _uses_of_list(
 
 
 def _reads_of_name_holding(module: Module, name: str, value: ast.expr) -> Iterator[ast.Name]:
-    """Where a name is read that holds this value, or a constant on another way."""
+    """The reads of a name that holds this value, or a constant on another way."""
     for read in module.name_reads.get(name, ()):
         bound = [binding.value for binding in module.scopes.reaching(read)]
         # Another value, as of a branch that cuts the prompt, makes it unknown which one is used.

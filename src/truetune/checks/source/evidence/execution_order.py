@@ -51,7 +51,7 @@ def call_routes_to(module: Module, node: ast.AST) -> list[Route]:
 
 
 def _route_step_of(module: Module, node: ast.AST) -> RouteStep:
-    """A place with the function or file that it stands in."""
+    """The step of a route for a place: the place, with the function or file that it stands in."""
     around = (one for one in module.parents(node) if isinstance(one, FUNCTIONS))
     return RouteStep(next(around, module.home(node).tree), node)
 

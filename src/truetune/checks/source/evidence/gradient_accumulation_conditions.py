@@ -16,8 +16,8 @@ from truetune.source.module import Module
 
 
 def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
-    """`zero_grad()` at every batch of a loop that steps the same optimizer only at some, with that
-    step.
+    """The `zero_grad()` calls that run at every batch of a loop which steps the same optimizer only
+    at some, each with that step.
     """
     loops: list[ast.For | ast.While] = [*module.nodes(ast.For), *module.nodes(ast.While)]
     for loop in loops:
@@ -39,8 +39,10 @@ def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[as
 
 
 def counters_raised_only_when_stepping(module: Module) -> Iterator[tuple[ast.AugAssign, ast.Call]]:
-    """`n += 1` that stands only under the condition of the step, `if n % 8 == 0:`, with the
-    optimizer's step there.
+    """The counters that are raised only under the condition of the step which tests them, each with
+    the optimizer's step there.
+
+    `n += 1` under `if n % 8 == 0:`, and nowhere else: the condition is never met again.
     """
     for branch in module.nodes(ast.If):
         steps = list(_steps_in(branch))

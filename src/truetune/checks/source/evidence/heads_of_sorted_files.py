@@ -289,7 +289,9 @@ def _sliced_and_bound(item: Item, bound: Value | None) -> tuple[int, str]:
 
 
 def _row_number(value: Value | None) -> int | None:
-    """A number of rows, also the default of an option and `min(n, len(rows))`."""
+    """The number of rows that a value says; also the default of an option, and `n` of `min(n,
+    len(rows))`; None for others.
+    """
     if isinstance(value, Result) and value.call.named("min", "int"):
         numbers = [one for one in map(_row_number, value.call.args) if one is not None]
         return min(numbers, default=None)

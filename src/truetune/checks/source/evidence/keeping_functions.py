@@ -216,7 +216,7 @@ def _is_called_on_object_of(module: Module, call: ast.Call, name: str, owner: as
 
 
 def _with_bases(module: Module, owner: ast.ClassDef) -> list[ast.ClassDef]:
-    """A class of the files and those that it is made of."""
+    """The class, and the classes of the files that it is derived from."""
     chain = [owner]
     for one in chain:
         found = (module.flow.class_of_object(base) for base in one.bases)

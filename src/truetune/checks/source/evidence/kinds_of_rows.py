@@ -58,7 +58,9 @@ class AnswerLengths(NamedTuple):
 
 
 def flatten_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the entries of its dictionaries by `name.key`, and with its system prompt."""
+    """The row with the entries of its dictionaries as columns `name.key`, and with its system
+    prompt as a column.
+    """
     flat: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):

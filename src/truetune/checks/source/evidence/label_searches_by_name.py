@@ -48,7 +48,9 @@ MARK_METHODS = frozenset(
 
 
 class LabelSearch(NamedTuple):
-    """`label in answer`, with the labels that are searched for, in the order in which it asks."""
+    """One search for labels inside of an answer, `label in answer`, with the labels in the order in
+    which they are searched for.
+    """
 
     compare: ast.Compare
     labels: tuple[str, ...]
@@ -212,8 +214,10 @@ def _labels_looked_for(module: Module, label: ast.expr) -> tuple[tuple[str, ...]
 
 
 def _without_text_methods(module: Module, node: ast.expr) -> ast.expr:
-    """`gold` of `gold.strip().lower()`, `str(gold)`, and of `norm(gold)` where the file's own
-    function does no more.
+    """The expression without the methods and functions that only strip or fold its text.
+
+    `gold` of `gold.strip().lower()`, `str(gold)`, and of `norm(gold)` where the file's own function
+    does no more.
     """
     while isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS:
@@ -306,7 +310,7 @@ def _column_read(module: Module, node: ast.expr) -> str | None:
 
 
 def _expression_and_sources(module: Module, node: ast.expr) -> Iterator[ast.expr]:
-    """A value, and the expressions that it was taken from, the nearest first."""
+    """The expression itself, and the expressions that its value was taken from, the nearest first."""
     name = node if isinstance(node, ast.Name) else None
     zipped = _zipped_iterable_of(module, name) if name is not None else None
     yield zipped or node

@@ -90,7 +90,7 @@ def jobs_name_model_of_another_depth(script: Path, layers: int) -> bool:
 
 
 def layer_count_of_published(name: str) -> int | None:
-    """As `layer_count_of_model`, of published names alone."""
+    """The number of blocks of a published model by its name alone; None where it is not known."""
     found = published_config(name)
     return found["num_hidden_layers"] if found is not None else None
 

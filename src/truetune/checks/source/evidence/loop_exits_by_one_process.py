@@ -357,8 +357,9 @@ def _all_arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def _reads_of_batches(module: Module) -> set[ast.AST]:
-    """Where loops over loaders use their batch; not the number in front of it, nor names of other
-    functions.
+    """The reads of their batch in loops over loaders.
+
+    Not of the number in front of it, nor names of other functions.
     """
     uses: set[ast.AST] = set()
     for loop in module.nodes(ast.For):

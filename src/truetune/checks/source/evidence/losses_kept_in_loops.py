@@ -106,7 +106,8 @@ def _is_part_of_returned_loss(module: Module, method: ast.FunctionDef, value: as
 def _appends_and_additions(
     module: Module,
 ) -> Iterator[tuple[ast.Call | ast.stmt, ast.expr, ast.expr]]:
-    """Where a value is appended to a list or added to a sum: the place, the holder and the value.
+    """The statements and calls that append a value to a list or add it to a sum: the place, the
+    holder and the value.
 
     `losses.append(x)`, `losses += [x]`, `total += x` and `total = total + x`.
     """

@@ -57,8 +57,8 @@ class GraphlessLossSearch:
         self.seen: set[ast.AST] = set()
 
     def only_leaf_tensor(self, loss: ast.expr) -> ast.AST | None:
-        """Where the only tensor with a gradient is made; None where another way may hold the
-        model's graph.
+        """The node that makes the only tensor with a gradient which a loss is made of; None where
+        another way may hold the model's graph.
         """
         self._follow(loss)
         return self.found[0] if self.found and not self.may_hold_graph else None

@@ -63,7 +63,9 @@ CALLS = 4
 
 
 def unshifted_label_comparisons(module: Module, function: ast.AST) -> Iterator[ast.AST]:
-    """Where predictions are compared with labels, each token with the one at its own place."""
+    """The comparisons of predictions with labels in which each token is compared with the one at
+    its own position.
+    """
     for node in ast.walk(function):
         if {
             prediction_or_label_side(module, part) for part in _compared_expressions(module, node)

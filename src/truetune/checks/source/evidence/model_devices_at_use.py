@@ -143,7 +143,9 @@ class ModelDevices:
         return on_gpu[-1] if on_gpu else None
 
     def _possible_placements(self, load: CallEvent, use: Event) -> Iterator[DevicePlacement]:
-        """Where a model may be, from the last call before the use that surely placed it."""
+        """The devices where a model may be at a use, from the last call before it that surely
+        placed the model.
+        """
         arms = {(id(frame.node), frame.taken) for frame in use.frames(*UNDECIDED)}
         for call in reversed(self._trace.all_calls):
             if not load.number < call.number < use.number:
@@ -157,7 +159,9 @@ class ModelDevices:
         yield _placement_by_load(load)
 
     def _placement_by(self, call: CallEvent, load: CallEvent) -> DevicePlacement | None:
-        """Where a call puts a model; None where it does not touch it, or leaves it in place."""
+        """The device that a call puts a model on; None where it does not touch the model, or leaves
+        it in place.
+        """
         if call.method in MOVES:
             if holds_model(call.receiver, load):
                 moved = _placement_by_move(call)
@@ -190,7 +194,9 @@ def holds_model(value: Value | None, load: CallEvent, depth: int = 0) -> bool:
 
 
 def _placement_by_move(call: CallEvent) -> DevicePlacement:
-    """Where `.to(device)`, `.cuda()` or `.cpu()` puts a model; an empty device where it names none."""
+    """The device that `.to(device)`, `.cuda()` or `.cpu()` puts a model on; an empty device where
+    the call names none.
+    """
     if call.method != "to":
         return DevicePlacement(GPU if call.method == "cuda" else CPU, call)
     given = call.argument(0, "device")
@@ -201,7 +207,7 @@ def _placement_by_move(call: CallEvent) -> DevicePlacement:
 
 
 def _placement_by_load(load: CallEvent) -> DevicePlacement:
-    """Where a load puts a model."""
+    """The device that a load puts its model on."""
     if load.is_open or any(_is_given_and_on(load.keywords.get(name)) for name in PLACING_ARGUMENTS):
         return DevicePlacement(UNKNOWN, load)
     if any(True for _ in load.frames("with")) and not _stands_only_in_deviceless_blocks(load):

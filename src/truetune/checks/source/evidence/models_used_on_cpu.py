@@ -161,8 +161,8 @@ def _cpu_uses_of_models(
 def _cpu_use_of_unmoved_model(
     trace: Trace, model: PlacedModel, use: CallEvent, what: str, job: JobStart | None
 ) -> Iterator[CpuUse]:
-    """A model that nothing moves, where the script or its job is for a GPU and nothing names the
-    CPU.
+    """The use of a model that nothing moves, if the script or its job is for a GPU and nothing
+    names the CPU.
     """
     sign = _gpu_sign_of_job(job) or _gpu_sign_of_code(trace, is_trained=use.method != "generate")
     is_for_gpu = sign is not None or _is_16_bit_or_large(trace, model.load)
@@ -219,7 +219,7 @@ def _gpu_sign_of_calls(trace: Trace) -> str | None:
 
 
 def _asserts_cuda(call: CallEvent) -> bool:
-    """Is it `assert torch.cuda.is_available()`?"""
+    """Is a call the condition of an assertion, `assert torch.cuda.is_available()`?"""
     return any(
         isinstance(around, ast.Assert) for around in call.home.parents(call.node)
     ) and isinstance(call.node, ast.Call)

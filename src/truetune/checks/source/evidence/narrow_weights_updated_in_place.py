@@ -237,7 +237,9 @@ def _dtype_of_load(load: CallEvent) -> str:
 
 
 def _dtype_name(value: Value) -> str:
-    """`float16`, `bfloat16` or `float32`, whatever option of the value counts; else unknown."""
+    """The name of the dtype that a value is, `float16`, `bfloat16` or `float32`, whichever of its
+    options counts; else unknown.
+    """
     names = {
         one.name if isinstance(one, Library) else str(constant_of(one)) for one in options_of(value)
     }

@@ -212,7 +212,9 @@ class RowOrders:
     def _changes_and_sources_of_known_function(
         self, call: Call
     ) -> tuple[list[ast.AST], list[ast.AST]] | None:
-        """As of a call, of the functions that are known by name; None of any other."""
+        """The changes of order that a function known by its name makes, and what its rows come
+        from; None of any other function.
+        """
         module, node = self.module, call.node
         first: list[ast.AST] = list(node.args[:1])
         if call.named("sorted", "set", "frozenset", *UNORDERED):

@@ -126,7 +126,8 @@ def _keeping_call_repeats(
 
 
 def _appends_and_entries(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
-    """Where something is put into a list or dictionary: the place, the holder and each value.
+    """The statements and calls that put something into a list or dictionary: the place, the holder
+    and each value.
 
     `kept.append(x)`, `kept += [x]` and `kept[i] = x`.
     """

@@ -220,7 +220,7 @@ def _imported_module_limits_pictures(module: Module) -> bool:
 
 
 def _module_text(path: Path) -> str:
-    """A module's text; empty where it is not there, or far too large."""
+    """The text of a module; empty where it is not there, or far too large."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_MODULE_BYTES:
             return ""

@@ -89,7 +89,7 @@ def _single_constant(module: Module, node: ast.expr | None) -> Iterator[Constant
 
 
 def _constants_of_list(module: Module, origin: Origin) -> Iterator[Constant]:
-    """Of a list of constants."""
+    """The constants in the list that an origin is, or is an element of."""
     values = module.flow.value(origin.node)
     if isinstance(values, (list, tuple, frozenset)) and not origin.path:
         yield from (value for value in values if isinstance(value, str | int | float))

@@ -157,7 +157,7 @@ def _reason_by_picks(chosen: AnswerPick, rejected: AnswerPick) -> tuple[str, ast
 
 
 def _place_in_words(pick: AnswerPick) -> str:
-    """A place in words."""
+    """The position at which an answer was picked, in words for a message."""
     if pick.goodness == 0:
         return "the worst"
     if pick.goodness == LAST - 1:
@@ -423,7 +423,7 @@ def _sides_of_event(event: Event) -> dict[str, Value]:
 
 
 def _better_side_in_arm(frame: Frame) -> tuple[str, str] | None:
-    """Of an arm of a test: the better side, and why its choice is wrong; None where the test says
+    """The better side in an arm of a test, and why its choice is wrong; None where the test says
     neither.
     """
     test = frame.value

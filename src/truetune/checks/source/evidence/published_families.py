@@ -251,7 +251,7 @@ def model_name_arguments(module: Module, tokenizer: ast.expr | None) -> Iterator
 
 
 def _folders_saved_to(module: Module) -> set[str]:
-    """Where the file saves models and checkpoints."""
+    """The folders that the file saves models and checkpoints to."""
     return {
         text
         for part in module.with_linked

@@ -41,8 +41,9 @@ def quantized_load_of_model(module: Module, model: ast.expr) -> ast.Call | None:
 
 
 def _quantized_load_within(module: Module, model: ast.expr, depth: int) -> ast.Call | None:
-    """`quantized_load_of_model`, after so many wrappers; what is dequantized elsewhere is not
-    looked at.
+    """The quantized load of a model, after so many wrappers; None where one way is another.
+
+    What is dequantized elsewhere is not looked for.
     """
     if depth > DEPTH:
         return None

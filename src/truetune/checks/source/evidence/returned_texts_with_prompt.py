@@ -232,7 +232,7 @@ def searched_word_in_prompt(module: Module, text: PromptedText, searched: ast.ex
 
 
 def _without_punctuation(text: str) -> str:
-    """A text without its punctuation."""
+    """The text without its punctuation."""
     return "".join(sign if sign.isalnum() else " " for sign in text)
 
 

@@ -92,7 +92,9 @@ class PaidForm:
 
 
 class _ConversionError(Exception):
-    """A text of the run is no number: the run continues in the handler around it."""
+    """Raised where a text of the run is no number, so that the run continues in the handler around
+    it.
+    """
 
 
 class ComparingRewardRun(ConcreteRun):
@@ -387,7 +389,9 @@ def _arguments_of_reward(columns: dict[str, Value], answers: list[str]) -> dict[
 def _comparison_never_equal(
     compared: list[tuple[Any, Any, ast.AST]], final: str
 ) -> tuple[Any, Any, ast.AST] | None:
-    """A comparison of the result, taken out of an answer, with something that it never equals."""
+    """The comparison of a result, taken out of an answer, with something that it never equals; None
+    without one.
+    """
     for left, right, node in compared:
         for taken, other in ((left, right), (right, left)):
             if _is_final_result(taken, final) and taken != other and not _is_fixed_text(other):
@@ -415,6 +419,6 @@ def _is_fixed_text(other: Any) -> bool:
 
 
 def _shortened_repr(plain: Any) -> str:
-    """A value as Python writes it, its middle left out where it is long."""
+    """A value as Python writes it, with its middle left out where it is long."""
     text = repr(plain)
     return text if len(text) <= 60 else f"{text[:20]}...{text[-36:]}"

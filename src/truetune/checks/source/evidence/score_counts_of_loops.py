@@ -89,8 +89,9 @@ def _counts_equal_elements(value: ast.expr) -> bool:
 
 
 def _read_after_loop(module: Module, loop: Loop, name: str) -> ast.Name | None:
-    """Where a name that the loop does not read is read after it, in the same function; None where
-    it is read in the loop, or assigned again after it."""
+    """The read, after a loop and in its function, of a name that the loop does not read; None where
+    there is none, or the name is assigned again before.
+    """
     inside = set(ast.walk(loop))
     around = module.scopes.of[loop]
     uses = [

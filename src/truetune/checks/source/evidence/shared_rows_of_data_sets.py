@@ -142,8 +142,9 @@ def _steps_of_source(value: Value) -> tuple[RowStep, ...] | None:
 
 
 def _steps_of_read(call: CallEvent, split: object) -> tuple[RowStep, ...] | None:
-    """A source and its split. None where the arguments are not known: then each call may read other
-    rows.
+    """The first steps of rows that a call reads: the source and its split.
+
+    None where the arguments are not known: then each call may read other rows.
     """
     plain: list[Hashable] = [call.names]
     for name, given in (*enumerate(call.args), *sorted(call.keywords.items())):

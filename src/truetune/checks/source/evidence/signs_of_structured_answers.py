@@ -26,7 +26,7 @@ MIN_WORDS = 4
 
 
 def signs_of_structured_answers(module: Module) -> Iterator[ast.AST]:
-    """Where the answers are parsed, or where an instruction asks for a format."""
+    """The places where generated answers are parsed as a format, or an instruction asks for one."""
     parsers: list[Call] = [*module.calls(*PARSES), *module.methods(*PARSING_METHODS)]
     for call in parsers:
         if call.args and _parses_generated_text(module, call.args[0]):

@@ -201,7 +201,7 @@ def _column_of_arithmetic(
 
 
 def _written_number(node: ast.expr) -> float | None:
-    """A number that is written out, with its sign."""
+    """The number that is written out in the code, with its sign; None for other expressions."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = _written_number(node.operand)
         return None if inner is None else -inner

@@ -130,7 +130,7 @@ def _vocabularies_differ(one: str, other: str) -> bool:
 
 
 def _argument_parts(node: ast.expr | None) -> Iterator[ast.expr]:
-    """An argument, or what a list or dictionary of files holds."""
+    """The expressions of an argument: itself, or what a list or dictionary of files holds."""
     if isinstance(node, ast.List | ast.Tuple):
         yield from node.elts
     elif isinstance(node, ast.Dict):
@@ -150,7 +150,7 @@ def _saved_paths(module: Module) -> Iterator[str]:
 
 
 def _normalized_path(path: str | None) -> str:
-    """A path without what means the same; empty where it is not known."""
+    """The path in one spelling, without parts that mean the same; empty where it is not known."""
     return "" if path is None else path.removeprefix("./").rstrip("/")
 
 

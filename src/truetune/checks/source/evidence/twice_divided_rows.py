@@ -132,7 +132,7 @@ def _leaves_samplers_as_they_are(call: Call) -> bool:
 
 
 def _process_parts_in_rows(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
-    """Where the part of this process is taken, in what rows are made of."""
+    """The expressions that take the part of this process, in what rows are made of."""
     for node in backward_slice(module, rows):
         if takes_process_part(module, node):
             yield node

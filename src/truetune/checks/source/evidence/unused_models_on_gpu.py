@@ -93,7 +93,7 @@ class _HeldByName:
     """The branch has returned, raised or ended the process"""
 
     def copy(self) -> _HeldByName:
-        """The same table, for a branch."""
+        """A copy of the table, for a branch."""
         return _HeldByName(dict(self.held), self.is_left)
 
     def names_of(self, model: HeldModel) -> tuple[str, ...]:
@@ -286,8 +286,8 @@ class _HeldModelWalk:
         return self.found
 
     def _note_uses_in_functions(self) -> None:
-        """A function that reads a name of the file, and is called after the load, uses what the
-        name holds.
+        """Note the uses in functions: one that reads a name of the file, and is called after the
+        load, uses what the name holds.
         """
         if not isinstance(self.scope, ast.Module):
             return

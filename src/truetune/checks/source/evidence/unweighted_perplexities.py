@@ -231,7 +231,7 @@ def _terms_added_up(total: Value) -> list[Value]:
 
 
 def _without_casts(value: Value) -> Value:
-    """A value before it was moved, rounded or gathered."""
+    """The value before it was moved, rounded or gathered."""
     for _ in range(MAX_STEPS):
         if isinstance(value, Choice):
             known = [one for one in value.options if not isinstance(one, Constant)]

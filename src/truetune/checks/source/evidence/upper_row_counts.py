@@ -223,7 +223,7 @@ def _rows_of_item_at_most(item: Item, depth: int) -> UpperCount | None:
 
 
 def _limited_count(count: UpperCount | None, limit: int | None) -> UpperCount | None:
-    """A count that a limit may make smaller."""
+    """The count, made smaller by a limit if there is one."""
     if limit is None or (count is not None and count.most <= limit):
         return count
     return UpperCount(limit, f"{limit:,} rows are taken")
@@ -246,7 +246,7 @@ def _rows_of_call_at_most(call: CallEvent, depth: int) -> UpperCount | None:
 
 
 def _column_of_from_dict(given: Value) -> Value:
-    """A column of `from_dict({"text": [...]})`; anything else as it is."""
+    """One column of the data of `from_dict({"text": [...]})`; anything else as it is."""
     is_table = isinstance(given, Mapping) and given.entries
     return next(iter(given.entries.values())) if is_table and isinstance(given, Mapping) else given
 

@@ -137,7 +137,7 @@ def _wrong_matches_at_beginning(module: Module, trace: Trace) -> Iterator[WrongM
 def _label_contained_in_another(
     labels: tuple[Any, ...], *, at_beginning: bool = False
 ) -> tuple[str, str] | None:
-    """A label, and another one that it stands in; None where none does."""
+    """The first label that is contained in another one, with that one; None where none is."""
     texts = [one for one in labels if isinstance(one, str) and one.strip()]
     for one in texts:
         for other in texts:
