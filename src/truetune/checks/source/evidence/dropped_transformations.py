@@ -241,29 +241,35 @@ def _root_of_chain(call: ast.Call) -> ast.expr | None:
     """The name or `self.name` that a chain of methods begins with; of `concatenate_datasets` its
     first set; None for other objects.
     """
-    node: ast.expr = call.func
+    node: ast.expr | None = call.func
     if isinstance(node, ast.Name) or _called_name(call) in JOINER_NAMES:
-        sets = call.args[0] if call.args else None
-        first = sets.elts[:1] if isinstance(sets, ast.List | ast.Tuple) else []
-        return first[0] if first and isinstance(first[0], ast.Name) else None
+        return _first_joined_set(call)
     for _ in range(MAX_CHAIN):
-        if isinstance(node, ast.Name):
+        if node is None or isinstance(node, ast.Name) or _is_attribute_of_self(node):
             return node
-        if (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "self"
-        ):
-            return node
-        if isinstance(node, ast.Attribute | ast.Subscript):
-            node = node.value
-        elif (
-            isinstance(node, ast.Call)
-            and _called_name(node) in RESHAPING | FRAME_METHODS | TEXT_METHODS
-        ):
-            node = node.func
-        else:
-            return None
+        node = _previous_in_chain(node)
+    return None
+
+
+def _first_joined_set(call: ast.Call) -> ast.Name | None:
+    """The name of the first set in the list that `concatenate_datasets` is given."""
+    sets = call.args[0] if call.args else None
+    first = sets.elts[:1] if isinstance(sets, ast.List | ast.Tuple) else []
+    return first[0] if first and isinstance(first[0], ast.Name) else None
+
+
+def _is_attribute_of_self(node: ast.expr) -> bool:
+    """Is it an attribute of `self`?"""
+    return isinstance(node, ast.Attribute) and _is_self_name(node.value)
+
+
+def _previous_in_chain(node: ast.expr) -> ast.expr | None:
+    """What an attribute, an item or a transformation is taken of; None for anything else."""
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        return node.value
+    transforming = RESHAPING | FRAME_METHODS | TEXT_METHODS
+    if isinstance(node, ast.Call) and _called_name(node) in transforming:
+        return node.func
     return None
 
 
@@ -374,26 +380,25 @@ def _later_use_unchanged(module: Module, node: ast.Call, root: ast.expr) -> ast.
     where there is none.
     """
     end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
-    if isinstance(root, ast.Attribute):
-        reads: list[ast.expr] = [
-            one
-            for one in module.nodes(ast.Attribute)
-            if one.attr == root.attr and isinstance(one.ctx, ast.Load) and _is_self_name(one.value)
-        ]
-        later = [one for one in reads if (one.lineno, one.col_offset) >= end]
-        return next((one for one in later if _is_use_of_content(module, one)), None)
-    if not isinstance(root, ast.Name):
-        return None
-    bound = set(module.scopes.reaching(root))
-    for read in module.name_reads.get(root.id, []):
+    for read in _reads_of_same_value(module, root):
         is_later = (read.lineno, read.col_offset) >= end
-        if (
-            is_later
-            and bound & set(module.scopes.reaching(read))
-            and _is_use_of_content(module, read)
-        ):
+        if is_later and _is_use_of_content(module, read):
             return read
     return None
+
+
+def _reads_of_same_value(module: Module, root: ast.expr) -> Iterator[ast.expr]:
+    """The reads of a name while it has the value of `root`; of `self.name`, all reads of it."""
+    if isinstance(root, ast.Attribute):
+        for attribute in module.nodes(ast.Attribute):
+            is_read = attribute.attr == root.attr and isinstance(attribute.ctx, ast.Load)
+            if is_read and _is_self_name(attribute.value):
+                yield attribute
+    if isinstance(root, ast.Name):
+        bound = set(module.scopes.reaching(root))
+        for name in module.name_reads.get(root.id, []):
+            if bound & set(module.scopes.reaching(name)):
+                yield name
 
 
 def _is_self_name(node: ast.expr) -> bool:

@@ -65,17 +65,18 @@ def generations_in_training_hooks(module: Module, ending: Sequence[str]) -> Iter
         if not started:
             continue
         calls = list(_calls_reached_from(module, started, methods))
+        generation = next((one for one in calls if _generates_by_trained_model(module, one)), None)
+        if generation is None:
+            continue
         constructor = [methods[name] for name in ("__init__", "__post_init__") if name in methods]
-        names = {
-            called_name(one) for one in (*calls, *_calls_reached_from(module, constructor, methods))
-        }
-        generations = [
-            one
-            for one in calls
-            if called_name(one) == "generate" and not _loads_another_generator(module, one)
-        ]
-        if generations and names.isdisjoint(ending):
-            yield generations[0]
+        made = _calls_reached_from(module, constructor, methods)
+        if {called_name(one) for one in (*calls, *made)}.isdisjoint(ending):
+            yield generation
+
+
+def _generates_by_trained_model(module: Module, call: ast.Call) -> bool:
+    """Is it a `generate` of the model that is trained, and not of one that the class loads itself?"""
+    return called_name(call) == "generate" and not _loads_another_generator(module, call)
 
 
 def _training_mode_hooks_of(module: Module, owner: ast.ClassDef) -> frozenset[str]:

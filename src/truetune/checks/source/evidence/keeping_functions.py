@@ -69,11 +69,9 @@ def calls_that_keep(
     if function is None or function is module.function_around(forward):
         return []
     root = _root_name_of_holder(holder)
-    owner = module.scopes.parent.get(function)
-    owner = owner if isinstance(owner, ast.ClassDef) else None
-    if root is None or (root.startswith("self.") and owner is None):
-        return []
-    if not root.startswith("self.") and _list_is_local(module, function, root):
+    parent = module.scopes.parent.get(function)
+    owner = parent if isinstance(parent, ast.ClassDef) else None
+    if root is None or not _outlives_call(module, function, owner, root):
         return []
     calls = module.flow.calls_of(function)
     if owner is not None:
@@ -81,17 +79,21 @@ def calls_that_keep(
             call for call in calls if _is_called_on_object_of(module, call, function.name, owner)
         ]
     around = module.function_around(forward)
+    name = root.removeprefix("self.")
     return [
-        CallThatKeeps(
-            call,
-            function,
-            owner,
-            root.removeprefix("self."),
-            _name_of_list_argument(function, root, call),
-        )
+        CallThatKeeps(call, function, owner, name, _name_of_list_argument(function, root, call))
         for call in calls
         if module.function_around(call) is around
     ]
+
+
+def _outlives_call(
+    module: Module, function: Function, owner: ast.ClassDef | None, root: str
+) -> bool:
+    """Is a holder still there after the call: an attribute of an object, or a list made elsewhere?"""
+    if root.startswith("self."):
+        return owner is not None
+    return not _list_is_local(module, function, root)
 
 
 def lightning_hook_that_keeps(

@@ -396,15 +396,19 @@ def _processes_agree(module: Module, parts: list[ast.AST]) -> bool:
         for call in linked.nodes(ast.Call):
             if not AGREEING_CALL.search(linked.text_of(call.func)):
                 continue
-            given = {
-                part.id
-                for one in _all_arguments(call)
-                for part in ast.walk(one)
-                if isinstance(part, ast.Name)
-            }
-            if id(call) in slice_calls or given & names:
+            if id(call) in slice_calls or _names_in_arguments(call) & names:
                 return True
     return False
+
+
+def _names_in_arguments(call: ast.Call) -> set[str]:
+    """The names in the arguments of a call."""
+    return {
+        part.id
+        for argument in _all_arguments(call)
+        for part in ast.walk(argument)
+        if isinstance(part, ast.Name)
+    }
 
 
 def _leaves_out_backward(module: Module, handler: ast.ExceptHandler) -> bool:

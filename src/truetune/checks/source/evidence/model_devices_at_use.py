@@ -208,22 +208,27 @@ def _placement_by_move(call: CallEvent) -> DevicePlacement:
 
 def _placement_by_load(load: CallEvent) -> DevicePlacement:
     """The device that a load puts its model on."""
-    if load.is_open or any(_is_given_and_on(load.keywords.get(name)) for name in PLACING_ARGUMENTS):
-        return DevicePlacement(UNKNOWN, load)
-    if any(True for _ in load.frames("with")) and not _stands_only_in_deviceless_blocks(load):
-        return DevicePlacement(UNKNOWN, load)
-    name = name_of_loaded_model(load)
-    if name is not None and QUANTIZED.search(name):
+    if _may_place_otherwise(load):
         return DevicePlacement(UNKNOWN, load)
     given = load.keywords.get("device_map")
     if not _is_given_and_on(given):
         return DevicePlacement(CPU, None)
     if isinstance(given, Mapping):
-        devices = [device_and_option_of(one)[0] for one in given.entries.values()]
-        is_cpu = bool(devices) and set(devices) == {CPU} and not given.is_open
+        devices = {device_and_option_of(one)[0] for one in given.entries.values()}
+        is_cpu = devices == {CPU} and not given.is_open
         return DevicePlacement(CPU if is_cpu else GPU, load)
     device, option = device_and_option_of(given)
     return DevicePlacement(device, load, option)
+
+
+def _may_place_otherwise(load: CallEvent) -> bool:
+    """May anything but `device_map` place a loaded model: another argument, a block, its weights?"""
+    if load.is_open or any(_is_given_and_on(load.keywords.get(name)) for name in PLACING_ARGUMENTS):
+        return True
+    if any(True for _ in load.frames("with")) and not _stands_only_in_deviceless_blocks(load):
+        return True
+    name = name_of_loaded_model(load)
+    return name is not None and QUANTIZED.search(name) is not None
 
 
 def _is_given_and_on(value: Value | None) -> bool:
@@ -274,12 +279,16 @@ def _device_of_plain_value(value: Value, depth: int) -> tuple[str, Option | None
         return device_and_option_of(value.call.args[0])
     if isinstance(value, Operation) and value.operator == "format":
         return _device_of_plain_value(value.operands[0], depth + 1)
-    plain = constant_of(value)
+    return _device_of_constant(constant_of(value)), None
+
+
+def _device_of_constant(plain: object) -> str:
+    """The device that a text (`cuda:0`) or a number names; pipelines take -1 for the CPU."""
     if isinstance(plain, str):
-        return (CPU if plain.strip().startswith("cpu") else GPU), None
+        return CPU if plain.strip().startswith("cpu") else GPU
     if isinstance(plain, int) and not isinstance(plain, bool):
-        return (CPU if plain < 0 else GPU), None
-    return UNKNOWN, None
+        return CPU if plain < 0 else GPU
+    return UNKNOWN
 
 
 def may_be_model_or_its_weights(value: Value | None, load: CallEvent) -> bool:

@@ -94,9 +94,8 @@ def _left_in_eval_mode_by_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
     if not trained:
         return
     switches = [call for call in trace.all_calls if training_mode_set_by(call) is not None]
-    for backward in trace.all_calls:
-        if backward.method != "backward" or not backward.is_repeated:
-            continue
+    repeated = (call for call in trace.all_calls if call.is_repeated)
+    for backward in (call for call in repeated if call.method == "backward"):
         before = [one for one in switches if one.number < backward.number]
         for model in trained:
             if _model_was_replaced(trace, model, backward):

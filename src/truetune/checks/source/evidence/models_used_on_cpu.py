@@ -137,7 +137,7 @@ def _cpu_uses_of_models(
     what: str,
     job: JobStart | None,
 ) -> Iterator[CpuUse]:
-    """The models of one use that are certainly on the CPU."""
+    """The finding of one use whose models are all certainly on the CPU, if anything means a GPU."""
     if not models or not all(one.is_on_cpu for one in models):
         return
     one = models[0]
@@ -151,9 +151,8 @@ def _cpu_uses_of_models(
         _gpu_sign_of_job(job)
         or _gpu_sign_of_calls(trace)
         or _gpu_sign_of_earlier_move(devices, one, placement)
+        or (None if use.method == "generate" else _gpu_sign_of_size(one.load))
     )
-    if sign is None and use.method != "generate":
-        sign = _gpu_sign_of_size(one.load)
     if sign is not None:
         yield CpuUse(what, (placement.event, use), _device_code_of_call(placement.event), sign)
 

@@ -168,12 +168,8 @@ def _later_adapter_of_model(trace: Trace, optimizer: CallEvent) -> CallEvent | N
     """What puts an adapter on the model of an optimizer that was made before; None where nothing
     surely does.
     """
-    given = optimizer.argument(0, "params")
-    models = None if given is None else models_of_parameters(given)
-    if models is None or len(models) != 1:
-        return None
-    held = single_model_lineage(models[0])
-    if held is None or held.has_step(*ADAPTER_WRAPPERS) or _loads_adapter(held):
+    held = _adapterless_model_of(optimizer)
+    if held is None:
         return None
     others = [one for one in made_optimizers(trace) if one is not optimizer]
     for wrapper, model in _later_adapters(trace, optimizer):
@@ -183,14 +179,25 @@ def _later_adapter_of_model(trace: Trace, optimizer: CallEvent) -> CallEvent | N
         # One adapter is laid over another: which of them is trained is another question.
         if wrapped.has_step(*ADAPTER_WRAPPERS):
             return None
-        if stand_in_other_arms(optimizer, wrapper) or any(
-            o.number > wrapper.number for o in others
-        ):
+        has_later_optimizer = any(other.number > wrapper.number for other in others)
+        if stand_in_other_arms(optimizer, wrapper) or has_later_optimizer:
             return None
         if _may_train_before_adapter(trace, optimizer, wrapper):
             return None
         return wrapper if _trains_with_adapter(trace, optimizer, wrapper) else None
     return None
+
+
+def _adapterless_model_of(optimizer: CallEvent) -> Lineage | None:
+    """The one model whose parameters an optimizer is given, if it has no adapter yet; else None."""
+    given = optimizer.argument(0, "params")
+    models = None if given is None else models_of_parameters(given)
+    if models is None or len(models) != 1:
+        return None
+    held = single_model_lineage(models[0])
+    if held is None or held.has_step(*ADAPTER_WRAPPERS) or _loads_adapter(held):
+        return None
+    return held
 
 
 def _loads_adapter(lineage: Lineage) -> bool:

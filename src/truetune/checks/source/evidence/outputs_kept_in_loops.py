@@ -87,25 +87,24 @@ def kept_outputs(module: Module) -> Iterator[KeptOutput]:
         if large is None:
             continue
         part, forward = large
-        kept = calls_that_keep(module, node, holder, forward)
-        if kept:
-            yield from (
-                KeptOutput(node, holder, value, part, forward)
-                for one in kept[:1]
-                if _keeping_call_repeats(module, one, node, forward)
-            )
-            continue
-        hook = lightning_hook_that_keeps(module, node, holder)
-        if hook is not None:
-            is_kept = not _condition_decides_in_loop(module, node, hook.function)
-            if is_kept and not holder_is_emptied(module, hook, hook.function):
-                yield KeptOutput(node, holder, value, part, forward)
-            continue
-        loop = _shared_loop(module, node, forward)
-        if isinstance(loop, FUNCTIONS) and not ast.unparse(holder).startswith("self."):
-            continue  # a list of the step itself
-        if loop is not None and not _is_renewed_or_rarely_filled(module, node, holder, loop):
+        if _fills_up(module, node, holder, forward):
             yield KeptOutput(node, holder, value, part, forward)
+
+
+def _fills_up(module: Module, node: ast.AST, holder: ast.expr, forward: ast.Call) -> bool:
+    """Does a holder get more and more outputs: through a function, a hook of Lightning, or a loop?"""
+    kept = calls_that_keep(module, node, holder, forward)
+    if kept:
+        return _keeping_call_repeats(module, kept[0], node, forward)
+    hook = lightning_hook_that_keeps(module, node, holder)
+    if hook is not None:
+        is_kept = not _condition_decides_in_loop(module, node, hook.function)
+        return is_kept and not holder_is_emptied(module, hook, hook.function)
+    loop = _shared_loop(module, node, forward)
+    is_list_of_step = isinstance(loop, FUNCTIONS) and not ast.unparse(holder).startswith("self.")
+    if loop is None or is_list_of_step:
+        return False
+    return not _is_renewed_or_rarely_filled(module, node, holder, loop)
 
 
 def _keeping_call_repeats(

@@ -250,26 +250,30 @@ def _uncounted_rows_of_tables(module: Module) -> Iterator[SkippedRows]:
     """Rows of a table that `dropna` or `notna` leaves out before a mean, by a column that was read
     out of answers.
     """
-    read = {
-        key
-        for node in module.nodes(ast.Assign)
-        for key in _column_keys(node.targets[0])
-        if FRAME_READER.search(ast.unparse(node.value))
-        and ANSWER_VALUE_NAME.search(ast.unparse(node.value))
-    }
+    read = _columns_read_from_answers(module)
     if not read:
         return
     for statement in module.nodes(ast.Assign):
         text = ast.unparse(statement.value)
-        match = DROPPED_BY_FRAME.search(text)
-        if match is None or (not _text_names_column(text, read) and "subset" in text):
+        names_columns = "subset" in text or ".notna" in text
+        if DROPPED_BY_FRAME.search(text) is None:
             continue
-        if ".notna" in text and not _text_names_column(text, read):
+        if names_columns and not _text_names_column(text, read):
             continue
         name = ast.unparse(statement.targets[0])
         mean = _table_score_after(module, statement, name)
         if mean is not None:
             yield SkippedRows(name, statement, mean)
+
+
+def _columns_read_from_answers(module: Module) -> set[str]:
+    """The columns of a table that are set to what a function reads out of answers."""
+    columns: set[str] = set()
+    for node in module.nodes(ast.Assign):
+        value = ast.unparse(node.value)
+        if FRAME_READER.search(value) and ANSWER_VALUE_NAME.search(value):
+            columns.update(_column_keys(node.targets[0]))
+    return columns
 
 
 def _column_keys(target: ast.expr) -> Iterator[str]:
@@ -332,17 +336,18 @@ def is_divisor_of_score(module: Module, loop: Loop, name: str) -> bool:
     A precision is over what was said, and a share `total / len(rows)` tells what was left out.
     """
     end = loop.end_lineno or loop.lineno
-    quotients = [
-        node
-        for node in module.nodes(ast.BinOp)
-        if isinstance(node.op, ast.Div) and node.lineno > end
-    ]
+    quotients = [node for node in _divisions(module) if node.lineno > end]
     if any(_is_count_or_length(node.left, name) for node in quotients):
         return False
     dividing = [node for node in quotients if name in _names_in_divisor(node.right)]
     if dividing:
         return not any(is_precision(module, node) for node in dividing)
     return any(_is_mean_of(node, name) for node in module.nodes(ast.Call) if node.lineno > end)
+
+
+def _divisions(module: Module) -> Iterator[ast.BinOp]:
+    """The divisions of a file."""
+    return (node for node in module.nodes(ast.BinOp) if isinstance(node.op, ast.Div))
 
 
 def _is_mean_of(call: ast.Call, name: str) -> bool:

@@ -131,12 +131,9 @@ def _scale_of_call(value: Result, depth: int) -> ScoreScale | None:
     name, given = _function_name_and_tensor(call)
     if given is None:
         return None
-    if name in SQUASHING:
-        return ScoreScale("probabilities", value)
-    if name in LOG_SQUASHING:
-        return ScoreScale("log-probabilities", value)
-    if name in CHOOSING:
-        return ScoreScale("classes", value)
+    fixed = _scale_whatever_given(name)
+    if fixed is not None:
+        return ScoreScale(fixed, value)
     inner = score_scale_of(given, depth + 1)
     if inner is None or name in KEEPING:
         return inner
@@ -145,6 +142,15 @@ def _scale_of_call(value: Result, depth: int) -> ScoreScale | None:
     if name in EXPONENTIALS and inner.scale == "log-probabilities":
         return ScoreScale("probabilities", value)
     return None
+
+
+def _scale_whatever_given(name: str) -> str | None:
+    """The scale that a function gives whatever it is given, as softmax does; None for others."""
+    if name in SQUASHING:
+        return "probabilities"
+    if name in LOG_SQUASHING:
+        return "log-probabilities"
+    return "classes" if name in CHOOSING else None
 
 
 def _function_name_and_tensor(call: CallEvent) -> tuple[str, Value | None]:

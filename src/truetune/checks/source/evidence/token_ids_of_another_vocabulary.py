@@ -106,13 +106,20 @@ def ids_of_other_models(module: Module) -> Iterator[IdsOfAnotherModel]:
         return
     for maker in scripts_beside(module):
         saved = set(_saved_paths(maker))
-        shared = [(call, path) for call, path in loaded if path in saved]
-        if not shared or not _script_tokenizes(maker) or not IDS.search(maker.text):
+        shared = next(((call, path) for call, path in loaded if path in saved), None)
+        tokenizer = None if shared is None else _tokenizer_of_ids(maker)
+        if shared is None or tokenizer is None:
             continue
-        tokenizer = _only_loaded_name(maker, TOKENIZERS)
-        if tokenizer is not None and _vocabularies_differ(tokenizer[0], model[0]):
-            call, path = shared[0]
+        if _vocabularies_differ(tokenizer[0], model[0]):
+            call, path = shared
             yield IdsOfAnotherModel(call.node, path, tokenizer[0], model[0], maker, tokenizer[1])
+
+
+def _tokenizer_of_ids(maker: Module) -> tuple[str, ast.AST] | None:
+    """The name of the one tokenizer by which a script makes ids, with its load; None otherwise."""
+    if not _script_tokenizes(maker) or not IDS.search(maker.text):
+        return None
+    return _only_loaded_name(maker, TOKENIZERS)
 
 
 def vocabulary_group_of(name: str) -> str | None:

@@ -140,12 +140,7 @@ class TokenLayouts:
         if field is not None:
             return self.layout_of_field(field, way)
         if isinstance(value, Choice):
-            last = value.options[-1]
-            # What a loop or a function made is another value for each pass of the run.
-            if all(one.node is last.node for one in value.options):
-                return self.layout_of(last, way.on())
-            layouts = [self.layout_of(one, way.on()) for one in value.options]
-            return layouts[0] if all(one == layouts[0] for one in layouts) else None
+            return self._layout_of_choice(value, way)
         if isinstance(value, Sequence):
             return self._layout_of_list(value, way)
         if isinstance(value, Operation):
@@ -157,6 +152,15 @@ class TokenLayouts:
         if isinstance(value, Element) and slices_tokens_of_rows(value.iterable):
             return self.layout_of(value.iterable, way.on())  # one of its rows
         return (Segment(id(value), START),)
+
+    def _layout_of_choice(self, value: Choice, way: TokenWay) -> Layout | None:
+        """The layout that all options of a value have; None where they differ."""
+        last = value.options[-1]
+        # What a loop or a function made is another value for each pass of the run.
+        if all(one.node is last.node for one in value.options):
+            return self.layout_of(last, way.on())
+        layouts = [self.layout_of(one, way.on()) for one in value.options]
+        return layouts[0] if all(one == layouts[0] for one in layouts) else None
 
     def _layout_of_operation(self, value: Operation, way: TokenWay) -> Layout | None:
         """The layout of a sum of lists, or of a list that is repeated."""
