@@ -84,9 +84,8 @@ def _is_moved_under_own_name(module: Module, batch: ast.Name) -> bool:
 
 
 def _column_of_read(module: Module, batch: ast.Name) -> str | None:
-    """The column of a batch that is read:
-
-    `x` of `batch["x"]`, `batch.get("x")` or `batch.pop("x")`; None otherwise.
+    """The column of a batch that is read: `x` of `batch["x"]`, `batch.get("x")` or
+    `batch.pop("x")`; None otherwise.
     """
     around = module.scopes.parent.get(batch)
     asked: ast.expr | None = None

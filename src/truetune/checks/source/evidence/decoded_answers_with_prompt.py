@@ -355,9 +355,23 @@ def _uses_of_bound_text(
 
 
 def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
-    """The names that hold the texts of a list where they are read one by one:
+    """The names that hold the texts of a list where they are read one by one: `for row, text in
+    zip(rows, texts)`.
+    """
+    iterated, path = _iterated_with_path(module, texts)
+    loop = module.scopes.parent.get(iterated)
+    if not isinstance(loop, ast.For | ast.comprehension) or loop.iter is not iterated:
+        return
+    targets = (target for target in ast.walk(loop.target) if isinstance(target, ast.Name))
+    for target in targets:
+        for read in module.name_reads.get(target.id, ()):
+            if _is_always_element(module, read, iterated, path):
+                yield read
 
-    `for row, text in zip(rows, texts)`.
+
+def _iterated_with_path(module: Module, texts: ast.expr) -> tuple[ast.expr, tuple[int, ...]]:
+    """The expression around a list that is iterated, through `zip`, `enumerate` and the like, with
+    the path of indexes that leads from one of its elements to an element of the list.
     """
     path: tuple[int, ...] = ()
     parent = module.scopes.parent.get(texts)
@@ -370,13 +384,7 @@ def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
         elif name == "enumerate":
             path = (1, *path)
         texts, parent = parent, module.scopes.parent.get(parent)
-    if not isinstance(parent, ast.For | ast.comprehension) or parent.iter is not texts:
-        return
-    targets = (target for target in ast.walk(parent.target) if isinstance(target, ast.Name))
-    for target in targets:
-        for read in module.name_reads.get(target.id, ()):
-            if _is_always_element(module, read, texts, path):
-                yield read
+    return texts, path
 
 
 def _is_always_element(

@@ -246,9 +246,8 @@ def _remainder_deciding_call(module: Module, node: ast.AST) -> ast.BinOp | None:
 def _remainder_of_continue(
     loop: ast.For | ast.AsyncFor | ast.While, node: ast.AST
 ) -> ast.BinOp | None:
-    """The remainder of a test before a call in the same loop that skips the call:
-
-    `if (i + 1) % n != 0: continue`; None without one.
+    """The remainder of a test before a call in the same loop that skips the call: `if (i + 1) % n
+    != 0: continue`; None without one.
     """
     for statement in loop.body:
         if statement.lineno >= getattr(node, "lineno", 0):
@@ -264,9 +263,8 @@ def _remainder_of_continue(
 
 
 def _remainder_compared(test: ast.expr, comparison: type[ast.cmpop]) -> ast.BinOp | None:
-    """The remainder that a test compares with zero or with `n - 1`:
-
-    `x % n == 0`, also as a part of `... or i == last`; None for other tests.
+    """The remainder that a test compares with zero or with `n - 1`: `x % n == 0`, also as a part of
+    `... or i == last`; None for other tests.
     """
     for part in ast.walk(test):
         if not isinstance(part, ast.Compare) or len(part.ops) != 1:

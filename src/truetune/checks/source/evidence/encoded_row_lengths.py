@@ -85,9 +85,8 @@ def _row_length_of_call(trace: Trace, call: CallEvent) -> int | None:
 
 
 def _row_length_of_slice(value: Value, prompts: set[ast.AST]) -> int | None:
-    """The length to which a slice cuts encoded ids:
-
-    `N` of `tokenizer(text)["input_ids"][:N]`; None for any other value.
+    """The length to which a slice cuts encoded ids: `N` of `tokenizer(text)["input_ids"][:N]`; None
+    for any other value.
     """
     if not isinstance(value, Item) or not isinstance(value.key, Slice) or value.key.start:
         return None
@@ -108,5 +107,6 @@ def _encoding_of_ids(ids: Value) -> CallEvent | None:
         encoded = ids
     else:
         return None
-    is_encoding = isinstance(encoded, Result) and encoded.call.method in PADDING_METHODS
-    return encoded.call if is_encoding else None
+    if isinstance(encoded, Result) and encoded.call.method in PADDING_METHODS:
+        return encoded.call
+    return None

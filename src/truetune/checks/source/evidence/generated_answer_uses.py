@@ -42,10 +42,7 @@ def _uses_of_result(module: Module, node: ast.Call) -> list[ast.expr]:
 
 
 def _reads_first_answer_or_shape(module: Module, use: ast.expr) -> bool:
-    """Does a use read only the first answer, or the answers' shape:
-
-    `answers[0]`, `answers[0, n:]`?
-    """
+    """Does a use read only the first answer, or the answers' shape: `answers[0]`, `answers[0, n:]`?"""
     parent = module.scopes.parent.get(use)
     if isinstance(parent, ast.Attribute):
         return parent.attr in SHAPE_READS[:2]

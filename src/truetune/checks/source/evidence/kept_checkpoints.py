@@ -179,9 +179,8 @@ def _checkpoint_choice_of_test(frame: Frame) -> KeptCheckpoint | None:
 
 
 def _copied_names(body: list[ast.stmt]) -> dict[str, str]:
-    """The names that the statements of an arm set, each with the name that it is set to:
-
-    `best = loss`, also several at once.
+    """The names that the statements of an arm set, each with the name that it is set to: `best =
+    loss`, also several at once.
     """
     copied: dict[str, str] = {}
     for statement in body:
@@ -196,9 +195,8 @@ def _copied_names(body: list[ast.stmt]) -> dict[str, str]:
 
 
 def _last_metric_name(node: ast.expr) -> str:
-    """The last name of a metric's expression:
-
-    `val_loss` of `val_loss`, `self.val_loss` and `metrics["val_loss"]`, `loss` of `loss.item()`.
+    """The last name of a metric's expression: `val_loss` of `val_loss`, `self.val_loss` and
+    `metrics["val_loss"]`, `loss` of `loss.item()`.
     """
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
         node = node.func.value

@@ -127,9 +127,8 @@ def _is_whole_answer(module: Module, node: ast.expr) -> bool:
 
 
 def _takes_character_or_group(node: ast.AST) -> bool:
-    """Does an expression take a letter or a group out of a text:
-
-    `text[0]`, `text[:1]`, `match.group(1)`?
+    """Does an expression take a letter or a group out of a text: `text[0]`, `text[:1]`,
+    `match.group(1)`?
     """
     if isinstance(node, ast.Subscript):
         key = node.slice
@@ -266,12 +265,18 @@ def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
             continue
         if not _found_label_is_used(module, loop, node):
             return None
-        values = module.flow.value(loop.iter)
-        if isinstance(values, list | tuple) and len(values) > 1:
-            texts = [value for value in values if isinstance(value, str)]
-            if len(texts) == len(values):
-                return tuple(text.casefold() for text in texts)
+        labels = _several_folded_texts(module.flow.value(loop.iter))
+        if labels is not None:
+            return labels
     return None
+
+
+def _several_folded_texts(values: object) -> tuple[str, ...] | None:
+    """The texts of a list of two or more, without case; None where it holds anything else."""
+    if not isinstance(values, list | tuple) or len(values) < 2:
+        return None
+    texts = tuple(value.casefold() for value in values if isinstance(value, str))
+    return texts if len(texts) == len(values) else None
 
 
 def _found_label_is_used(module: Module, loop: ast.AST, name: ast.Name) -> bool:

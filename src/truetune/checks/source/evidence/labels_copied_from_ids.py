@@ -359,9 +359,8 @@ def _selects_first_tokens(module: Module, target: ast.expr, encoding: ast.expr) 
 
 
 def _is_unconditional_range_index(module: Module, index: ast.Name, encoding: ast.expr) -> bool:
-    """Does an index take each of the first numbers, without a condition:
-
-    `for i in range(n): x[i] = -100`?
+    """Does an index take each of the first numbers, without a condition: `for i in range(n): x[i] =
+    -100`?
     """
     loop = module.scopes.parent.get(module.statement(index) or index)
     if (

@@ -78,10 +78,7 @@ def listings_joined_in_different_orders(module: Module) -> Iterator[ListingsJoin
 
 
 def _joins_by_position(module: Module) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
-    """The places that join lists by position, each with its lists:
-
-    `zip`, and one index in a loop.
-    """
+    """The places that join lists by position, each with its lists: `zip`, and one index in a loop."""
     for call in module.calls("zip"):
         yield call.node, list(call.args)
     loops: list[ast.For | ast.comprehension] = [

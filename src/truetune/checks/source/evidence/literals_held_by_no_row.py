@@ -152,9 +152,8 @@ def _literal_tests(trace: Trace) -> Iterator[_Test]:
 
 
 def _literal_tests_of_operation(value: Operation) -> Iterator[_Test]:
-    """The comparisons of an operation with literals:
-
-    `cell == "a"`, `"a" == cell`, `cell in ("a", "b")`.
+    """The comparisons of an operation with literals: `cell == "a"`, `"a" == cell`, `cell in ("a",
+    "b")`.
     """
     if value.node is None or len(value.operands) != 2:
         return
@@ -516,9 +515,8 @@ def _arms_of_exchange(branch: ast.If) -> _Arms | None:
 
 
 def _arms_of_where(call: ast.Call) -> _Arms | None:
-    """The two arms of a `where` call:
-
-    `np.where(test, one, other)`, `one.where(test, other)`; None for any other call.
+    """The two arms of a `where` call: `np.where(test, one, other)`, `one.where(test, other)`; None
+    for any other call.
     """
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "where":
         return None
@@ -528,10 +526,7 @@ def _arms_of_where(call: ast.Call) -> _Arms | None:
 
 
 def _arms_of_index(parent: ast.AST, child: ast.AST) -> _Arms | None:
-    """The arms of a pair that is indexed by a test:
-
-    `(b, a)[row["winner"] == "a"]`; None otherwise.
-    """
+    """The arms of a pair that is indexed by a test: `(b, a)[row["winner"] == "a"]`; None otherwise."""
     if not isinstance(parent, ast.Subscript) or parent.slice is not child:
         return None
     pair = parent.value

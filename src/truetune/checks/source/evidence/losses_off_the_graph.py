@@ -136,7 +136,6 @@ class GraphlessLossSearch:
 
     def _follow_forced(self, node: ast.Call, tensor: ast.expr) -> None:
         """Note a tensor that is detached and given `requires_grad_()` in one expression:
-
         `out.loss.detach().requires_grad_()`.
         """
         self._follow(tensor)
@@ -189,9 +188,8 @@ def losses_returned_to_trainers(module: Module) -> Iterator[ast.expr]:
 
 
 def _loss_parts(value: ast.expr) -> Iterator[ast.expr]:
-    """The loss in what a method returns, of each arm:
-
-    `(loss, outputs) if return_outputs else loss`.
+    """The loss in what a method returns, of each arm: `(loss, outputs) if return_outputs else
+    loss`.
     """
     if isinstance(value, ast.IfExp):
         yield from _loss_parts(value.body)

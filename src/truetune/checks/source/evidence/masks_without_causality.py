@@ -229,9 +229,8 @@ def _call_may_order_positions(call: CallEvent) -> bool:
 
 
 def _called_name(call: CallEvent) -> str:
-    """The last name of what is called:
-
-    `outer` of `torch.outer(...)` and of `mask.outer(...)`; empty without one.
+    """The last name of what is called: `outer` of `torch.outer(...)` and of `mask.outer(...)`;
+    empty without one.
     """
     return call.method or (call.names[0].rpartition(".")[2] if call.names else "")
 
@@ -311,9 +310,8 @@ def _values_written_into_view(trace: Trace, view: Item) -> Iterator[Value | Stor
 
 
 def _diagonal_block_of_store(store: StoreEvent) -> tuple[ast.AST, str] | None:
-    """The place and description of a store of a whole block along the diagonal:
-
-    `mask[a:b, a:b] = 1`; None for any other store.
+    """The place and description of a store of a whole block along the diagonal: `mask[a:b, a:b] =
+    1`; None for any other store.
     """
     key = store.key
     if not isinstance(key, Sequence) or len(key.items) < 2:
@@ -406,9 +404,8 @@ def _is_new_axis(key: Value) -> bool:
 
 
 def _pairwise_mask_function(function: Function) -> tuple[ast.AST, str] | None:
-    """The comparison in a function that judges pairs of positions, with its description:
-
-    `lambda b, h, q, kv: doc[q] == doc[kv]`; None otherwise.
+    """The comparison in a function that judges pairs of positions, with its description: `lambda b,
+    h, q, kv: doc[q] == doc[kv]`; None otherwise.
     """
     for node in ast.walk(function.definition):
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq):

@@ -247,10 +247,8 @@ def function_or_statement_around(module: Module, node: ast.AST) -> ast.AST:
 
 
 def _side_of_index(module: Module, node: ast.Subscript, depth: int) -> Side | None:
-    """The side of what an index takes:
-
-    `logits[mask]` and `logits[0]` keep it; None for `logits[:, -1]`, which is one position and no
-    longer all.
+    """The side of what an index takes: `logits[mask]` and `logits[0]` keep it; None for `logits[:,
+    -1]`, which is one position and no longer all.
     """
     if isinstance(node.slice, ast.Tuple) and any(
         isinstance(module.flow.value(e), int) for e in node.slice.elts

@@ -233,10 +233,7 @@ def _is_certainly_given(value: Value | None) -> bool:
 
 
 def _optimizer_given_to_trainer(trainer: CallEvent) -> Value | None:
-    """The optimizer that a trainer is given:
-
-    `optimizers=(optimizer, scheduler)`; None otherwise.
-    """
+    """The optimizer that a trainer is given: `optimizers=(optimizer, scheduler)`; None otherwise."""
     given = trainer.argument(-1, "optimizers")
     return given.items[0] if isinstance(given, Sequence) and given.items else None
 

@@ -179,9 +179,8 @@ def _large_output_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] 
 
 
 def _name_of_output_part(value: ast.expr) -> str:
-    """The name of the part of an output that is read:
-
-    `logits` of `out.logits` and of `out["logits"]`; empty for any other expression.
+    """The name of the part of an output that is read: `logits` of `out.logits` and of
+    `out["logits"]`; empty for any other expression.
     """
     return value.attr if isinstance(value, ast.Attribute) else _constant_key(value) or ""
 
@@ -236,9 +235,8 @@ def _forward_call(module: Module, output: ast.expr) -> ast.Call | None:
 
 
 def _generates_with_scores(module: Module, node: ast.Call) -> bool:
-    """Does `generate` return scores or hidden states:
-
-    `return_dict_in_generate=True, output_scores=True`?
+    """Does `generate` return scores or hidden states: `return_dict_in_generate=True,
+    output_scores=True`?
     """
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "generate":
         return False

@@ -23,6 +23,8 @@ from truetune.source.symbolic_execution.values import Value
 
 MIN_IN_PLACE = 0.95
 """Share of the places at which both hold one id. Chosen, not measured: a file may lack its last rows"""
+COUNTED_FILTERS = ("dropna", "drop_duplicates")
+"""Methods of frames whose left out rows can be counted without running the script"""
 MISSING = ("", "nan", "NaN", "null", "None", "NA", "N/A")
 """Cells that a reader of tables takes for missing"""
 Rows = tuple[Mapping[str, Any], ...]
@@ -100,14 +102,20 @@ def filter_leaves_rows_out(module: Module, side: Value, change: AlignmentChange)
     """Does a filter leave rows of a file out? One that is not known here is taken to."""
     found = local_rows_of_value(module, side)
     call = change.node
-    if found is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+    method = _called_method(call)
+    if found is None or not isinstance(call, ast.Call) or method not in COUNTED_FILTERS:
         return True
     columns = _subset_columns(module, call)
     if columns is None:
         return True
     picked = [tuple(row.get(name) for name in columns or row) for row in found.rows]
-    if call.func.attr == "drop_duplicates":
+    if method == "drop_duplicates":
         return len(set(map(str, picked))) < len(picked)
-    if call.func.attr == "dropna":
-        return any(one is None or one in MISSING for cells in picked for one in cells)
-    return True
+    return any(one is None or one in MISSING for cells in picked for one in cells)
+
+
+def _called_method(node: ast.AST | None) -> str:
+    """The name of the method that a node calls; empty where it calls none."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return ""

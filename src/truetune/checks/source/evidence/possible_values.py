@@ -146,10 +146,8 @@ def _values_of_key(module: Module, key: object) -> Iterator[Constant]:
 
 
 def _default_in_call(module: Module, node: ast.Call) -> Iterator[Constant]:
-    """The default that a call names:
-
-    `x.get("model", "default")`, `os.environ.get("MODEL", "default")`, `getattr(args, "model",
-    "default")`.
+    """The default that a call names: `x.get("model", "default")`, `os.environ.get("MODEL",
+    "default")`, `getattr(args, "model", "default")`.
     """
     call = module.flow.call(node)
     if call.named(*ENVIRONMENT):

@@ -207,10 +207,8 @@ def _answer_inside(value: Value) -> Value | None:
 
 
 def _pick_of_item(trace: Trace, item: Item) -> AnswerPick | None:
-    """The pick by an index:
-
-    `sorted(...)[0]`, `frame.sort_values(...).iloc[0]`, `answers[scores.argmax()]`; None for any
-    other item.
+    """The pick by an index: `sorted(...)[0]`, `frame.sort_values(...).iloc[0]`,
+    `answers[scores.argmax()]`; None for any other item.
     """
     index = constant_of(item.key)
     base = item.base
@@ -300,9 +298,8 @@ def _key_of_ordering(ordering: CallEvent) -> tuple[str, bool] | None:
 
 
 def _sort_key_of_zip(ordering: CallEvent) -> tuple[str, bool] | None:
-    """What a sorted zip goes by, its first list:
-
-    `scores` of `sorted(zip(scores, answers))`; None otherwise.
+    """What a sorted zip goes by, its first list: `scores` of `sorted(zip(scores, answers))`; None
+    otherwise.
     """
     node = ordering.node
     given = node.args[0] if isinstance(node, ast.Call) and node.args else None
@@ -335,9 +332,8 @@ def _pick_of_index(call: CallEvent) -> AnswerPick | None:
 
 
 def _pick_by_index_method(call: CallEvent, extreme: CallEvent) -> AnswerPick | None:
-    """The pick at the position of the largest or smallest:
-
-    `scores.index(max(scores))`; None otherwise.
+    """The pick at the position of the largest or smallest: `scores.index(max(scores))`; None
+    otherwise.
     """
     written = extreme.node
     inner = written.args[0] if isinstance(written, ast.Call) and written.args else None

@@ -121,8 +121,9 @@ def _ids_or_batch_before(ids: Value) -> Value | None:
         return ids.base
     if isinstance(ids, Item) and constant_of(ids.key) == "input_ids":
         return ids.base
-    is_moved = isinstance(ids, Result) and ids.call.method in MOVING_METHODS
-    return ids.call.receiver if is_moved else None
+    if isinstance(ids, Result) and ids.call.method in MOVING_METHODS:
+        return ids.call.receiver
+    return None
 
 
 def pads_several(encoding: CallEvent) -> bool:

@@ -128,7 +128,6 @@ def family_of_model(name: str) -> ModelFamily | None:
 
 def family_named_in_derivative(name: str) -> ModelFamily | None:
     """What is known of a model whose own name holds that of a published family:
-
     `me/Reward-Gemma-2-27B`; None otherwise.
     """
     return next(

@@ -72,7 +72,6 @@ def returned_texts_with_prompt(module: Module) -> Iterator[PromptedText]:
 
 def _prompted_texts_of_pipelines(module: Module) -> Iterator[PromptedText]:
     """The texts of a pipeline that is given texts and gives them back in front:
-
     `result["generated_text"]`.
     """
     for node in module.nodes(ast.Subscript):
@@ -148,9 +147,8 @@ def _call_gives_text(module: Module, call: Call) -> bool:
 
 
 def _echoed_texts(module: Module) -> Iterator[PromptedText]:
-    """The texts of a completion that echoes its prompt:
-
-    `result["choices"][0]["text"]` and `result.choices[0].text`.
+    """The texts of a completion that echoes its prompt: `result["choices"][0]["text"]` and
+    `result.choices[0].text`.
     """
     if "echo" not in module.text:
         return

@@ -76,9 +76,8 @@ def counts_of_last_batch(module: Module) -> Iterator[CountOfLastBatch]:
 
 
 def _counts_equal_elements(value: ast.expr) -> bool:
-    """Does a value count the equal elements, or give their share:
-
-    `(guess == gold).sum().item()`, `.float().mean()`?
+    """Does a value count the equal elements, or give their share: `(guess == gold).sum().item()`,
+    `.float().mean()`?
     """
     calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
     sums = any(
@@ -140,9 +139,8 @@ def _uncounted_rows_of_loop(module: Module, loop: Loop) -> Iterator[SkippedRows]
 
 
 def counter_raised_by(statement: ast.stmt) -> str | None:
-    """The counter or list that a statement adds a row to:
-
-    `total += 1`, `right.append(...)`; None for others.
+    """The counter or list that a statement adds a row to: `total += 1`, `right.append(...)`; None
+    for others.
     """
     if isinstance(statement, ast.AugAssign) and _increments_by_one(statement):
         return ast.unparse(statement.target)
@@ -235,9 +233,8 @@ def _counts_only_where_parsed(loop: Loop, statement: ast.stmt) -> list[ast.stmt]
 
 
 def _value_tested_present(test: ast.expr) -> ast.expr | None:
-    """The value that a test takes to be there:
-
-    `value` of `value` and of `value is not None`; None for any other test.
+    """The value that a test takes to be there: `value` of `value` and of `value is not None`; None
+    for any other test.
     """
     if isinstance(test, ast.Name):
         return test
@@ -301,9 +298,8 @@ def _table_score_after(module: Module, statement: ast.stmt, name: str) -> ast.st
 
 
 def _value_tested_missing(test: ast.expr) -> ast.expr | None:
-    """The value that a test takes to be missing:
-
-    `value` of `not value` and of `value is None`; None for any other test.
+    """The value that a test takes to be missing: `value` of `not value` and of `value is None`;
+    None for any other test.
     """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand

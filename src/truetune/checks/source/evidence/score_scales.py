@@ -154,9 +154,8 @@ def _scale_whatever_given(name: str) -> str | None:
 
 
 def _function_name_and_tensor(call: CallEvent) -> tuple[str, Value | None]:
-    """The name and the tensor of a call:
-
-    `softmax` and `x`, of `x.softmax(-1)`, `torch.softmax(x, -1)` and `F.softmax(x)`.
+    """The name and the tensor of a call: `softmax` and `x`, of `x.softmax(-1)`, `torch.softmax(x,
+    -1)` and `F.softmax(x)`.
     """
     if call.method is not None and call.receiver is not None:
         return call.method, call.receiver

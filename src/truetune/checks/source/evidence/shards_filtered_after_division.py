@@ -204,10 +204,7 @@ def _filtered_shards_by_comprehensions(module: Module) -> Iterator[FilteredShard
 
 
 def _filtered_shards_by_calls(module: Module) -> Iterator[FilteredShard]:
-    """The filtered parts by calls:
-
-    `rows.shard(world, rank).filter(fits)`, and Python's own filter.
-    """
+    """The filtered parts by calls: `rows.shard(world, rank).filter(fits)`, and Python's own filter."""
     for call in (*module.methods("filter"), *module.calls("filter")):
         rows = call.receiver if call.method == "filter" else call.argument(1, "iterable")
         part = _process_part_of(module, rows) if rows is not None else None

@@ -213,9 +213,8 @@ def _source_and_step_of_item(value: Item) -> tuple[Value | None, RowStep | None]
 
 
 def _row_range_of_call(call: CallEvent) -> tuple[float, float, str] | None:
-    """The range of rows that a call gives, as (begin, end, unit):
-
-    `select(range(a, b))`, `take(n)`, `skip(n)`, `head(n)`; None for any other call.
+    """The range of rows that a call gives, as (begin, end, unit): `select(range(a, b))`, `take(n)`,
+    `skip(n)`, `head(n)`; None for any other call.
     """
     given = call.args[0] if call.args else None
     if call.method == "select":

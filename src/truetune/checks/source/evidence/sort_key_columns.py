@@ -46,10 +46,8 @@ WORDS = re.compile(r"[A-Za-z]+|\d+")
 
 
 def column_of_key_function(key: Value) -> tuple[str, bool] | None:
-    """The column that a key function reads, and whether it is negated:
-
-    `lambda answer: -answer["score"]`, `itemgetter("score")`, `mean_rank`; None where it is not
-    known.
+    """The column that a key function reads, and whether it is negated: `lambda answer:
+    -answer["score"]`, `itemgetter("score")`, `mean_rank`; None where it is not known.
     """
     if isinstance(key, Result) and key.call.named("operator.itemgetter", "operator.attrgetter"):
         plain = constant_of(key.call.args[0]) if key.call.args else None
@@ -73,9 +71,8 @@ def is_higher_better(name: str) -> bool | None:
 
 
 def last_name_of_node(node: ast.AST | None) -> str | None:
-    """The last name or text of a node:
-
-    `score` of `answer["score"]`, `answer.score`, `scores[i]` and `"score"`; None without one.
+    """The last name or text of a node: `score` of `answer["score"]`, `answer.score`, `scores[i]`
+    and `"score"`; None without one.
     """
     if isinstance(node, ast.Subscript):
         key = node.slice
@@ -162,10 +159,8 @@ def _with_negation_flipped(found: tuple[str, bool] | None) -> tuple[str, bool] |
 def _column_of_comprehension(
     node: ast.GeneratorExp | ast.ListComp, home: Module, names: dict[str, ast.expr], depth: int
 ) -> tuple[str, bool] | None:
-    """The column that a comprehension reads:
-
-    `rank` of `(one["rank"] for one in answer["votes"])`, `ranks` of `(r for r in answer["ranks"])`;
-    None otherwise.
+    """The column that a comprehension reads: `rank` of `(one["rank"] for one in answer["votes"])`,
+    `ranks` of `(r for r in answer["ranks"])`; None otherwise.
     """
     loop = node.generators[0]
     if isinstance(loop.target, ast.Name):

@@ -128,9 +128,8 @@ def trains_causal_model(module: Module) -> bool:
 
 
 def _ends_before_answer(module: Module, node: ast.AST) -> bool:
-    """Does a chat template end the text where the answer begins:
-
-    `apply_chat_template(..., add_generation_prompt=True)`?
+    """Does a chat template end the text where the answer begins: `apply_chat_template(...,
+    add_generation_prompt=True)`?
     """
     around = module.scopes.parent.get(node)
     if not isinstance(node, ast.Attribute) or not isinstance(around, ast.Call):

@@ -146,9 +146,8 @@ def _comes_from_loader_of_one(module: Module, value: ast.expr) -> bool:
 
 
 def _names_in_value(module: Module, value: ast.expr) -> Iterator[ast.Name]:
-    """The names in an expression, and in the dictionary whose entries it moves:
-
-    `{k: v.to(device) for ...}`.
+    """The names in an expression, and in the dictionary whose entries it moves: `{k: v.to(device)
+    for ...}`.
     """
     for name in (part for part in ast.walk(value) if isinstance(part, ast.Name)):
         yield name

@@ -258,9 +258,8 @@ def _union_of_columns(parts: list[Value], depth: int) -> frozenset[str] | None:
 
 
 def _columns_composing_result(call: CallEvent, depth: int) -> frozenset[str] | None:
-    """The columns that a call's result is made of:
-
-    `row["a"].strip()`, `TEMPLATE.format(**row)`, `row.get("a", "")`; None where any is not seen.
+    """The columns that a call's result is made of: `row["a"].strip()`, `TEMPLATE.format(**row)`,
+    `row.get("a", "")`; None where any is not seen.
     """
     if call.method == "get" and call.args:
         return _single_column_unless_finished_row(constant_of(call.args[0]))
@@ -314,9 +313,8 @@ def ends_in_script_text(text: Value, depth: int = 0) -> bool:
 
 
 def _result_ends_in_script_text(call: CallEvent, depth: int) -> bool:
-    """Does the result of a call end in a text of the script:
-
-    `TEMPLATE.format(...)`, `text.strip()`?
+    """Does the result of a call end in a text of the script: `TEMPLATE.format(...)`,
+    `text.strip()`?
     """
     if call.receiver is None:
         return False

@@ -218,9 +218,8 @@ def _identity_of_limit(limit: Value) -> Hashable:
 
 
 def _array_measured_by(value: Value) -> Value | None:
-    """The array whose length a number is:
-
-    `len(ids)`, `ids.shape[-1]`, `ids.size(1)`; None for other numbers.
+    """The array whose length a number is: `len(ids)`, `ids.shape[-1]`, `ids.size(1)`; None for
+    other numbers.
     """
     if isinstance(value, Item) and isinstance(value.base, Attribute) and value.base.name == "shape":
         return value.base.base

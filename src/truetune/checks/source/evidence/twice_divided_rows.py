@@ -169,9 +169,8 @@ def takes_process_part(module: Module, node: ast.AST) -> bool:
 
 
 def leaves_out_rows_of_others(module: Module, statement: ast.stmt) -> bool:
-    """Does a statement leave out the rows of other processes:
-
-    `if i % world != rank: continue`, or `if i % world == rank: yield row`?
+    """Does a statement leave out the rows of other processes: `if i % world != rank: continue`, or
+    `if i % world == rank: yield row`?
     """
     if not isinstance(statement, ast.If):
         return False

@@ -287,9 +287,8 @@ def _uses_of_text(module: Module, node: ast.AST) -> list[ast.AST]:
 
 
 def _assigned_name(target: ast.expr) -> str:
-    """The name that an assignment sets:
-
-    `PROMPT` of `PROMPT = ...` and `self.PROMPT = ...`; empty of any other target.
+    """The name that an assignment sets: `PROMPT` of `PROMPT = ...` and `self.PROMPT = ...`; empty
+    of any other target.
     """
     if isinstance(target, ast.Attribute):
         return target.attr

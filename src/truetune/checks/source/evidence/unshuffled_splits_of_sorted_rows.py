@@ -134,9 +134,8 @@ def slices_of(trace: Trace) -> Iterator[Item]:
 
 
 def _bound_as_row_number(bound: Value, count: int) -> int | None:
-    """The row number that the bound of a slice is:
-
-    `n` of `rows[n:]`, also as `int(0.8 * len(rows))`; None where it is not known.
+    """The row number that the bound of a slice is: `n` of `rows[n:]`, also as `int(0.8 *
+    len(rows))`; None where it is not known.
     """
     plain = constant_of(bound)
     if type(plain) is int:
@@ -147,9 +146,8 @@ def _bound_as_row_number(bound: Value, count: int) -> int | None:
 
 
 def _rounded_share_of_rows(product: Operation, count: int) -> int | None:
-    """The row number that is a share of all rows, rounded down:
-
-    `0.8 * len(rows)`, `len(rows) // 5`; None for any other operation.
+    """The row number that is a share of all rows, rounded down: `0.8 * len(rows)`, `len(rows) //
+    5`; None for any other operation.
     """
     lengths = [one for one in product.operands if isinstance(one, Result) and one.call.named("len")]
     factors = map(constant_of, product.operands)

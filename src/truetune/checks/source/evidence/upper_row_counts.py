@@ -106,9 +106,8 @@ def _part_of_prepared(item: Item) -> Value | None:
 
 
 def _passes_of_range(call: CallEvent, depth: int) -> UpperCount | None:
-    """The passes of a range:
-
-    `range(3)`, or `range(0, len(rows), 4)`; None where they are not known.
+    """The passes of a range: `range(3)`, or `range(0, len(rows), 4)`; None where they are not
+    known.
     """
     if len(call.args) == 3:
         return _batches_of_rows(call.args[1], call.args[2], depth)

@@ -105,10 +105,8 @@ def _name_of_wrapper_inside(module: Module, model: ast.expr) -> str | None:
 
 
 def _wrapper_taken_apart(module: Module, node: ast.AST) -> ast.expr | None:
-    """The wrapper that an expression takes its model out of:
-
-    `model` of `model.module`, `getattr(model, "module", model)` and
-    `accelerator.unwrap_model(model)`; None otherwise.
+    """The wrapper that an expression takes its model out of: `model` of `model.module`,
+    `getattr(model, "module", model)` and `accelerator.unwrap_model(model)`; None otherwise.
     """
     if isinstance(node, ast.Attribute) and node.attr == "module":
         return node.value

@@ -150,9 +150,8 @@ def _label_contained_in_another(
 def _wrong_matches_by_case(
     module: Module, trace: Trace, compared: set[int]
 ) -> Iterator[WrongMatch]:
-    """The wrong matches of an answer in one case with labels that have the other:
-
-    `answer.lower() == label`.
+    """The wrong matches of an answer in one case with labels that have the other: `answer.lower()
+    == label`.
     """
     for value in trace.values:
         if not isinstance(value, Operation) or value.operator not in ("==", "!="):
