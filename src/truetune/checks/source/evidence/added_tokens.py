@@ -127,14 +127,19 @@ def _special_tokens_of_unknown_text(module: Module) -> Iterator[AddedTokens]:
         named = next((entries[role] for role in ADDITIONAL if role in entries), None)
         if named is None or module.flow.value(named) is not UNKNOWN:
             continue
-        if _is_under_test_of_option(module, call.node, named):
-            continue
-        if _is_in_branch_for_named_model(module, call.node):
+        if _may_be_left_out(module, call.node, named):
             continue
         names = _default_texts_of_option(module, named)
         if _resizes_embedding_in_same_function(module, call.node):
             if not names or not _tokenizer_has_all(module, call, names):
                 yield AddedTokens(call, names, None, model_known=True)
+
+
+def _may_be_left_out(module: Module, node: ast.AST, named: ast.expr) -> bool:
+    """Does a place run only where the option is given, or for models of one name?"""
+    if _is_under_test_of_option(module, node, named):
+        return True
+    return _is_in_branch_for_named_model(module, node)
 
 
 def _tokenizer_has_all(module: Module, call: Call, names: tuple[str, ...]) -> bool:

@@ -37,6 +37,9 @@ PART_METHODS = frozenset(("group", "groups", "split", "partition", "findall", "p
 MAX_LABELS = 20
 """Different texts of a column up to which they are labels"""
 MAX_LABEL_CHARACTERS = 40
+"""Characters of a label. Chosen by hand: a label is a word or a few; a column with a longer text holds
+answers, and nothing is said of it
+"""
 WORD_LISTS = frozenset(("split", "findall", "tokenize", "word_tokenize", "keys", "values", "get"))
 """Methods that make a list of a text, or give what is none"""
 COLLECTIONS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp)

@@ -41,6 +41,7 @@ from truetune.source.symbolic_execution.values import (
 )
 
 IGNORED = -100
+"""The label that losses of torch and transformers leave out"""
 SAME_IDS = frozenset(
     (
         "clone",

@@ -55,6 +55,7 @@ MIN_ROWS = 8
 MIN_DECIDING = 2
 """Values that fall on the same side: with one alone, the file may simply hold that side of a larger set"""
 MAX_SHOWN = 4
+"""Values and literals that a message shows. Chosen by hand: more make the line hard to read"""
 MAX_PARENTS = 6
 """Expressions between a comparison and what it decides: `not`, `and`, `int()`, a list"""
 MAX_STEPS = 400

@@ -151,10 +151,15 @@ def _cpu_uses_of_models(
         _gpu_sign_of_job(job)
         or _gpu_sign_of_calls(trace)
         or _gpu_sign_of_earlier_move(devices, one, placement)
-        or (None if use.method == "generate" else _gpu_sign_of_size(one.load))
+        or _gpu_sign_of_training_size(use, one)
     )
     if sign is not None:
         yield CpuUse(what, (placement.event, use), _device_code_of_call(placement.event), sign)
+
+
+def _gpu_sign_of_training_size(use: CallEvent, model: PlacedModel) -> str | None:
+    """The words about the size of a model that is trained; large ones do answer on a CPU."""
+    return None if use.method == "generate" else _gpu_sign_of_size(model.load)
 
 
 def _cpu_use_of_unmoved_model(

@@ -171,7 +171,6 @@ def _later_adapter_of_model(trace: Trace, optimizer: CallEvent) -> CallEvent | N
     held = _adapterless_model_of(optimizer)
     if held is None:
         return None
-    others = [one for one in made_optimizers(trace) if one is not optimizer]
     for wrapper, model in _later_adapters(trace, optimizer):
         wrapped = single_model_lineage(model)
         if wrapped is None or wrapped.origin is not held.origin:
@@ -179,13 +178,17 @@ def _later_adapter_of_model(trace: Trace, optimizer: CallEvent) -> CallEvent | N
         # One adapter is laid over another: which of them is trained is another question.
         if wrapped.has_step(*ADAPTER_WRAPPERS):
             return None
-        has_later_optimizer = any(other.number > wrapper.number for other in others)
-        if stand_in_other_arms(optimizer, wrapper) or has_later_optimizer:
+        if stand_in_other_arms(optimizer, wrapper) or _is_optimizer_made_after(trace, wrapper):
             return None
         if _may_train_before_adapter(trace, optimizer, wrapper):
             return None
         return wrapper if _trains_with_adapter(trace, optimizer, wrapper) else None
     return None
+
+
+def _is_optimizer_made_after(trace: Trace, wrapper: CallEvent) -> bool:
+    """Is an optimizer made after the adapter is put on, which may hold its weights?"""
+    return any(optimizer.number > wrapper.number for optimizer in made_optimizers(trace))
 
 
 def _adapterless_model_of(optimizer: CallEvent) -> Lineage | None:

@@ -63,6 +63,7 @@ SIZE_COLUMNS = (
 MAX_FILES, MAX_PICTURES, MAX_MODULE_BYTES = 8, 40, 1 << 20
 """Data files and pictures that are looked at, and the largest module that is"""
 MIN_ROWS = 2
+"""Rows from which a list is one of pictures. Chosen by hand: a single entry is no data set"""
 
 
 class UnlimitedProcessor(NamedTuple):

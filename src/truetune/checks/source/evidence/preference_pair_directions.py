@@ -53,6 +53,9 @@ WINNERS = frozenset(("winner", "better", "preferred", "preference", "best", "win
 LAST = 1_000
 """The place of the last item of a list whose length is not known, beside which the places of others are small"""
 MAX_DEPTH = 8
+"""Steps from a side of a pair back to how it was picked. Chosen by hand: a smaller one misses picks
+behind helpers, a larger one costs time in values that lead to one another
+"""
 ENDS = ("argmax", "argmin", "idxmax", "idxmin")
 SIDE_WORDS = frozenset(("a", "b", "0", "1", "2", "left", "right", "first", "second"))
 """Last words of columns that tell two sides apart"""

@@ -113,6 +113,9 @@ NAMELESS_LOADS = ("copy_", "load_file", "load_checkpoint", "load_state", "load_s
 NO_LOADS = ("load_dataset", "load_metric", "load_from_disk", "load_adapter")
 TEST_FILE = re.compile(r"(^|/)(tests?/[^/]*|test_[^/]*|conftest\.py|[^/]*_test\.py)$")
 MAX_CONFIG_STEPS = 8
+"""Copies and parts between a config and the call that reads it. Chosen by hand: beyond it nothing is
+said of a model
+"""
 
 
 class RandomWeights(NamedTuple):

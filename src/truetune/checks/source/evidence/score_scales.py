@@ -137,14 +137,20 @@ def _scale_of_call(value: Result, depth: int) -> ScoreScale | None:
     inner = score_scale_of(given, depth + 1)
     if inner is None or name in KEEPING:
         return inner
-    if name in LOGARITHMS and inner.scale == "probabilities":
-        return ScoreScale("log-probabilities", value)
-    if name in EXPONENTIALS and inner.scale == "log-probabilities":
-        return ScoreScale("probabilities", value)
+    changed = _scale_after_change(name, inner.scale)
+    return None if changed is None else ScoreScale(changed, value)
+
+
+def _scale_after_change(name: str, scale: Scale) -> Scale | None:
+    """The scale that a logarithm or an exponential makes of another one; None for anything else."""
+    if name in LOGARITHMS and scale == "probabilities":
+        return "log-probabilities"
+    if name in EXPONENTIALS and scale == "log-probabilities":
+        return "probabilities"
     return None
 
 
-def _scale_whatever_given(name: str) -> str | None:
+def _scale_whatever_given(name: str) -> Scale | None:
     """The scale that a function gives whatever it is given, as softmax does; None for others."""
     if name in SQUASHING:
         return "probabilities"

@@ -42,6 +42,9 @@ HELPER_WORDS = frozenset(("key", "by", "sort", "order", "sorting"))
 VERBS = ("rank", "ranking", "grade", "error")
 """Names of functions that say what is done, and not which end of the result is better"""
 MAX_DEPTH = 8
+"""Casts, sums and helpers inside one another that a key is followed through. Chosen by hand: beyond it
+the key counts as not known
+"""
 WORDS = re.compile(r"[A-Za-z]+|\d+")
 
 

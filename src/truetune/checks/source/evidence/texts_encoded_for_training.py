@@ -269,9 +269,15 @@ def _columns_composing_result(call: CallEvent, depth: int) -> frozenset[str] | N
         return _columns_filled_by_format(call, call.receiver, depth)
     if call.method == "join" and call.args:
         return _union_of_columns([call.args[0]], depth)
+    text = _text_changed_by(call)
+    return None if text is None else columns_composing_text(text, depth)
+
+
+def _text_changed_by(call: CallEvent) -> Value | None:
+    """The text that a method of texts, or `str`, is applied to; None for any other call."""
     if call.method in TEXT_METHODS and call.receiver is not None:
-        return columns_composing_text(call.receiver, depth)
-    return columns_composing_text(call.args[0], depth) if call.named("str") and call.args else None
+        return call.receiver
+    return call.args[0] if call.named("str") and call.args else None
 
 
 def _adds_generation_prompt(call: CallEvent) -> bool:

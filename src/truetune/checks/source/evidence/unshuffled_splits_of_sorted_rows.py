@@ -33,6 +33,9 @@ DEFAULT_TEST_SHARE = 0.25
 MAX_CLASSES = 20
 """Different values of a column that is a class, a topic or a language"""
 MIN_ROWS_PER_CLASS = 3
+"""Rows for each value, on average, from which a column is one of classes. Chosen by hand: with fewer,
+the values are nearly all different and a split lacks some of them by chance
+"""
 MIN_ROWS = 10
 """Fewer rows are an example"""
 

@@ -214,13 +214,18 @@ def _mode_set_by_method(
     if call.method == "eval" or call.method in EVALUATING_METHODS:
         return OFF if _is_or_holds_model(call.receiver, root) else None
     if call.method == "train" and _is_or_holds_model(call.receiver, root):
-        trainer = _trainer_construction_of(call.receiver)
-        if trainer is None:
-            return _mode_of_train_call(call)
-        return UNKNOWN if has_unsloth or _may_end_in_eval_mode(trainer) else ON
+        return _mode_after_train(call, has_unsloth=has_unsloth)
     if call.method in LIGHTNING_METHODS and any(_is_or_holds_model(one, root) for one in call.args):
         return ON if _is_in_training_hook(use) else UNKNOWN
     return None
+
+
+def _mode_after_train(call: CallEvent, *, has_unsloth: bool) -> str:
+    """The mode after `model.train(...)`, or after the training by a trainer."""
+    trainer = _trainer_construction_of(call.receiver)
+    if trainer is None:
+        return _mode_of_train_call(call)
+    return UNKNOWN if has_unsloth or _may_end_in_eval_mode(trainer) else ON
 
 
 def _mode_of_train_call(call: CallEvent) -> str:

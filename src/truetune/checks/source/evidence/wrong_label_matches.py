@@ -43,6 +43,9 @@ ANSWER_KEYS = frozenset(("generated_text",))
 PREDICTION_NAMES = frozenset(("prediction", "pred", "predicted", "generated"))
 """Columns of a file of answers; `output` and `response` may be of the training rows"""
 MAX_VALUES = 400
+"""Values that are followed back from a text to a model. Chosen by hand: it bounds the time of values
+that lead to one another; beyond it the text is no answer
+"""
 
 
 class WrongMatch(NamedTuple):
