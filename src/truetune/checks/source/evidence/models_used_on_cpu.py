@@ -144,14 +144,26 @@ def _cpu_uses_of_models(
     if one.is_where_load_left_it:
         yield from _cpu_use_of_unmoved_model(trace, one, use, what, job)
         return
-    placement = next(placed for placed in one.placements if placed.event is not None)
+    yield from _cpu_use_of_moved_model(trace, devices, one, use, what, job)
+
+
+def _cpu_use_of_moved_model(
+    trace: Trace,
+    devices: ModelDevices,
+    model: PlacedModel,
+    use: CallEvent,
+    what: str,
+    job: JobStart | None,
+) -> Iterator[CpuUse]:
+    """The use of a model that a call puts on the CPU, if anything else means a GPU."""
+    placement = next(placed for placed in model.placements if placed.event is not None)
     if placement.event is None or not _device_is_not_overridden(trace, placement.option):
         return
     sign = (
         _gpu_sign_of_job(job)
         or _gpu_sign_of_calls(trace)
-        or _gpu_sign_of_earlier_move(devices, one, placement)
-        or _gpu_sign_of_training_size(use, one)
+        or _gpu_sign_of_earlier_move(devices, model, placement)
+        or _gpu_sign_of_training_size(use, model)
     )
     if sign is not None:
         yield CpuUse(what, (placement.event, use), _device_code_of_call(placement.event), sign)

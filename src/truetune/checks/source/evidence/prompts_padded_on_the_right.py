@@ -205,4 +205,4 @@ def _makes_text_generation_pipeline(made: CallEvent) -> bool:
     """Does a call make a pipeline that generates text, with all of its arguments known?"""
     if not made.named(*PIPELINES) or made.is_open:
         return False
-    return constant_of(made.argument(0, "task")) == "text-generation"
+    return bool(constant_of(made.argument(0, "task")) == "text-generation")
