@@ -4,7 +4,7 @@ what a label and an answer is.
 How it works: a script that scores a file of predictions never asks a model, so that nothing proves
 what an answer is but its name (`prediction`, `reply`). The labels are the references of rows that
 are known, a list of the file, or the texts of a chain of tests. The trade-off: an answer that is
-called `x` is missed; what the symbolic run proves stands in `label_matches_in_runs`.
+called `x` is missed; what the symbolic run proves stands in `wrong_label_matches`.
 """
 
 from __future__ import annotations
