@@ -169,7 +169,7 @@ def _transformed_kind_by_maker(
         return "table" if method in FRAME_METHODS and not _is_in_place(module, call) else None
     if method in ONLY_OF_DATASETS or (method == "map" and MAP_ARGUMENTS & call.keywords.keys()):
         return None if _is_of_project_class(module, receiver) else "rows"
-    return "text" if method in TEXT_METHODS and _is_text(module, receiver) else None
+    return "text" if method in TEXT_METHODS and _is_text_on_every_way(module, receiver) else None
 
 
 def _is_of_project_class(module: Module, receiver: ast.expr) -> bool:
@@ -213,7 +213,7 @@ def _is_in_place(module: Module, call: Call) -> bool:
     return None in call.keywords or (given is not None and module.flow.value(given) is not False)
 
 
-def _is_text(module: Module, node: ast.expr) -> bool:
+def _is_text_on_every_way(module: Module, node: ast.expr) -> bool:
     """Is it a text on every way?"""
     origins = module.flow.origins(node)
     return bool(origins) and all(_is_text_origin(module, one.node) for one in origins)
@@ -231,9 +231,11 @@ def _is_text_origin(module: Module, node: ast.AST) -> bool:
         )
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         # `"\n".join(...)` and `template.format(...)`; `replace` is a method of paths as well.
-        return node.func.attr in ("join", "format", "apply_chat_template") and _is_text(
-            module, node.func.value
-        )
+        return node.func.attr in (
+            "join",
+            "format",
+            "apply_chat_template",
+        ) and _is_text_on_every_way(module, node.func.value)
     return False
 
 

@@ -124,7 +124,7 @@ def _is_always_reached(module: Module, node: ast.AST) -> bool:
     """Does each run of the function or file around a place reach it?"""
     inner = node
     for around in module.parents(node):
-        if _is_condition(around) or block_may_leave_before(around, inner):
+        if _may_skip_its_body(around) or block_may_leave_before(around, inner):
             return False
         if isinstance(around, FUNCTIONS):
             return True
@@ -132,7 +132,7 @@ def _is_always_reached(module: Module, node: ast.AST) -> bool:
     return True
 
 
-def _is_condition(node: ast.AST) -> bool:
+def _may_skip_its_body(node: ast.AST) -> bool:
     """Does something decide whether what stands inside is run?"""
     if isinstance(node, ast.If):
         return "__name__" not in ast.unparse(node.test)

@@ -27,7 +27,7 @@ def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[as
         steps = [
             step
             for branch in always
-            if isinstance(branch, ast.If) and _remainders(branch.test)
+            if isinstance(branch, ast.If) and _remainders_in_test(branch.test)
             for step in _steps_in(branch)
         ]
         for clearing in _method_calls_as_statements(always, "zero_grad"):
@@ -46,7 +46,7 @@ def counters_raised_only_when_stepping(module: Module) -> Iterator[tuple[ast.Aug
     """
     for branch in module.nodes(ast.If):
         steps = list(_steps_in(branch))
-        for remainder in _remainders(branch.test) if steps else ():
+        for remainder in _remainders_in_test(branch.test) if steps else ():
             if module.flow.value(remainder.right) == 1:
                 continue
             for counter in ast.walk(remainder.left):
@@ -105,7 +105,7 @@ def _statements_with_those_of_with_blocks(body: list[ast.stmt]) -> Iterator[ast.
             yield statement
 
 
-def _remainders(test: ast.expr) -> list[ast.BinOp]:
+def _remainders_in_test(test: ast.expr) -> list[ast.BinOp]:
     """The remainders by a modulus in a condition: `(i + 1) % 8`."""
     return [
         node

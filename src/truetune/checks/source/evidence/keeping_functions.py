@@ -244,7 +244,9 @@ def _emptying_methods(kept: CallThatKeeps) -> frozenset[str]:
 def _empties_or_renews(part: ast.AST, name: str, emptying: frozenset[str]) -> bool:
     """Does a part of the code empty or renew what has a name, itself or by a method that does?"""
     if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-        is_own = part.func.attr in EMPTYING_METHODS and _is_named(part.func.value, name)
+        is_own = part.func.attr in EMPTYING_METHODS and _is_name_or_attribute_named(
+            part.func.value, name
+        )
         return is_own or part.func.attr in emptying
     return isinstance(part, ast.Assign | ast.AnnAssign | ast.Delete) and _sets_or_deletes(
         part, name
@@ -261,12 +263,12 @@ def _sets_or_deletes(statement: ast.Assign | ast.AnnAssign | ast.Delete, name: s
             is_out = isinstance(statement, ast.Delete) or isinstance(target.slice, ast.Slice)
             base = target.value if is_out else target
         parts = base.elts if isinstance(base, ast.Tuple) else [base]
-        if any(_is_named(one, name) for one in parts):
+        if any(_is_name_or_attribute_named(one, name) for one in parts):
             return True
     return False
 
 
-def _is_named(node: ast.expr, name: str) -> bool:
+def _is_name_or_attribute_named(node: ast.expr, name: str) -> bool:
     """Is it the name itself, or an attribute of this name: `x.name`?"""
     if isinstance(node, ast.Attribute):
         return node.attr == name

@@ -160,5 +160,5 @@ def columns_of_kinds_or_labels(columns: Iterator[str]) -> Iterator[str]:
 
 
 def is_label(column: str) -> bool:
-    """Are the values of a column what a model has to say?"""
+    """Are the values of a column labels, which a model has to say?"""
     return LABEL_COLUMN.fullmatch(column) is not None

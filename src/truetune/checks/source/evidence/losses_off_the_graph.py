@@ -64,7 +64,7 @@ class GraphlessLossSearch:
         return self.found[0] if self.found and not self.may_hold_graph else None
 
     def _follow(self, node: ast.expr) -> None:
-        """Note what an expression is made of."""
+        """Follow an expression to what it is made of, and note each tensor that begins a graph."""
         if node in self.seen or self.may_hold_graph:
             return
         self.seen.add(node)

@@ -115,12 +115,12 @@ def _defaults_of_option(module: Module, name: str) -> Iterator[Constant]:
         if (
             isinstance(field.target, ast.Name)
             and field.target.id == name
-            and _is_field(module, field)
+            and _is_class_field(module, field)
         ):
             yield from _default_of_field(module, field.value)
 
 
-def _is_field(module: Module, node: ast.AnnAssign) -> bool:
+def _is_class_field(module: Module, node: ast.AnnAssign) -> bool:
     """Is an annotated name a field of a class?"""
     return isinstance(module.scopes.parent.get(node), ast.ClassDef)
 

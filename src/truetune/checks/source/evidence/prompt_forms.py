@@ -370,11 +370,13 @@ def _chats_given_to_pipelines(module: Module) -> Iterator[ast.AST]:
         given = call.argument(0, "messages" if call.method else "text_inputs")
         if given is None or made is None or not made.named("transformers.pipeline", "vllm.LLM"):
             continue
-        if call.method or any(_is_chat(module, one.node) for one in module.flow.origins(given)):
+        if call.method or any(
+            _is_list_of_messages(module, one.node) for one in module.flow.origins(given)
+        ):
             yield call.node
 
 
-def _is_chat(module: Module, node: ast.AST) -> bool:
+def _is_list_of_messages(module: Module, node: ast.AST) -> bool:
     """Is it a list of messages?"""
     return isinstance(node, ast.List) and any(
         isinstance(one, ast.Dict) and "role" in module.flow.entries(one)[0] for one in node.elts

@@ -157,13 +157,13 @@ def _echoed_texts(module: Module) -> Iterator[PromptedText]:
         name = node.attr if isinstance(node, ast.Attribute) else module.flow.value(node.slice)
         made = _generating_call(module, node.value) if name == "text" else None
         call = module.flow.call(made) if made is not None else None
-        if call is not None and _echoes(module, call):
+        if call is not None and _completion_echoes_prompt(module, call):
             yield PromptedText(
                 node, call, "echo=True asks for both, and nothing cuts the prompt", "echo=False"
             )
 
 
-def _echoes(module: Module, call: Call) -> bool:
+def _completion_echoes_prompt(module: Module, call: Call) -> bool:
     """Is it a completion of llama.cpp or of an OpenAI server that is asked to echo, and is no
     scoring?
     """

@@ -226,7 +226,7 @@ def _forms_paid(
     if final is None:
         return set()
     by_form = _answers_by_form(module.text, final)
-    rewards = _rewards(run, function, columns, list(by_form.values()))
+    rewards = _rewards_for_answers(run, function, columns, list(by_form.values()))
     if len(rewards) != len(by_form):
         return set()
     paid = {form for form, reward in zip(by_form, rewards, strict=True) if reward > 0}
@@ -290,7 +290,9 @@ def _reward_never_given_by(
         if final is None:
             return None
         run.compared.clear()
-        rewards = _rewards(run, function, columns, _answers_ending_in(module.text, final))
+        rewards = _rewards_for_answers(
+            run, function, columns, _answers_ending_in(module.text, final)
+        )
         if not rewards or any(reward > 0 for reward in rewards):
             return None
         mismatch = _comparison_never_equal(run.compared, final)
@@ -343,10 +345,10 @@ def _answers_ending_in(text: str, final: str) -> list[str]:
     return answers
 
 
-def _rewards(
+def _rewards_for_answers(
     run: ComparingRewardRun, function: Function, columns: dict[str, Value], answers: list[str]
 ) -> list[float]:
-    """What a function gives for these answers to one row; empty where one is not known."""
+    """The rewards that a function gives for these answers to one row; empty where one is not known."""
     given = _arguments_of_reward(columns, answers)
     arguments = function.definition.args
     if arguments.kwarg is None:

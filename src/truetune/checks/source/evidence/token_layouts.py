@@ -32,7 +32,7 @@ from truetune.checks.source.evidence.token_positions_in_arrays import (
     Move,
     Segment,
     filler_length,
-    is_filler,
+    is_filled_with_one_number,
     layout_after_index,
     move_of_call,
     shift_layout,
@@ -179,7 +179,7 @@ class TokenLayouts:
             if not isinstance(store, StoreEvent) or not _writes_tokens(store, value):
                 continue
             if isinstance(constant_of(store.value), int):
-                if not way.are_labels and not is_filler(value):
+                if not way.are_labels and not is_filled_with_one_number(value):
                     return None
                 continue
             found = self.layout_of(store.value, way.on())
@@ -227,7 +227,7 @@ class TokenLayouts:
     def _layout_of_call(self, value: Result, way: TokenWay) -> Layout | None:
         """The layout of what a call gives."""
         call = value.call
-        if is_filler(value):
+        if is_filled_with_one_number(value):
             return NOTHING
         if call.named(*JOINS):
             parts = call.argument(0, "tensors")

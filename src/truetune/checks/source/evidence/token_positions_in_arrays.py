@@ -260,7 +260,7 @@ def token_length_of(value: Value) -> TokenPosition | None:
         return filler_length(value)
     if isinstance(value, Operation) and value.operator == "+":
         return _sum_of_lengths(value.operands)
-    if isinstance(value, Result) and is_filler(value):
+    if isinstance(value, Result) and is_filled_with_one_number(value):
         return _length_of_full_tensor(value.call)
     return symbolic_length(value)
 
@@ -285,7 +285,7 @@ def filler_length(value: Operation) -> TokenPosition | None:
     return None
 
 
-def is_filler(value: Value) -> bool:
+def is_filled_with_one_number(value: Value) -> bool:
     """Is an array filled with one and the same number?"""
     if isinstance(value, Operation):
         return value.operator == "*" and filler_length(value) is not None

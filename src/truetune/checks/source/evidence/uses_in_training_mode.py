@@ -145,7 +145,7 @@ def _origins_of_model(model: Value | None) -> list[Root]:
     roots: list[Root] = []
     for way in lineages(model) if model is not None else ():
         load = way.load
-        if isinstance(way.origin, Instance) and _is_module(way.origin):
+        if isinstance(way.origin, Instance) and _is_project_torch_module(way.origin):
             roots.append(way.origin)
         elif load is not None and load.named(*MODEL_LOADS, *TRAINERS):
             roots.append(load)
@@ -154,7 +154,7 @@ def _origins_of_model(model: Value | None) -> list[Root]:
     return roots
 
 
-def _is_module(instance: Instance) -> bool:
+def _is_project_torch_module(instance: Instance) -> bool:
     """Is it a module of torch that the project defines?"""
     return any(base in MODULES for base in library_bases(instance.made_of))
 
@@ -342,7 +342,11 @@ def _is_context_manager(frame: Frame) -> bool:
 
 def _dropout_in_training_mode(trace: Trace, root: Root) -> Event | None:
     """The dropout of a module of the project that nobody switched, which begins in training mode."""
-    holders = [one for one in trace.instances if _is_module(one) and _is_or_holds_model(one, root)]
+    holders = [
+        one
+        for one in trace.instances
+        if _is_project_torch_module(one) and _is_or_holds_model(one, root)
+    ]
     for holder in holders:
         for part in holder.attributes.values():
             if isinstance(part, Result) and part.call.named(*DROPOUTS):
