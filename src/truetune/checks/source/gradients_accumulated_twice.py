@@ -54,7 +54,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.double_accumulation import (
-    CountedTwice,
+    DoubleAccumulation,
     EngineAccumulation,
     accumulating_engine_calls,
     find_double_accumulation,
@@ -81,7 +81,7 @@ class GradientsAccumulatedTwice(SourceRule):
             )
 
 
-def _message(found: CountedTwice) -> str:
+def _message(found: DoubleAccumulation) -> str:
     """The finding's message: what is counted twice, and what comes of it."""
     number = found.engine.number
     if found.kind == "loss":
@@ -107,7 +107,7 @@ def _message(found: CountedTwice) -> str:
     )
 
 
-def _remedy(found: CountedTwice) -> str:
+def _remedy(found: DoubleAccumulation) -> str:
     """The remedy: the edit that leaves the counting to the library."""
     if found.kind == "loss":
         return f"take `/ {found.by}` out: {found.library} divides"

@@ -201,9 +201,8 @@ class _LoopBodyEvaluator:
         return None if None in parts else not decides
 
     def _truth_of_membership(self, node: ast.Compare, name: str) -> bool | None:
-        """Is a test whether the name holds a text true:
-
-        `"lora_" in name`? None where that is not known.
+        """Is a test whether the name holds a text true: `"lora_" in name`? None where that is not
+        known.
         """
         if ast.unparse(node.comparators[0]) != self.name:
             return None
@@ -213,9 +212,8 @@ class _LoopBodyEvaluator:
         return (text in name) is isinstance(node.ops[0], ast.In)
 
     def _truth_of_call(self, node: ast.Call, name: str) -> bool | None:
-        """Is a test by a call true:
-
-        `any(key in name for key in KEYS)`, `name.startswith(...)`? None where that is not known.
+        """Is a test by a call true: `any(key in name for key in KEYS)`, `name.startswith(...)`?
+        None where that is not known.
         """
         called = ast.unparse(node.func)
         if len(node.args) != 1:
@@ -229,9 +227,8 @@ class _LoopBodyEvaluator:
         return self._truth_of_any(node.args[0], name) if called == "any" else None
 
     def _truth_of_any(self, given: ast.expr, name: str) -> bool | None:
-        """Is `any` of a comprehension over texts true:
-
-        `key in name for key in KEYS`? None where that is not known.
+        """Is `any` of a comprehension over texts true: `key in name for key in KEYS`? None where
+        that is not known.
         """
         if not isinstance(given, ast.GeneratorExp | ast.ListComp) or len(given.generators) != 1:
             return None

@@ -127,16 +127,25 @@ def _special_tokens_of_unknown_text(module: Module) -> Iterator[AddedTokens]:
         named = next((entries[role] for role in ADDITIONAL if role in entries), None)
         if named is None or module.flow.value(named) is not UNKNOWN:
             continue
-        if _is_under_test_of_option(module, call.node, named) or _is_in_branch_for_named_model(
-            module, call.node
-        ):
+        if _may_be_left_out(module, call.node, named):
             continue
         names = _default_texts_of_option(module, named)
-        has = local_vocabulary_of_tokenizer(module, call.receiver) | SPECIAL
-        if _resizes_embedding_in_same_function(module, call.node) and (
-            not names or not has.issuperset(names)
-        ):
-            yield AddedTokens(call, names, None, model_known=True)
+        if _resizes_embedding_in_same_function(module, call.node):
+            if not names or not _tokenizer_has_all(module, call, names):
+                yield AddedTokens(call, names, None, model_known=True)
+
+
+def _may_be_left_out(module: Module, node: ast.AST, named: ast.expr) -> bool:
+    """Does a place run only where the option is given, or for models of one name?"""
+    if _is_under_test_of_option(module, node, named):
+        return True
+    return _is_in_branch_for_named_model(module, node)
+
+
+def _tokenizer_has_all(module: Module, call: Call, names: tuple[str, ...]) -> bool:
+    """Has the tokenizer, by its files here, all of these tokens already?"""
+    has = local_vocabulary_of_tokenizer(module, call.receiver) | SPECIAL
+    return has.issuperset(names)
 
 
 def _default_texts_of_option(module: Module, named: ast.expr) -> tuple[str, ...]:
@@ -178,10 +187,8 @@ def _is_template_of_another_family(module: Module, call: Call) -> bool | None:
 
 
 def _first_word_of_model_name(name: str) -> str:
-    """The word that a model's name begins with:
-
-    `qwen` of `Qwen/Qwen2.5-7B`, `llama` of `meta-llama/Meta-Llama-3-8B`; empty where it begins
-    otherwise.
+    """The word that a model's name begins with: `qwen` of `Qwen/Qwen2.5-7B`, `llama` of
+    `meta-llama/Meta-Llama-3-8B`; empty where it begins otherwise.
     """
     match = re.match(r"(?:meta-)?([a-z]+)", normalized_model_name(name))
     return match.group(1) if match is not None else ""
@@ -244,9 +251,8 @@ def _is_in_branch_for_named_model(module: Module, node: ast.AST) -> bool:
 
 
 def _tests_model_name(node: ast.AST) -> bool:
-    """Does a test ask for the name or type of a model:
-
-    `"gemma" in args.model_name`, `model_type == "yuan"`, `name.startswith("org/")`?
+    """Does a test ask for the name or type of a model: `"gemma" in args.model_name`, `model_type ==
+    "yuan"`, `name.startswith("org/")`?
     """
     sides = _sides_of_test(node)
     is_named = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)

@@ -45,9 +45,8 @@ class KeyWithoutModel(NamedTuple):
 
 
 def stores_in_caches(module: Module) -> Iterator[tuple[Function, ast.Subscript]]:
-    """The places where a function stores into a mapping that it reads as well:
-
-    `cache[key] = answer`; each with its function.
+    """The places where a function stores into a mapping that it reads as well: `cache[key] =
+    answer`; each with its function.
     """
     functions: list[Function] = [
         *module.nodes(ast.FunctionDef),

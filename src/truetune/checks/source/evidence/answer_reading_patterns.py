@@ -64,9 +64,8 @@ def answers_run_or_parsed(module: Module) -> Iterator[AnswersRunOrParsed]:
 
 
 def _columns_of_expression(module: Module, given: ast.expr, depth: int = 3) -> Iterator[str]:
-    """The columns that an expression is read from:
-
-    `row["code"]` itself, or what calls give for a parameter.
+    """The columns that an expression is read from: `row["code"]` itself, or what calls give for a
+    parameter.
     """
     column = _column_read(given)
     if column is not None:
@@ -200,9 +199,8 @@ def _columns_passed_as_first_argument(module: Module, function: Function) -> Ite
 
 
 def _column_read(node: ast.AST) -> str | None:
-    """The column of a row that is read:
-
-    `row["resp"]`, `row.get("resp", "")`, also in `str(...)` or with `.strip()`; None otherwise.
+    """The column of a row that is read: `row["resp"]`, `row.get("resp", "")`, also in `str(...)` or
+    with `.strip()`; None otherwise.
     """
     fields = map(field_name_read, ast.walk(node))
     return next((field for field in fields if field is not None), None)

@@ -13,7 +13,7 @@ from truetune.source.source_edits import Change, Changes, replace_expression
 
 
 def node_of_argument(call: Call, name: str) -> ast.AST:
-    """Where an argument is given: the keyword, or its value in a `**` dictionary."""
+    """The node that gives an argument: the keyword in the call, or its value in a `**` dictionary."""
     return next(
         (keyword for keyword in call.node.keywords if keyword.arg == name), call.keywords[name]
     )

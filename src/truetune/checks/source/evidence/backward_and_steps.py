@@ -37,9 +37,8 @@ def is_backward_call(node: ast.AST) -> bool:
 
 
 def backward_calls(module: Module) -> Iterator[Call]:
-    """All calls of backward:
-
-    `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`.
+    """All calls of backward: `loss.backward()`, `accelerator.backward(loss)`,
+    `scaler.scale(loss).backward()`.
     """
     yield from module.methods("backward", "manual_backward")
 

@@ -57,9 +57,8 @@ class BatchField(NamedTuple):
 
 
 def batch_field_read(value: Value) -> BatchField | None:
-    """The field of a batch that a value was read from:
-
-    `batch["labels"]`, `batch.labels`, `batch.pop("labels")`; None otherwise.
+    """The field of a batch that a value was read from: `batch["labels"]`, `batch.labels`,
+    `batch.pop("labels")`; None otherwise.
     """
     if isinstance(value, Item):
         key = constant_of(value.key)
@@ -72,9 +71,8 @@ def batch_field_read(value: Value) -> BatchField | None:
 
 
 def _batch_field_of_call(call: CallEvent) -> BatchField | None:
-    """The field of a batch that a call reads:
-
-    `batch.pop("labels")`, `batch.get("labels")`; None otherwise.
+    """The field of a batch that a call reads: `batch.pop("labels")`, `batch.get("labels")`; None
+    otherwise.
     """
     if call.method not in FIELD_METHODS or not call.args or call.receiver is None:
         return None

@@ -32,17 +32,18 @@ def _batch_goes_to_model_or_super_loss(module: Module, method: ast.FunctionDef) 
     if len(parameters) < 2:
         return True
     model, batch = parameters
-    for call in (node for node in ast.walk(method) if isinstance(node, ast.Call)):
-        unpacked = [word.value for word in call.keywords if word.arg is None]
-        if any(_contains_name(part, batch) for part in unpacked):
-            return True
-        given = [*call.args, *(word.value for word in call.keywords)]
-        with_model = [call.func, *given]
-        if any(_contains_name(part, batch) for part in given) and any(
-            _contains_name(part, model) for part in with_model
-        ):
-            return True
-    return False
+    calls = (node for node in ast.walk(method) if isinstance(node, ast.Call))
+    return any(_gives_whole_batch(call, model, batch) for call in calls)
+
+
+def _gives_whole_batch(call: ast.Call, model: str, batch: str) -> bool:
+    """Does a call unpack the batch, or get it together with the model, of which it may be a method?"""
+    unpacked = [word.value for word in call.keywords if word.arg is None]
+    if any(_contains_name(part, batch) for part in unpacked):
+        return True
+    given = [*call.args, *(word.value for word in call.keywords)]
+    gets_batch = any(_contains_name(part, batch) for part in given)
+    return gets_batch and any(_contains_name(part, model) for part in (call.func, *given))
 
 
 def _contains_name(part: ast.expr, name: str) -> bool:
@@ -83,9 +84,8 @@ def _is_moved_under_own_name(module: Module, batch: ast.Name) -> bool:
 
 
 def _column_of_read(module: Module, batch: ast.Name) -> str | None:
-    """The column of a batch that is read:
-
-    `x` of `batch["x"]`, `batch.get("x")` or `batch.pop("x")`; None otherwise.
+    """The column of a batch that is read: `x` of `batch["x"]`, `batch.get("x")` or
+    `batch.pop("x")`; None otherwise.
     """
     around = module.scopes.parent.get(batch)
     asked: ast.expr | None = None

@@ -82,7 +82,7 @@ def skipped_batches(module: Module) -> Iterator[SkippedBatch]:
             yield from _skips_of_loop(module, loop)
     for function in module.nodes(*FUNCTIONS):
         if isinstance(function, FUNCTIONS) and not _processes_agree_in(function):
-            yield from _returns_of_step(module, function)
+            yield from _skips_by_return_of_step(module, function)
 
 
 def _processes_agree_in(scope: ast.AST) -> bool:
@@ -105,8 +105,8 @@ def _method_calls_in(scope: ast.AST, names: frozenset[str]) -> Iterator[ast.Call
 
 
 def _skips_of_loop(module: Module, loop: Loop) -> Iterator[SkippedBatch]:
-    """`continue` before the backward pass of a loop over batches, and errors of a step that are
-    swallowed.
+    """The skipped batches of a loop over batches: by `continue` before the backward pass, and by
+    errors of a step that are swallowed.
     """
     for node in ast.walk(loop):
         if isinstance(node, ast.Continue) and _directly_enclosing_loop(module, node) is loop:
@@ -171,10 +171,10 @@ def _certainly_ends_loop(handler: ast.ExceptHandler) -> bool:
     )
 
 
-def _returns_of_step(
+def _skips_by_return_of_step(
     module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
 ) -> Iterator[SkippedBatch]:
-    """`return` before the backward pass of a function that makes one step."""
+    """The skipped batches of a function that makes one step: by `return` before the backward pass."""
     arguments = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
     batches = {name for name in arguments if BATCH_NAME.search(name)}
     if not batches:

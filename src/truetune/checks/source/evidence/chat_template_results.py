@@ -30,9 +30,8 @@ def gives_dictionary_from_transformers_5(module: Module, call: Call) -> bool:
 
 
 def classified_uses_of_result(module: Module, result: ast.Call) -> Iterator[tuple[ast.AST, str]]:
-    """Each use of the result with its class:
-
-    `silent` (nonsense without an error), `loud` (an error), `dictionary` (right).
+    """Each use of the result with its class: `silent` (nonsense without an error), `loud` (an
+    error), `dictionary` (right).
     """
     names = (
         name
@@ -60,9 +59,8 @@ def _class_of_use(module: Module, node: ast.AST, parent: ast.AST | None) -> str:
 
 
 def _class_of_use_in_expression(node: ast.AST, parent: ast.AST | None) -> str:
-    """The class of a use in an expression:
-
-    `result + ids`, `for id in result`, `model(**result)` and `[*result]`.
+    """The class of a use in an expression: `result + ids`, `for id in result`, `model(**result)`
+    and `[*result]`.
     """
     if isinstance(parent, ast.BinOp):
         return "loud" if isinstance(parent.op, ast.Add) else ""
@@ -75,9 +73,8 @@ def _class_of_use_in_expression(node: ast.AST, parent: ast.AST | None) -> str:
 
 
 def _class_of_use_by_index(module: Module, subscript: ast.Subscript) -> str:
-    """The class of a use by an index or key:
-
-    `result["input_ids"]`, `result[:5]` and `result[0, 1]`.
+    """The class of a use by an index or key: `result["input_ids"]`, `result[:5]` and `result[0,
+    1]`.
     """
     if isinstance(module.flow.value(subscript.slice), str):
         return "dictionary"

@@ -315,9 +315,8 @@ def _method_name(call: ast.Call) -> str:
 
 
 def _name_at_caller(text: str, names: Mapping[str, str]) -> str:
-    """What the caller of a function calls something:
-
-    `opt.x` is `optimizer.x` where `opt` was given `optimizer`.
+    """What the caller of a function calls something: `opt.x` is `optimizer.x` where `opt` was given
+    `optimizer`.
     """
     root, dot, rest = text.partition(".")
     return names.get(root, root) + dot + rest

@@ -167,7 +167,7 @@ def _source_and_conversion(value: Value) -> tuple[Value | None, Callable[[Any], 
 
 
 def _text_method_as_function(call: CallEvent) -> Callable[[Any], Any]:
-    """A method of texts as a function."""
+    """The method of texts that a call runs, as a function of the text."""
     method, given = call.method or "", [constant_of(one) for one in call.args]
 
     def change(text: Any) -> Any:
@@ -179,7 +179,9 @@ def _text_method_as_function(call: CallEvent) -> Callable[[Any], Any]:
 
 
 def _cast_as_function(function: Value) -> Callable[[Any], Any]:
-    """`bool`, `"int"` or the like as a function; one that fails on every value for any other."""
+    """The Python function that casts as the given one does (`bool`, `"int"` or the like); one that
+    fails on every value for any other.
+    """
     name = function.name if isinstance(function, Library) else constant_of(function)
     if isinstance(name, str) and name.removeprefix("numpy.").rstrip("_") in CASTS:
         return CASTS[name.removeprefix("numpy.").rstrip("_")]

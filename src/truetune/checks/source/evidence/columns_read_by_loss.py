@@ -141,9 +141,8 @@ def _parameters_without_self(function: ast.AST | None) -> list[ast.arg]:
 
 
 def _key_reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
-    """The reads of an entry in a function, as (object, key, node):
-
-    `x["key"]`, `x.get("key")` and `x.pop("key")`.
+    """The reads of an entry in a function, as (object, key, node): `x["key"]`, `x.get("key")` and
+    `x.pop("key")`.
     """
     found: list[tuple[ast.expr, str, ast.AST]] = []
     for node in ast.walk(function):

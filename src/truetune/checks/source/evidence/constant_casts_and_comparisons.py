@@ -99,7 +99,7 @@ def _constant_casts(module: Module, trace: Trace) -> Iterator[ConstantResult]:
 def _constant_cast_of_values(
     module: Module, call: CallEvent, values: ColumnValues
 ) -> Iterator[ConstantResult]:
-    """A cast of known values that gives True for each of them."""
+    """The finding of a cast of known values, if it gives True for each of them."""
     no = [one for one in values.values if isinstance(one, str) and _says_no(one)]
     if no and all(isinstance(one, str) and one for one in values.values):
         kind, shown = "cast", no[0]
@@ -204,15 +204,22 @@ def _constant_comparisons(
             continue
         if id(value.node) not in compared or len(value.operands) != 2 or value.node is None:
             continue
-        for side, other in (value.operands, value.operands[::-1]):
-            wanted = _compared_constants(other, value.operator)
-            if wanted and (side is value.operands[0] or "in" not in value.operator):
-                what = _reason_never_equal(module, side, wanted)
-                if what:
-                    always = "never" if not value.operator.startswith(("!", "not")) else "always"
-                    yield ConstantResult(
-                        value.node, f"the comparison is {always} true: {what}", "comparison", True
-                    )
+        always = "always" if value.operator.startswith(("!", "not")) else "never"
+        for reason in _reasons_never_met(module, value):
+            message = f"the comparison is {always} true: {reason}"
+            yield ConstantResult(value.node, message, "comparison", True)
+
+
+def _reasons_never_met(module: Module, compared: Operation) -> Iterator[str]:
+    """Why a side of a comparison never equals the constants of the other one; none where it may."""
+    first, second = compared.operands
+    # Of `in`, the second side is the list: it is not looked for in the first one.
+    sides = ((first, second),) if "in" in compared.operator else ((first, second), (second, first))
+    for side, other in sides:
+        wanted = _compared_constants(other, compared.operator)
+        reason = _reason_never_equal(module, side, wanted) if wanted else ""
+        if reason:
+            yield reason
 
 
 def _compared_constants(other: Value, operator: str) -> tuple[Any, ...]:
@@ -253,7 +260,7 @@ def _reason_never_equal(module: Module, side: Value, wanted: tuple[Any, ...]) ->
 
 
 def _normalized_spelling(value: Any) -> str:
-    """A value without its type, case and blanks around it."""
+    """The spelling of a value, compared without its type, case and blanks around it."""
     text = str(value).strip().lower()
     return {"true": "1", "false": "0", "1.0": "1", "0.0": "0"}.get(text, text)
 

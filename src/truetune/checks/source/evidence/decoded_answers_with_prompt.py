@@ -321,7 +321,9 @@ def _uses_through_names_and_returns(
 def _reads_of_parameter_given_text(
     module: Module, call: ast.Call, text: ast.expr
 ) -> Iterator[ast.Name]:
-    """Where a function of the files reads the parameter that it is given the text for."""
+    """The reads, inside of a function of the files, of the parameter that a call gives the text
+    for.
+    """
     function = module.flow.function(call.func)
     if not isinstance(function, ast.FunctionDef):
         return
@@ -353,9 +355,23 @@ def _uses_of_bound_text(
 
 
 def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
-    """The names that hold the texts of a list where they are read one by one:
+    """The names that hold the texts of a list where they are read one by one: `for row, text in
+    zip(rows, texts)`.
+    """
+    iterated, path = _iterated_with_path(module, texts)
+    loop = module.scopes.parent.get(iterated)
+    if not isinstance(loop, ast.For | ast.comprehension) or loop.iter is not iterated:
+        return
+    targets = (target for target in ast.walk(loop.target) if isinstance(target, ast.Name))
+    for target in targets:
+        for read in module.name_reads.get(target.id, ()):
+            if _is_always_element(module, read, iterated, path):
+                yield read
 
-    `for row, text in zip(rows, texts)`.
+
+def _iterated_with_path(module: Module, texts: ast.expr) -> tuple[ast.expr, tuple[int, ...]]:
+    """The expression around a list that is iterated, through `zip`, `enumerate` and the like, with
+    the path of indexes that leads from one of its elements to an element of the list.
     """
     path: tuple[int, ...] = ()
     parent = module.scopes.parent.get(texts)
@@ -368,13 +384,7 @@ def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
         elif name == "enumerate":
             path = (1, *path)
         texts, parent = parent, module.scopes.parent.get(parent)
-    if not isinstance(parent, ast.For | ast.comprehension) or parent.iter is not texts:
-        return
-    targets = (target for target in ast.walk(parent.target) if isinstance(target, ast.Name))
-    for target in targets:
-        for read in module.name_reads.get(target.id, ()):
-            if _is_always_element(module, read, texts, path):
-                yield read
+    return texts, path
 
 
 def _is_always_element(
@@ -435,7 +445,7 @@ def _uses_of_list(
 
 
 def _reads_of_name_holding(module: Module, name: str, value: ast.expr) -> Iterator[ast.Name]:
-    """Where a name is read that holds this value, or a constant on another way."""
+    """The reads of a name that holds this value, or a constant on another way."""
     for read in module.name_reads.get(name, ()):
         bound = [binding.value for binding in module.scopes.reaching(read)]
         # Another value, as of a branch that cuts the prompt, makes it unknown which one is used.

@@ -147,10 +147,7 @@ def _drops_stop_words(module: Module, node: ast.AST) -> bool:
 
 
 def _lists_marks_only(module: Module, words: ast.expr) -> bool:
-    """Is it a list that the file spells, and is none of its texts a word:
-
-    `["</s>", "<|im_end|>"]`?
-    """
+    """Is it a list that the file spells, and is none of its texts a word: `["</s>", "<|im_end|>"]`?"""
     texts = module.flow.value(words)
     if not isinstance(texts, list | tuple | set | frozenset) or not texts:
         return False

@@ -55,9 +55,8 @@ def divided_losses(module: Module) -> Iterator[DividedLoss]:
 
 
 def _division_of_loss(statement: ast.AST) -> DividedLoss | None:
-    """The division of a loss that a statement makes:
-
-    `loss = x / n` and `loss /= n`; None for others.
+    """The division of a loss that a statement makes: `loss = x / n` and `loss /= n`; None for
+    others.
     """
     if isinstance(statement, ast.AugAssign):
         if isinstance(statement.op, ast.Div) and isinstance(statement.target, ast.Name):

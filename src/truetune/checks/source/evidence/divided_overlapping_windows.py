@@ -110,9 +110,8 @@ def _window_cut_of_node(module: Module, node: ast.AST) -> WindowCut | None:
 
 
 def _window_cut_of_slices(module: Module, loop: ast.AST) -> WindowCut | None:
-    """The overlapping cut by slices in a comprehension or loop:
-
-    `[ids[i : i + 1024] for i in range(0, n, 256)]`; None otherwise.
+    """The overlapping cut by slices in a comprehension or loop: `[ids[i : i + 1024] for i in
+    range(0, n, 256)]`; None otherwise.
     """
     generator = loop.generators[0] if isinstance(loop, ast.ListComp | ast.GeneratorExp) else loop
     if not isinstance(generator, ast.comprehension | ast.For):

@@ -52,7 +52,7 @@ class EngineAccumulation(NamedTuple):
     line: int = 0
 
 
-class CountedTwice(NamedTuple):
+class DoubleAccumulation(NamedTuple):
     """A place that counts, or divides by, what the engine counts or divides by already."""
 
     node: ast.AST
@@ -66,7 +66,7 @@ class CountedTwice(NamedTuple):
     """The same, where it is known"""
 
 
-def find_double_accumulation(module: Module) -> Iterator[CountedTwice]:
+def find_double_accumulation(module: Module) -> Iterator[DoubleAccumulation]:
     """Steps under a remainder, and losses that are divided, where the engine does both."""
     yield from _doubled_beside_deepspeed(module)
     yield from _doubled_beside_accelerate(module)
@@ -83,7 +83,7 @@ def accumulating_engine_calls(module: Module) -> Iterator[Call]:
     yield from module.calls(*ACCELERATE, *LIGHTNING)
 
 
-def _doubled_beside_deepspeed(module: Module) -> Iterator[CountedTwice]:
+def _doubled_beside_deepspeed(module: Module) -> Iterator[DoubleAccumulation]:
     """Steps and backward passes of DeepSpeed's engine that the loop around them counts too, and
     losses that both divide.
     """
@@ -99,7 +99,7 @@ def _doubled_beside_deepspeed(module: Module) -> Iterator[CountedTwice]:
                 by = ast.unparse(remainder.right)
                 times = _known_whole_number(module, remainder.right)
                 kind = str(call.method)
-                yield CountedTwice(call.node, accumulation, kind, "DeepSpeed", by, times)
+                yield DoubleAccumulation(call.node, accumulation, kind, "DeepSpeed", by, times)
         if call.method == "backward" and call.args:
             yield from _loss_divided_twice(
                 module, call.args[0], accumulation, "DeepSpeed's backward"
@@ -246,9 +246,8 @@ def _remainder_deciding_call(module: Module, node: ast.AST) -> ast.BinOp | None:
 def _remainder_of_continue(
     loop: ast.For | ast.AsyncFor | ast.While, node: ast.AST
 ) -> ast.BinOp | None:
-    """The remainder of a test before a call in the same loop that skips the call:
-
-    `if (i + 1) % n != 0: continue`; None without one.
+    """The remainder of a test before a call in the same loop that skips the call: `if (i + 1) % n
+    != 0: continue`; None without one.
     """
     for statement in loop.body:
         if statement.lineno >= getattr(node, "lineno", 0):
@@ -264,9 +263,8 @@ def _remainder_of_continue(
 
 
 def _remainder_compared(test: ast.expr, comparison: type[ast.cmpop]) -> ast.BinOp | None:
-    """The remainder that a test compares with zero or with `n - 1`:
-
-    `x % n == 0`, also as a part of `... or i == last`; None for other tests.
+    """The remainder that a test compares with zero or with `n - 1`: `x % n == 0`, also as a part of
+    `... or i == last`; None for other tests.
     """
     for part in ast.walk(test):
         if not isinstance(part, ast.Compare) or len(part.ops) != 1:
@@ -306,8 +304,10 @@ def _both_wait_for_several(
 
 def _loss_divided_twice(
     module: Module, loss: ast.expr, accumulation: EngineAccumulation, library: str
-) -> Iterator[CountedTwice]:
-    """A loss that is divided by the number by which the library divides it as well."""
+) -> Iterator[DoubleAccumulation]:
+    """The finding of a loss that is divided by the same number by which the library divides it as
+    well.
+    """
     for origin_node in (loss, *(origin.node for origin in module.flow.origins(loss))):
         if not isinstance(origin_node, ast.BinOp) or not isinstance(origin_node.op, ast.Div):
             continue
@@ -315,11 +315,11 @@ def _loss_divided_twice(
         is_same_number = accumulation.number not in (None, 1) and number == accumulation.number
         text = ast.unparse(origin_node.right)
         if is_same_number or text == accumulation.text or text.endswith(f".{KEY}"):
-            yield CountedTwice(origin_node, accumulation, "loss", library, text)
+            yield DoubleAccumulation(origin_node, accumulation, "loss", library, text)
             return
 
 
-def _doubled_beside_accelerate(module: Module) -> Iterator[CountedTwice]:
+def _doubled_beside_accelerate(module: Module) -> Iterator[DoubleAccumulation]:
     """Losses that Accelerate divides as well, and steps that its own count never meets."""
     accumulation = _accumulation_of_constructor(module, ACCELERATE, KEY)
     if accumulation is None:
@@ -337,7 +337,7 @@ def _doubled_beside_accelerate(module: Module) -> Iterator[CountedTwice]:
         remainder = _remainder_deciding_call(module, call.node)
         if remainder is not None and _misses_each_update(module, remainder, accumulation):
             by = ast.unparse(remainder.right)
-            yield CountedTwice(call.node, accumulation, "never", "Accelerate", by)
+            yield DoubleAccumulation(call.node, accumulation, "never", "Accelerate", by)
 
 
 def _misses_each_update(
@@ -390,7 +390,7 @@ def _is_enumerate_counter_from_zero(module: Module, counter: ast.expr) -> bool:
     return False
 
 
-def _doubled_beside_lightning(module: Module) -> Iterator[CountedTwice]:
+def _doubled_beside_lightning(module: Module) -> Iterator[DoubleAccumulation]:
     """Losses of `training_step` that Lightning divides as well."""
     accumulation = _accumulation_of_constructor(module, LIGHTNING, "accumulate_grad_batches")
     if accumulation is None or module.mentions("automatic_optimization = False"):

@@ -103,8 +103,8 @@ def _bos_by_local_files(module: Module, tokenizer: ast.expr | None) -> tuple[boo
 def _bos_by_names(
     module: Module, tokenizer: ast.expr | None
 ) -> list[tuple[bool | None, bool | None]]:
-    """Of each model that it may be of: whether its tokenizer adds BOS, and whether its template
-    writes it.
+    """Whether the tokenizer adds BOS, and whether its template writes it, by the name of each model
+    that it may be of.
     """
     known = [
         _family_of_base(module, name) or family_of_model(name) or family_named_in_derivative(name)

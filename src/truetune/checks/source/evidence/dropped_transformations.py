@@ -169,7 +169,7 @@ def _transformed_kind_by_maker(
         return "table" if method in FRAME_METHODS and not _is_in_place(module, call) else None
     if method in ONLY_OF_DATASETS or (method == "map" and MAP_ARGUMENTS & call.keywords.keys()):
         return None if _is_of_project_class(module, receiver) else "rows"
-    return "text" if method in TEXT_METHODS and _is_text(module, receiver) else None
+    return "text" if method in TEXT_METHODS and _is_text_on_every_way(module, receiver) else None
 
 
 def _is_of_project_class(module: Module, receiver: ast.expr) -> bool:
@@ -213,7 +213,7 @@ def _is_in_place(module: Module, call: Call) -> bool:
     return None in call.keywords or (given is not None and module.flow.value(given) is not False)
 
 
-def _is_text(module: Module, node: ast.expr) -> bool:
+def _is_text_on_every_way(module: Module, node: ast.expr) -> bool:
     """Is it a text on every way?"""
     origins = module.flow.origins(node)
     return bool(origins) and all(_is_text_origin(module, one.node) for one in origins)
@@ -231,9 +231,11 @@ def _is_text_origin(module: Module, node: ast.AST) -> bool:
         )
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         # `"\n".join(...)` and `template.format(...)`; `replace` is a method of paths as well.
-        return node.func.attr in ("join", "format", "apply_chat_template") and _is_text(
-            module, node.func.value
-        )
+        return node.func.attr in (
+            "join",
+            "format",
+            "apply_chat_template",
+        ) and _is_text_on_every_way(module, node.func.value)
     return False
 
 
@@ -241,29 +243,35 @@ def _root_of_chain(call: ast.Call) -> ast.expr | None:
     """The name or `self.name` that a chain of methods begins with; of `concatenate_datasets` its
     first set; None for other objects.
     """
-    node: ast.expr = call.func
+    node: ast.expr | None = call.func
     if isinstance(node, ast.Name) or _called_name(call) in JOINER_NAMES:
-        sets = call.args[0] if call.args else None
-        first = sets.elts[:1] if isinstance(sets, ast.List | ast.Tuple) else []
-        return first[0] if first and isinstance(first[0], ast.Name) else None
+        return _first_joined_set(call)
     for _ in range(MAX_CHAIN):
-        if isinstance(node, ast.Name):
+        if node is None or isinstance(node, ast.Name) or _is_attribute_of_self(node):
             return node
-        if (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "self"
-        ):
-            return node
-        if isinstance(node, ast.Attribute | ast.Subscript):
-            node = node.value
-        elif (
-            isinstance(node, ast.Call)
-            and _called_name(node) in RESHAPING | FRAME_METHODS | TEXT_METHODS
-        ):
-            node = node.func
-        else:
-            return None
+        node = _previous_in_chain(node)
+    return None
+
+
+def _first_joined_set(call: ast.Call) -> ast.Name | None:
+    """The name of the first set in the list that `concatenate_datasets` is given."""
+    sets = call.args[0] if call.args else None
+    first = sets.elts[:1] if isinstance(sets, ast.List | ast.Tuple) else []
+    return first[0] if first and isinstance(first[0], ast.Name) else None
+
+
+def _is_attribute_of_self(node: ast.expr) -> bool:
+    """Is it an attribute of `self`?"""
+    return isinstance(node, ast.Attribute) and _is_self_name(node.value)
+
+
+def _previous_in_chain(node: ast.expr) -> ast.expr | None:
+    """What an attribute, an item or a transformation is taken of; None for anything else."""
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        return node.value
+    transforming = RESHAPING | FRAME_METHODS | TEXT_METHODS
+    if isinstance(node, ast.Call) and _called_name(node) in transforming:
+        return node.func
     return None
 
 
@@ -374,26 +382,25 @@ def _later_use_unchanged(module: Module, node: ast.Call, root: ast.expr) -> ast.
     where there is none.
     """
     end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
-    if isinstance(root, ast.Attribute):
-        reads: list[ast.expr] = [
-            one
-            for one in module.nodes(ast.Attribute)
-            if one.attr == root.attr and isinstance(one.ctx, ast.Load) and _is_self_name(one.value)
-        ]
-        later = [one for one in reads if (one.lineno, one.col_offset) >= end]
-        return next((one for one in later if _is_use_of_content(module, one)), None)
-    if not isinstance(root, ast.Name):
-        return None
-    bound = set(module.scopes.reaching(root))
-    for read in module.name_reads.get(root.id, []):
+    for read in _reads_of_same_value(module, root):
         is_later = (read.lineno, read.col_offset) >= end
-        if (
-            is_later
-            and bound & set(module.scopes.reaching(read))
-            and _is_use_of_content(module, read)
-        ):
+        if is_later and _is_use_of_content(module, read):
             return read
     return None
+
+
+def _reads_of_same_value(module: Module, root: ast.expr) -> Iterator[ast.expr]:
+    """The reads of a name while it has the value of `root`; of `self.name`, all reads of it."""
+    if isinstance(root, ast.Attribute):
+        for attribute in module.nodes(ast.Attribute):
+            is_read = attribute.attr == root.attr and isinstance(attribute.ctx, ast.Load)
+            if is_read and _is_self_name(attribute.value):
+                yield attribute
+    if isinstance(root, ast.Name):
+        bound = set(module.scopes.reaching(root))
+        for name in module.name_reads.get(root.id, []):
+            if bound & set(module.scopes.reaching(name)):
+                yield name
 
 
 def _is_self_name(node: ast.expr) -> bool:

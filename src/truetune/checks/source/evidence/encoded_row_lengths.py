@@ -85,22 +85,28 @@ def _row_length_of_call(trace: Trace, call: CallEvent) -> int | None:
 
 
 def _row_length_of_slice(value: Value, prompts: set[ast.AST]) -> int | None:
-    """The length to which a slice cuts encoded ids:
-
-    `N` of `tokenizer(text)["input_ids"][:N]`; None for any other value.
+    """The length to which a slice cuts encoded ids: `N` of `tokenizer(text)["input_ids"][:N]`; None
+    for any other value.
     """
     if not isinstance(value, Item) or not isinstance(value.key, Slice) or value.key.start:
         return None
-    ids = value.base
-    if (isinstance(ids, Item) and constant_of(ids.key) == IDS) or (
-        isinstance(ids, Attribute) and ids.name == IDS
-    ):
-        ids = ids.base
-    elif not (isinstance(ids, Result) and ids.call.method == "encode"):
-        return None
-    if not isinstance(ids, Result) or ids.call.method not in PADDING_METHODS:
-        return None
-    if ids.call.node in prompts or value.key.stop is None:
+    encoding = _encoding_of_ids(value.base)
+    if encoding is None or encoding.node in prompts or value.key.stop is None:
         return None
     plain = constant_of(value.key.stop)
     return plain if type(plain) is int else None
+
+
+def _encoding_of_ids(ids: Value) -> CallEvent | None:
+    """The tokenizer's call whose ids these are: its result, or `input_ids` of that; else None."""
+    if (isinstance(ids, Item) and constant_of(ids.key) == IDS) or (
+        isinstance(ids, Attribute) and ids.name == IDS
+    ):
+        encoded = ids.base
+    elif isinstance(ids, Result) and ids.call.method == "encode":
+        encoded = ids
+    else:
+        return None
+    if isinstance(encoded, Result) and encoded.call.method in PADDING_METHODS:
+        return encoded.call
+    return None

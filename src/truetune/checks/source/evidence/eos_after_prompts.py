@@ -41,7 +41,7 @@ OBEYS = re.compile(r"codellama|gemma|llama-?2|mistral-7b|mixtral|tinyllama|vicun
 OBEYING_CLASSES = re.compile(r"(Code)?(Llama|Gemma|Cohere|GPTNeoX)Tokenizer(Fast)?")
 
 
-class EosBehindPrompt(NamedTuple):
+class PromptEndingInEos(NamedTuple):
     """A prompt that ends in EOS."""
 
     generation: CallEvent
@@ -60,7 +60,7 @@ class _EosSetting(NamedTuple):
     is_sure: bool
 
 
-def prompts_ending_in_eos(module: Module) -> Iterator[EosBehindPrompt]:
+def prompts_ending_in_eos(module: Module) -> Iterator[PromptEndingInEos]:
     """The generations of a file from prompts that end in EOS, each place once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
@@ -70,7 +70,7 @@ def prompts_ending_in_eos(module: Module) -> Iterator[EosBehindPrompt]:
             found = _eos_setting_of_generation(trace, generation)
             if found is not None:
                 seen.add(generation.node)
-                yield EosBehindPrompt(generation, *found)
+                yield PromptEndingInEos(generation, *found)
 
 
 def _eos_setting_of_generation(trace: Trace, generation: CallEvent) -> _EosSetting | None:

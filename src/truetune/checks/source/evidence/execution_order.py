@@ -51,7 +51,7 @@ def call_routes_to(module: Module, node: ast.AST) -> list[Route]:
 
 
 def _route_step_of(module: Module, node: ast.AST) -> RouteStep:
-    """A place with the function or file that it stands in."""
+    """The step of a route for a place: the place, with the function or file that it stands in."""
     around = (one for one in module.parents(node) if isinstance(one, FUNCTIONS))
     return RouteStep(next(around, module.home(node).tree), node)
 
@@ -124,7 +124,7 @@ def _is_always_reached(module: Module, node: ast.AST) -> bool:
     """Does each run of the function or file around a place reach it?"""
     inner = node
     for around in module.parents(node):
-        if _is_condition(around) or block_may_leave_before(around, inner):
+        if _may_skip_its_body(around) or block_may_leave_before(around, inner):
             return False
         if isinstance(around, FUNCTIONS):
             return True
@@ -132,7 +132,7 @@ def _is_always_reached(module: Module, node: ast.AST) -> bool:
     return True
 
 
-def _is_condition(node: ast.AST) -> bool:
+def _may_skip_its_body(node: ast.AST) -> bool:
     """Does something decide whether what stands inside is run?"""
     if isinstance(node, ast.If):
         return "__name__" not in ast.unparse(node.test)

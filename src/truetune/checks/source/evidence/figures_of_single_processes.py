@@ -174,9 +174,8 @@ def _call_dealing_rows(module: Module, iterated: ast.expr) -> ast.AST | None:
 
 
 def _dealing_call(module: Module, node: ast.Call) -> ast.AST | None:
-    """The call by which rows are dealt to processes:
-
-    `accelerator.prepare(...)`, or the sampler of a DataLoader; None for other calls.
+    """The call by which rows are dealt to processes: `accelerator.prepare(...)`, or the sampler of
+    a DataLoader; None for other calls.
     """
     if prepares_loader(module, node):
         return node
@@ -228,14 +227,19 @@ def unreduced_lightning_figures(module: Module) -> Iterator[LoggedFigure]:
         return
     choosers = dict(_names_monitored_by_callbacks(module))
     for call in figures:
-        names = [
-            name
-            for name, value in _logged_figures(module, call)
-            if not _is_torchmetrics_object(module, value)
-        ]
+        names = _names_of_unreduced_figures(module, call)
         chosen = next((name for name in names if name in choosers), None)
         if names:
             yield LoggedFigure(call, chosen or names[0], several, choosers.get(chosen or ""))
+
+
+def _names_of_unreduced_figures(module: Module, call: Call) -> list[str]:
+    """The names that a call logs, without those of metric objects, which reduce by themselves."""
+    return [
+        name
+        for name, value in _logged_figures(module, call)
+        if not _is_torchmetrics_object(module, value)
+    ]
 
 
 def _is_logged_without_reduction(module: Module, call: Call) -> bool:

@@ -76,9 +76,8 @@ def files_in_other_order(module: Module) -> Iterator[FilesInOtherOrder]:
 
 
 def _joins_by_position(trace: Trace, module: Module) -> Iterator[_Join]:
-    """The joins of two sides by position in one run:
-
-    `zip`, a frame or data set of columns, a column that a frame gets.
+    """The joins of two sides by position in one run: `zip`, a frame or data set of columns, a
+    column that a frame gets.
     """
     for call in trace.all_calls:
         if call.home.path != module.path or call.is_repeated:
@@ -87,6 +86,11 @@ def _joins_by_position(trace: Trace, module: Module) -> Iterator[_Join]:
             yield _Join(call.node, "zip", (call.args[0], call.args[1]), True)
         elif call.named("pandas.DataFrame", "datasets.Dataset.from_dict") and call.args:
             yield from _joins_of_columns(trace, call)
+    yield from _joins_of_new_columns(trace, module)
+
+
+def _joins_of_new_columns(trace: Trace, module: Module) -> Iterator[_Join]:
+    """The joins by which a frame gets a column: `frame["answer"] = answers`."""
     for store in trace.stores:
         is_column = not isinstance(store.key, str) and isinstance(constant_of(store.key), str)
         if store.home.path == module.path and not store.is_repeated and is_column:

@@ -199,7 +199,9 @@ def _length_by_hand(value: Operation) -> int | None:
 
 
 def _length_minus_row(difference: Operation) -> int | None:
-    """`8192` of `8192 - len(ids)`; None for another difference."""
+    """The length that a row's length is subtracted from: `8192` of `8192 - len(ids)`; None for
+    another difference.
+    """
     length = constant_of(difference.operands[0])
     taken = difference.operands[1]
     is_count = isinstance(taken, Result) and taken.call.named("len")

@@ -201,7 +201,6 @@ def _float16_evaluation_of_chain(
 
 def _casts_in_place(module: Module, load: Call) -> list[Call]:
     """The casts of a loaded model that stand as statements of their own, the last first:
-
     `model.half()`.
     """
     own: list[Call] = []

@@ -152,9 +152,8 @@ def _source_dictionaries(module: Module, origin: Origin) -> list[ast.AST] | None
 
 
 def _dictionaries_copied_by_comprehension(made: ast.DictComp) -> Iterator[ast.expr]:
-    """The dictionaries whose entries a comprehension copies one by one:
-
-    `{k: v.to("cuda") for k, v in batch.items()}`.
+    """The dictionaries whose entries a comprehension copies one by one: `{k: v.to("cuda") for k, v
+    in batch.items()}`.
     """
     for generator in made.generators:
         called = generator.iter.func if isinstance(generator.iter, ast.Call) else None

@@ -23,7 +23,9 @@ def reads_one_answer_or_none(module: Module, call: Call) -> bool:
 
 
 def _uses_of_result(module: Module, node: ast.Call) -> list[ast.expr]:
-    """Where the result is used; empty where it is handed on."""
+    """The expressions that use the result of a call; empty where it is given away whole, to a
+    function or a caller.
+    """
     statement = module.scopes.parent.get(node)
     if isinstance(statement, ast.Subscript):
         return [node]
@@ -40,10 +42,7 @@ def _uses_of_result(module: Module, node: ast.Call) -> list[ast.expr]:
 
 
 def _reads_first_answer_or_shape(module: Module, use: ast.expr) -> bool:
-    """Does a use read only the first answer, or the answers' shape:
-
-    `answers[0]`, `answers[0, n:]`?
-    """
+    """Does a use read only the first answer, or the answers' shape: `answers[0]`, `answers[0, n:]`?"""
     parent = module.scopes.parent.get(use)
     if isinstance(parent, ast.Attribute):
         return parent.attr in SHAPE_READS[:2]

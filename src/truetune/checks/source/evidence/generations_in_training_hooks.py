@@ -62,20 +62,23 @@ def generations_in_training_hooks(module: Module, ending: Sequence[str]) -> Iter
         hooks = _training_mode_hooks_of(module, owner)
         methods = {one.name: one for one in owner.body if isinstance(one, Function)}
         started = [method for name, method in methods.items() if name in hooks]
-        if not started:
-            continue
         calls = list(_calls_reached_from(module, started, methods))
-        constructor = [methods[name] for name in ("__init__", "__post_init__") if name in methods]
-        names = {
-            called_name(one) for one in (*calls, *_calls_reached_from(module, constructor, methods))
-        }
-        generations = [
-            one
-            for one in calls
-            if called_name(one) == "generate" and not _loads_another_generator(module, one)
-        ]
-        if generations and names.isdisjoint(ending):
-            yield generations[0]
+        generation = next((one for one in calls if _generates_by_trained_model(module, one)), None)
+        if generation is None:
+            continue
+        made = _calls_reached_from(module, _constructors_of(methods), methods)
+        if {called_name(one) for one in (*calls, *made)}.isdisjoint(ending):
+            yield generation
+
+
+def _constructors_of(methods: dict[str, Function]) -> list[Function]:
+    """The methods of a class that run when an object is made."""
+    return [methods[name] for name in ("__init__", "__post_init__") if name in methods]
+
+
+def _generates_by_trained_model(module: Module, call: ast.Call) -> bool:
+    """Is it a `generate` of the model that is trained, and not of one that the class loads itself?"""
+    return called_name(call) == "generate" and not _loads_another_generator(module, call)
 
 
 def _training_mode_hooks_of(module: Module, owner: ast.ClassDef) -> frozenset[str]:

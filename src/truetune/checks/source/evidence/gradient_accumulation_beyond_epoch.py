@@ -188,9 +188,8 @@ def _step_conditions_of_test(test: Value, *, holds: bool) -> Iterator[StepCondit
 
 
 def _step_condition_of_remainder(remainder: Value, rest: object) -> StepCondition | None:
-    """When a step is due by a remainder that is compared with a number:
-
-    `(i + 1) % 32 == 0`; None for another value.
+    """When a step is due by a remainder that is compared with a number: `(i + 1) % 32 == 0`; None
+    for another value.
     """
     if not isinstance(remainder, Operation) or remainder.operator != "%":
         return None

@@ -16,8 +16,8 @@ from truetune.source.module import Module
 
 
 def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
-    """`zero_grad()` at every batch of a loop that steps the same optimizer only at some, with that
-    step.
+    """The `zero_grad()` calls that run at every batch of a loop which steps the same optimizer only
+    at some, each with that step.
     """
     loops: list[ast.For | ast.While] = [*module.nodes(ast.For), *module.nodes(ast.While)]
     for loop in loops:
@@ -27,7 +27,7 @@ def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[as
         steps = [
             step
             for branch in always
-            if isinstance(branch, ast.If) and _remainders(branch.test)
+            if isinstance(branch, ast.If) and _remainders_in_test(branch.test)
             for step in _steps_in(branch)
         ]
         for clearing in _method_calls_as_statements(always, "zero_grad"):
@@ -39,12 +39,14 @@ def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[as
 
 
 def counters_raised_only_when_stepping(module: Module) -> Iterator[tuple[ast.AugAssign, ast.Call]]:
-    """`n += 1` that stands only under the condition of the step, `if n % 8 == 0:`, with the
-    optimizer's step there.
+    """The counters that are raised only under the condition of the step which tests them, each with
+    the optimizer's step there.
+
+    `n += 1` under `if n % 8 == 0:`, and nowhere else: the condition is never met again.
     """
     for branch in module.nodes(ast.If):
         steps = list(_steps_in(branch))
-        for remainder in _remainders(branch.test) if steps else ():
+        for remainder in _remainders_in_test(branch.test) if steps else ():
             if module.flow.value(remainder.right) == 1:
                 continue
             for counter in ast.walk(remainder.left):
@@ -103,7 +105,7 @@ def _statements_with_those_of_with_blocks(body: list[ast.stmt]) -> Iterator[ast.
             yield statement
 
 
-def _remainders(test: ast.expr) -> list[ast.BinOp]:
+def _remainders_in_test(test: ast.expr) -> list[ast.BinOp]:
     """The remainders by a modulus in a condition: `(i + 1) % 8`."""
     return [
         node

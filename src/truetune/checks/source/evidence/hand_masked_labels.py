@@ -34,8 +34,8 @@ def hand_masked_labels(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 def hand_masked_labels_in_linked_files(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """As `hand_masked_labels`, of the files that run with this one, with the place in this file
-    that asks for those rows.
+    """The values of a `labels` column with -100 in the files that run with this one, each with the
+    place in this file that asks for those rows.
     """
     for part in module.with_linked[1:]:
         by_id = {*maskings_of_pad_id(part)}

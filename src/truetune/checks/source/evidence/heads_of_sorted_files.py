@@ -175,9 +175,8 @@ def _is_untrained_validation_head(trace: Trace, head: _Head, rows: FileRows) -> 
 
 
 def _heads_by_calls(trace: Trace, module: Module) -> Iterator[_Head]:
-    """The heads that calls take:
-
-    `select(range(n))`, `head(n)`, `islice(rows, n)`, and readers that stop early.
+    """The heads that calls take: `select(range(n))`, `head(n)`, `islice(rows, n)`, and readers that
+    stop early.
     """
     for call in trace.all_calls:
         if call.home.path != module.path or call.is_repeated:
@@ -254,9 +253,8 @@ def _heads_by_slices(trace: Trace, module: Module) -> Iterator[_Head]:
 
 
 def _heads_by_breaks(trace: Trace, module: Module) -> Iterator[_Head]:
-    """The heads that loops take which end early:
-
-    `for n, row in enumerate(rows)` with `if n >= 100: break`.
+    """The heads that loops take which end early: `for n, row in enumerate(rows)` with `if n >= 100:
+    break`.
     """
     limits = dict(_loops_with_a_limit(module))
     for call in trace.all_calls if limits else ():
@@ -289,7 +287,9 @@ def _sliced_and_bound(item: Item, bound: Value | None) -> tuple[int, str]:
 
 
 def _row_number(value: Value | None) -> int | None:
-    """A number of rows, also the default of an option and `min(n, len(rows))`."""
+    """The number of rows that a value says; also the default of an option, and `n` of `min(n,
+    len(rows))`; None for others.
+    """
     if isinstance(value, Result) and value.call.named("min", "int"):
         numbers = [one for one in map(_row_number, value.call.args) if one is not None]
         return min(numbers, default=None)

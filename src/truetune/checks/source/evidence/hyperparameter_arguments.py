@@ -73,7 +73,7 @@ class HyperparameterCall(NamedTuple):
 
 
 class OutOfRangeArgument(NamedTuple):
-    """A breach in the words of a script."""
+    """An argument that is out of the range of the table, with the words that say so for a script."""
 
     breach: Breach
     text: str
@@ -139,7 +139,10 @@ def generating_calls(module: Module) -> Iterator[HyperparameterCall]:
 def _arguments_of_call(
     module: Module, call: Call, nodes: Mapping[str, ast.expr | None], name: str = ""
 ) -> HyperparameterCall:
-    """A call with those of these settings that it gives; `name` is what all of them are called."""
+    """The record of a call with those of these settings that it gives.
+
+    `name` is what all of them are called, where one name stands for them.
+    """
     there = {setting: node for setting, node in nodes.items() if node is not None}
     values = {setting: _known_value(module, node) for setting, node in there.items()}
     return HyperparameterCall(call, values, there, {setting: name or setting for setting in there})

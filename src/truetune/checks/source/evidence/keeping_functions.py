@@ -69,11 +69,9 @@ def calls_that_keep(
     if function is None or function is module.function_around(forward):
         return []
     root = _root_name_of_holder(holder)
-    owner = module.scopes.parent.get(function)
-    owner = owner if isinstance(owner, ast.ClassDef) else None
-    if root is None or (root.startswith("self.") and owner is None):
-        return []
-    if not root.startswith("self.") and _list_is_local(module, function, root):
+    parent = module.scopes.parent.get(function)
+    owner = parent if isinstance(parent, ast.ClassDef) else None
+    if root is None or not _outlives_call(module, function, owner, root):
         return []
     calls = module.flow.calls_of(function)
     if owner is not None:
@@ -81,17 +79,21 @@ def calls_that_keep(
             call for call in calls if _is_called_on_object_of(module, call, function.name, owner)
         ]
     around = module.function_around(forward)
+    name = root.removeprefix("self.")
     return [
-        CallThatKeeps(
-            call,
-            function,
-            owner,
-            root.removeprefix("self."),
-            _name_of_list_argument(function, root, call),
-        )
+        CallThatKeeps(call, function, owner, name, _name_of_list_argument(function, root, call))
         for call in calls
         if module.function_around(call) is around
     ]
+
+
+def _outlives_call(
+    module: Module, function: Function, owner: ast.ClassDef | None, root: str
+) -> bool:
+    """Is a holder still there after the call: an attribute of an object, or a list made elsewhere?"""
+    if root.startswith("self."):
+        return owner is not None
+    return not _list_is_local(module, function, root)
 
 
 def lightning_hook_that_keeps(
@@ -216,7 +218,7 @@ def _is_called_on_object_of(module: Module, call: ast.Call, name: str, owner: as
 
 
 def _with_bases(module: Module, owner: ast.ClassDef) -> list[ast.ClassDef]:
-    """A class of the files and those that it is made of."""
+    """The class, and the classes of the files that it is derived from."""
     chain = [owner]
     for one in chain:
         found = (module.flow.class_of_object(base) for base in one.bases)
@@ -242,7 +244,9 @@ def _emptying_methods(kept: CallThatKeeps) -> frozenset[str]:
 def _empties_or_renews(part: ast.AST, name: str, emptying: frozenset[str]) -> bool:
     """Does a part of the code empty or renew what has a name, itself or by a method that does?"""
     if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-        is_own = part.func.attr in EMPTYING_METHODS and _is_named(part.func.value, name)
+        is_own = part.func.attr in EMPTYING_METHODS and _is_name_or_attribute_named(
+            part.func.value, name
+        )
         return is_own or part.func.attr in emptying
     return isinstance(part, ast.Assign | ast.AnnAssign | ast.Delete) and _sets_or_deletes(
         part, name
@@ -259,12 +263,12 @@ def _sets_or_deletes(statement: ast.Assign | ast.AnnAssign | ast.Delete, name: s
             is_out = isinstance(statement, ast.Delete) or isinstance(target.slice, ast.Slice)
             base = target.value if is_out else target
         parts = base.elts if isinstance(base, ast.Tuple) else [base]
-        if any(_is_named(one, name) for one in parts):
+        if any(_is_name_or_attribute_named(one, name) for one in parts):
             return True
     return False
 
 
-def _is_named(node: ast.expr, name: str) -> bool:
+def _is_name_or_attribute_named(node: ast.expr, name: str) -> bool:
     """Is it the name itself, or an attribute of this name: `x.name`?"""
     if isinstance(node, ast.Attribute):
         return node.attr == name

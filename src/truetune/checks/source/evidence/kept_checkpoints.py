@@ -168,7 +168,7 @@ def _checkpoint_choice_of_test(frame: Frame) -> KeptCheckpoint | None:
             metric, takes_greater = node.comparators[0], not is_greater
         else:
             continue
-        name = _last_name(metric)
+        name = _last_metric_name(metric)
         is_lower = _is_lower_better(name)
         if is_lower is not None:
             sign = "<" if is_lower else ">"
@@ -179,9 +179,8 @@ def _checkpoint_choice_of_test(frame: Frame) -> KeptCheckpoint | None:
 
 
 def _copied_names(body: list[ast.stmt]) -> dict[str, str]:
-    """The names that the statements of an arm set, each with the name that it is set to:
-
-    `best = loss`, also several at once.
+    """The names that the statements of an arm set, each with the name that it is set to: `best =
+    loss`, also several at once.
     """
     copied: dict[str, str] = {}
     for statement in body:
@@ -195,8 +194,10 @@ def _copied_names(body: list[ast.stmt]) -> dict[str, str]:
     return copied
 
 
-def _last_name(node: ast.expr) -> str:
-    """`val_loss` of `val_loss`, `self.val_loss` and `metrics["val_loss"]`, `loss` of `loss.item()`."""
+def _last_metric_name(node: ast.expr) -> str:
+    """The last name of a metric's expression: `val_loss` of `val_loss`, `self.val_loss` and
+    `metrics["val_loss"]`, `loss` of `loss.item()`.
+    """
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
         node = node.func.value
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):

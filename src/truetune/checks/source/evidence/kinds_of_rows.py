@@ -58,7 +58,9 @@ class AnswerLengths(NamedTuple):
 
 
 def flatten_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the entries of its dictionaries by `name.key`, and with its system prompt."""
+    """The row with the entries of its dictionaries as columns `name.key`, and with its system
+    prompt as a column.
+    """
     flat: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):
@@ -158,5 +160,5 @@ def columns_of_kinds_or_labels(columns: Iterator[str]) -> Iterator[str]:
 
 
 def is_label(column: str) -> bool:
-    """Are the values of a column what a model has to say?"""
+    """Are the values of a column labels, which a model has to say?"""
     return LABEL_COLUMN.fullmatch(column) is not None

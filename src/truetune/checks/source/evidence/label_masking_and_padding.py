@@ -84,14 +84,16 @@ def _is_only_read(module: Module, ignored: ast.expr) -> bool:
 
 
 def maskings_of_pad_id(module: Module) -> Iterator[ast.AST]:
-    """Where labels that equal the pad id become -100 (`labels[labels == pad] = -100`), or a loss
-    ignores that id.
+    """The code that makes labels which equal the pad id -100 (`labels[labels == pad] = -100`), and
+    losses that ignore that id.
     """
     yield from _maskings_of_id(module, is_pad_id)
 
 
 def maskings_of_eos_id(module: Module) -> Iterator[ast.AST]:
-    """Where labels that equal the EOS id itself become -100, or a loss ignores that id."""
+    """The code that makes labels which equal the EOS id itself -100, and losses that ignore that
+    id.
+    """
     yield from _maskings_of_id(module, is_eos_id)
 
 

@@ -178,10 +178,7 @@ def _pairs_are_kept(module: Module, call: ast.AST) -> bool:
 
 
 def _stores_name_and_number(node: ast.AST, names: set[str]) -> bool:
-    """Does a node store a number under a name, or a name under a number:
-
-    `label2id[name] = number`?
-    """
+    """Does a node store a number under a name, or a name under a number: `label2id[name] = number`?"""
     if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Subscript):
         return False
     key = node.targets[0].slice

@@ -4,7 +4,7 @@ what a label and an answer is.
 How it works: a script that scores a file of predictions never asks a model, so that nothing proves
 what an answer is but its name (`prediction`, `reply`). The labels are the references of rows that
 are known, a list of the file, or the texts of a chain of tests. The trade-off: an answer that is
-called `x` is missed; what the symbolic run proves stands in `label_matches_in_runs`.
+called `x` is missed; what the symbolic run proves stands in `wrong_label_matches`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ PART_METHODS = frozenset(("group", "groups", "split", "partition", "findall", "p
 MAX_LABELS = 20
 """Different texts of a column up to which they are labels"""
 MAX_LABEL_CHARACTERS = 40
+"""Characters of a label. Chosen by hand: a label is a word or a few; a column with a longer text holds
+answers, and nothing is said of it
+"""
 WORD_LISTS = frozenset(("split", "findall", "tokenize", "word_tokenize", "keys", "values", "get"))
 """Methods that make a list of a text, or give what is none"""
 COLLECTIONS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp)
@@ -48,7 +51,9 @@ MARK_METHODS = frozenset(
 
 
 class LabelSearch(NamedTuple):
-    """`label in answer`, with the labels that are searched for, in the order in which it asks."""
+    """One search for labels inside of an answer, `label in answer`, with the labels in the order in
+    which they are searched for.
+    """
 
     compare: ast.Compare
     labels: tuple[str, ...]
@@ -125,9 +130,8 @@ def _is_whole_answer(module: Module, node: ast.expr) -> bool:
 
 
 def _takes_character_or_group(node: ast.AST) -> bool:
-    """Does an expression take a letter or a group out of a text:
-
-    `text[0]`, `text[:1]`, `match.group(1)`?
+    """Does an expression take a letter or a group out of a text: `text[0]`, `text[:1]`,
+    `match.group(1)`?
     """
     if isinstance(node, ast.Subscript):
         key = node.slice
@@ -212,8 +216,10 @@ def _labels_looked_for(module: Module, label: ast.expr) -> tuple[tuple[str, ...]
 
 
 def _without_text_methods(module: Module, node: ast.expr) -> ast.expr:
-    """`gold` of `gold.strip().lower()`, `str(gold)`, and of `norm(gold)` where the file's own
-    function does no more.
+    """The expression without the methods and functions that only strip or fold its text.
+
+    `gold` of `gold.strip().lower()`, `str(gold)`, and of `norm(gold)` where the file's own function
+    does no more.
     """
     while isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS:
@@ -262,12 +268,18 @@ def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
             continue
         if not _found_label_is_used(module, loop, node):
             return None
-        values = module.flow.value(loop.iter)
-        if isinstance(values, list | tuple) and len(values) > 1:
-            texts = [value for value in values if isinstance(value, str)]
-            if len(texts) == len(values):
-                return tuple(text.casefold() for text in texts)
+        labels = _several_folded_texts(module.flow.value(loop.iter))
+        if labels is not None:
+            return labels
     return None
+
+
+def _several_folded_texts(values: object) -> tuple[str, ...] | None:
+    """The texts of a list of two or more, without case; None where it holds anything else."""
+    if not isinstance(values, list | tuple) or len(values) < 2:
+        return None
+    texts = tuple(value.casefold() for value in values if isinstance(value, str))
+    return texts if len(texts) == len(values) else None
 
 
 def _found_label_is_used(module: Module, loop: ast.AST, name: ast.Name) -> bool:
@@ -306,7 +318,7 @@ def _column_read(module: Module, node: ast.expr) -> str | None:
 
 
 def _expression_and_sources(module: Module, node: ast.expr) -> Iterator[ast.expr]:
-    """A value, and the expressions that it was taken from, the nearest first."""
+    """The expression itself, and the expressions that its value was taken from, the nearest first."""
     name = node if isinstance(node, ast.Name) else None
     zipped = _zipped_iterable_of(module, name) if name is not None else None
     yield zipped or node

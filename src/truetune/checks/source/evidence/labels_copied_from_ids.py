@@ -71,10 +71,10 @@ def copied_padded_ids(module: Module, value: ast.expr) -> CopiedIds | None:
 
 
 def hand_padding_of_labels(module: Module, value: ast.expr) -> ast.BinOp | ast.Call | None:
-    """Where ids that labels are a plain copy of get pads by hand: `ids + [pad] * n`, `F.pad(ids,
-    (0, n), value=pad)`.
+    """The expression that adds pads by hand to ids of which the labels are a plain copy; None where
+    labels are made otherwise.
 
-    None where labels are made otherwise.
+    `ids + [pad] * n`, `F.pad(ids, (0, n), value=pad)`.
     """
     for _ in range(MAX_STEPS):
         value = without_copying_calls(module, value)
@@ -359,9 +359,8 @@ def _selects_first_tokens(module: Module, target: ast.expr, encoding: ast.expr) 
 
 
 def _is_unconditional_range_index(module: Module, index: ast.Name, encoding: ast.expr) -> bool:
-    """Does an index take each of the first numbers, without a condition:
-
-    `for i in range(n): x[i] = -100`?
+    """Does an index take each of the first numbers, without a condition: `for i in range(n): x[i] =
+    -100`?
     """
     loop = module.scopes.parent.get(module.statement(index) or index)
     if (

@@ -41,6 +41,7 @@ from truetune.source.symbolic_execution.values import (
 )
 
 IGNORED = -100
+"""The label that losses of torch and transformers leave out"""
 SAME_IDS = frozenset(
     (
         "clone",
@@ -133,10 +134,8 @@ def _label_cuts(trace: Trace) -> Iterator[tuple[ast.AST, Value, Side]]:
 
 
 def _label_cuts_of_store(store: StoreEvent, key: Slice) -> Iterator[tuple[ast.AST, Value, Side]]:
-    """The label cuts that a store makes:
-
-    `labels[:-n] = -100`, `labels[-n:] = ids[-n:]`, and `labels[:n] = -100` for rows with pads
-    before them.
+    """The label cuts that a store makes: `labels[:-n] = -100`, `labels[-n:] = ids[-n:]`, and
+    `labels[:n] = -100` for rows with pads before them.
     """
     if constant_of(store.value) == IGNORED or _is_all_ignored_labels(store.value):
         if key.start is None and key.stop is not None:
@@ -165,9 +164,8 @@ def _label_cuts_of_join(
 
 
 def _token_slice_of_index(key: Value) -> Slice | None:
-    """The slice of an index over the tokens of a row:
-
-    `[:-n]`, `[0, :-n]`, `[:, -n:]`; None without one.
+    """The slice of an index over the tokens of a row: `[:-n]`, `[0, :-n]`, `[:, -n:]`; None without
+    one.
     """
     if isinstance(key, Sequence) and key.items:
         key = key.items[-1]
@@ -210,9 +208,8 @@ def _is_length(value: Value) -> bool:
 
 
 def _measured_array(value: Value) -> Value | None:
-    """The array that a length is the length of:
-
-    `len(x)`, `x.shape[-1]`, `x.size(1)`, `x.numel()`; None for other numbers.
+    """The array that a length is the length of: `len(x)`, `x.shape[-1]`, `x.size(1)`, `x.numel()`;
+    None for other numbers.
     """
     if isinstance(value, Result):
         call = value.call
@@ -238,10 +235,7 @@ def _is_all_ignored_labels(value: Value) -> bool:
 
 
 def _call_gives_ignored_labels(call: CallEvent) -> bool:
-    """Does a call give labels that are all -100:
-
-    `torch.full_like(ids, -100)`, or a copy of such?
-    """
+    """Does a call give labels that are all -100: `torch.full_like(ids, -100)`, or a copy of such?"""
     if call.named(*COPIES) and call.args:
         return _is_all_ignored_labels(call.args[0])
     return call.named(*FILLS) and constant_of(call.argument(1, "fill_value")) == IGNORED

@@ -96,9 +96,8 @@ def _is_roll_to_the_left(node: ast.Call) -> bool:
 
 
 def _shifted_by_assignment(module: Module, labels: ast.AST) -> ast.AST | None:
-    """The slice by which the tokens of a tensor are replaced by their successors:
-
-    `labels[:, :-1] = ids[:, 1:]`; None otherwise.
+    """The slice by which the tokens of a tensor are replaced by their successors: `labels[:, :-1] =
+    ids[:, 1:]`; None otherwise.
     """
     if not isinstance(labels, ast.Name):
         return None

@@ -90,7 +90,7 @@ def jobs_name_model_of_another_depth(script: Path, layers: int) -> bool:
 
 
 def layer_count_of_published(name: str) -> int | None:
-    """As `layer_count_of_model`, of published names alone."""
+    """The number of blocks of a published model by its name alone; None where it is not known."""
     found = published_config(name)
     return found["num_hidden_layers"] if found is not None else None
 
@@ -151,12 +151,16 @@ def possible_texts_of_expression(
         return list(_texts_of_comprehension(module, node))[:MAX_TEXTS]
     parts = _elements_or_sum_sides(node)
     if parts is None:
-        parts = _argument_of_list_or_sorted(node) if isinstance(node, ast.Call) else None
-    if parts is None:
-        parts = _value_or_iterable_of_name(module, node)
+        parts = _listed_or_named_parts(module, node)
     return [
         text for part in parts for text in possible_texts_of_expression(module, part, depth + 1)
     ]
+
+
+def _listed_or_named_parts(module: Module, node: ast.expr) -> list[ast.expr]:
+    """What `list(...)` or `sorted(...)` is given, else what a name was given."""
+    listed = _argument_of_list_or_sorted(node) if isinstance(node, ast.Call) else None
+    return _value_or_iterable_of_name(module, node) if listed is None else listed
 
 
 def _elements_or_sum_sides(node: ast.expr) -> list[ast.expr] | None:
@@ -193,9 +197,8 @@ def _value_or_iterable_of_name(module: Module, node: ast.expr) -> list[ast.expr]
 def _texts_of_comprehension(
     module: Module, node: ast.ListComp | ast.GeneratorExp | ast.SetComp
 ) -> Iterator[str]:
-    """The texts of a comprehension over written numbers that nothing filters:
-
-    `f"layers.{i}." for i in range(28, 32)`.
+    """The texts of a comprehension over written numbers that nothing filters: `f"layers.{i}." for i
+    in range(28, 32)`.
     """
     if len(node.generators) != 1 or node.generators[0].ifs:
         return
@@ -279,9 +282,7 @@ def whole_numbers_of_list(module: Module, node: ast.expr | None, depth: int = 0)
         return [one for one in value if type(one) is int][:MAX_TEXTS]
     if isinstance(node, ast.Call) and _is_this_name(node.func, "range"):
         return _numbers_of_range(module, node)
-    parts = _argument_of_list_or_sorted(node) if isinstance(node, ast.Call) else None
-    if parts is None:
-        parts = _value_or_iterable_of_name(module, node)
+    parts = _listed_or_named_parts(module, node)
     return [number for part in parts for number in whole_numbers_of_list(module, part, depth + 1)]
 
 

@@ -78,9 +78,7 @@ def listings_joined_in_different_orders(module: Module) -> Iterator[ListingsJoin
 
 
 def _joins_by_position(module: Module) -> Iterator[tuple[ast.AST, list[ast.expr]]]:
-    """Where values of several lists meet by their positions, and the lists: `zip`, and one index in
-    a loop.
-    """
+    """The places that join lists by position, each with its lists: `zip`, and one index in a loop."""
     for call in module.calls("zip"):
         yield call.node, list(call.args)
     loops: list[ast.For | ast.comprehension] = [
@@ -193,7 +191,7 @@ def _sorted_listing(
     key: ast.expr | None,
     is_reversed: ast.expr | None,
 ) -> Listing | None:
-    """A listing behind a sort; None where its key or direction is not plain."""
+    """The listing after a sort; None where the key or direction of the sort is not plain."""
     function = module.flow.function(key) if isinstance(key, ast.Name) else None
     order = BY_NAME if key is None else _order_of_key(ast.unparse(function or key))
     if order is None or not (is_reversed is None or isinstance(is_reversed, ast.Constant)):

@@ -55,6 +55,7 @@ MIN_ROWS = 8
 MIN_DECIDING = 2
 """Values that fall on the same side: with one alone, the file may simply hold that side of a larger set"""
 MAX_SHOWN = 4
+"""Values and literals that a message shows. Chosen by hand: more make the line hard to read"""
 MAX_PARENTS = 6
 """Expressions between a comparison and what it decides: `not`, `and`, `int()`, a list"""
 MAX_STEPS = 400
@@ -102,7 +103,7 @@ def tests_no_row_passes(module: Module) -> Iterator[TestNoRowPasses]:
     unmet: dict[tuple[ast.AST | None, str], list[tuple[_Test, ColumnValues, str]]] = {}
     for key, group in tests.items():
         test, values = group[0], known[key]
-        decided = None if values is None else _kind_decided_in_vain(module, test, values)
+        decided = None if values is None else _kind_of_unmet_decision(module, test, values)
         if (
             values is None
             or not decided
@@ -130,8 +131,8 @@ def _literal_tests_by_place(module: Module) -> dict[int, list[_Test]]:
     return tests
 
 
-def _kind_decided_in_vain(module: Module, test: _Test, values: ColumnValues) -> str:
-    """`pair` or `label`, where a test that decides one is met by no row; empty otherwise."""
+def _kind_of_unmet_decision(module: Module, test: _Test, values: ColumnValues) -> str:
+    """What a test decides, `pair` or `label`, if no row meets it; empty otherwise."""
     decided = "" if _any_row_holds_literal(test, values) else _kind_decided(module, test.node)
     if not decided or not _named_values_share_an_arm(module, test, values):
         return ""
@@ -152,9 +153,8 @@ def _literal_tests(trace: Trace) -> Iterator[_Test]:
 
 
 def _literal_tests_of_operation(value: Operation) -> Iterator[_Test]:
-    """The comparisons of an operation with literals:
-
-    `cell == "a"`, `"a" == cell`, `cell in ("a", "b")`.
+    """The comparisons of an operation with literals: `cell == "a"`, `"a" == cell`, `cell in ("a",
+    "b")`.
     """
     if value.node is None or len(value.operands) != 2:
         return
@@ -188,7 +188,9 @@ def _literal_test_of_call(call: CallEvent) -> _Test | None:
 
 
 def _literal_test_of_lookup(call: CallEvent, table: Mapping, cell: Value) -> _Test | None:
-    """A look-up of a cell in a table that the script writes out."""
+    """The test of a cell against the keys of a table that the script writes out, by a look-up of
+    the cell.
+    """
     if table.is_open or table.rest is not None:
         return None
     keys = tuple(key for key in table.entries if isinstance(key, str | int | float))
@@ -378,7 +380,7 @@ def _node_holds(around: ast.AST | None, node: ast.AST) -> bool:
 
 
 def _kind_decided(module: Module, test: ast.AST) -> str:
-    """`pair` or `label`, where a test decides one; else nothing."""
+    """What a test decides: `pair`, `label`, or empty for neither."""
     if _test_makes_label(module, test):
         return "label"
     is_of_pairs = all(module.mentions(side) for side in SIDES)
@@ -514,9 +516,8 @@ def _arms_of_exchange(branch: ast.If) -> _Arms | None:
 
 
 def _arms_of_where(call: ast.Call) -> _Arms | None:
-    """The two arms of a `where` call:
-
-    `np.where(test, one, other)`, `one.where(test, other)`; None for any other call.
+    """The two arms of a `where` call: `np.where(test, one, other)`, `one.where(test, other)`; None
+    for any other call.
     """
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "where":
         return None
@@ -526,10 +527,7 @@ def _arms_of_where(call: ast.Call) -> _Arms | None:
 
 
 def _arms_of_index(parent: ast.AST, child: ast.AST) -> _Arms | None:
-    """The arms of a pair that is indexed by a test:
-
-    `(b, a)[row["winner"] == "a"]`; None otherwise.
-    """
+    """The arms of a pair that is indexed by a test: `(b, a)[row["winner"] == "a"]`; None otherwise."""
     if not isinstance(parent, ast.Subscript) or parent.slice is not child:
         return None
     pair = parent.value
@@ -588,7 +586,7 @@ def _names_read_in_order(arm: tuple[ast.AST, ...]) -> list[str]:
 
 
 def _walk_in_text_order(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and what it holds, as the text has it."""
+    """The node and all nodes inside, in the order of the text."""
     yield node
     for child in ast.iter_child_nodes(node):
         yield from _walk_in_text_order(child)

@@ -41,7 +41,7 @@ class TrainedModel(NamedTuple):
 
 
 def asked_model_with_loads(module: Module, node: ast.AST, model: ast.expr) -> AskedModel:
-    """A generation, with what loads the model that is asked."""
+    """The record of a generation, with the calls that load the model which is asked."""
     return AskedModel(node, model_loads(module, model), module.flow.calls_passed(model))
 
 

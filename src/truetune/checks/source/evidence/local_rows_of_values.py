@@ -169,7 +169,9 @@ def _rows_written_in_list(value: Value) -> tuple[Mapping[str, Any], ...]:
 
 
 def find_data_file(module: Module, name: str) -> Path | None:
-    """A data file that a script names, from its folder or one above it."""
+    """The path of a data file that a script names, from its folder or one above it; None where it
+    is not there.
+    """
     folder = Path(module.path).resolve().parent
     for around in (folder, *list(folder.parents)[:MAX_FOLDERS]):
         path = around / name

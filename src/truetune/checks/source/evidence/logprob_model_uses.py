@@ -48,7 +48,7 @@ def model_uses(module: Module) -> Iterator[ModelUse]:
     """The calls that run a model, or give one to a function."""
     for call in module.nodes(ast.Call):
         if "model" in module.flow.types(call.func):
-            yield _make_use(module, call, call.func, "")
+            yield _make_model_use(module, call, call.func, "")
             continue
         # A function with a dotted name of a library runs no model of the script.
         if module.flow.name(call.func) is not None:
@@ -57,11 +57,11 @@ def model_uses(module: Module) -> Iterator[ModelUse]:
             if isinstance(argument, ast.Name | ast.Attribute) and "model" in module.flow.types(
                 argument
             ):
-                yield _make_use(module, call, argument, ast.unparse(call.func))
+                yield _make_model_use(module, call, argument, ast.unparse(call.func))
 
 
-def _make_use(module: Module, call: ast.Call, model: ast.expr, how: str) -> ModelUse:
-    """A use of a model, with what its names and the contexts around it say."""
+def _make_model_use(module: Module, call: ast.Call, model: ast.expr, how: str) -> ModelUse:
+    """The record of a use of a model, with what its names and the contexts around it say."""
     names = [ast.unparse(model)]
     statement = module.statement(call)
     if isinstance(statement, ast.Assign):

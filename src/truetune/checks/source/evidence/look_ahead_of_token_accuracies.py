@@ -118,10 +118,16 @@ def _logits_of_picked_tokens(search: OwnLossSearch, value: Value, depth: int = 0
     if not isinstance(value, Result):
         return None
     call = value.call
-    if call.method == "argmax" and call.receiver is not None:
-        return search.logits_of(call.receiver)
-    if call.named(*PICKING_FUNCTIONS) and call.args:
-        return search.logits_of(call.args[0])
+    picked_from = _tensor_picked_from(call)
+    if picked_from is not None:
+        return search.logits_of(picked_from)
     if call.method in KEEPING_METHODS and call.receiver is not None:
         return _logits_of_picked_tokens(search, call.receiver, depth + 1)
     return None
+
+
+def _tensor_picked_from(call: CallEvent) -> Value | None:
+    """The tensor from which `argmax`, as a method or a function, picks; None for other calls."""
+    if call.method == "argmax" and call.receiver is not None:
+        return call.receiver
+    return call.args[0] if call.named(*PICKING_FUNCTIONS) and call.args else None

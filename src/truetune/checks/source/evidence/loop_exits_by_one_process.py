@@ -295,9 +295,8 @@ def _names_counted_or_set(part: ast.AST) -> set[str]:
 
 
 def _arguments_of_asked_objects(loop: ast.AST, names: set[str]) -> list[ast.expr]:
-    """The expressions that the loop gives to objects which the condition asks:
-
-    `stopper(val); if stopper.early_stop: break`.
+    """The expressions that the loop gives to objects which the condition asks: `stopper(val); if
+    stopper.early_stop: break`.
     """
     given: list[ast.expr] = []
     for part in ast.walk(loop):
@@ -359,20 +358,31 @@ def _all_arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def _reads_of_batches(module: Module) -> set[ast.AST]:
-    """Where loops over loaders use their batch; not the number in front of it, nor names of other
-    functions.
+    """The reads of their batch in loops over loaders.
+
+    Not of the number in front of it, nor names of other functions.
     """
-    uses: set[ast.AST] = set()
+    reads: set[ast.AST] = set()
     for loop in module.nodes(ast.For):
-        numbers = isinstance(loop.iter, ast.Call) and module.text_of(loop.iter.func) == "enumerate"
-        target: ast.AST = loop.target
-        if numbers and isinstance(target, ast.Tuple) and len(target.elts) > 1:
-            target = target.elts[1]
         if not any("loader" in module.flow.types(part) for part in _expressions_within(loop.iter)):
             continue
-        names = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
-        uses |= {part for part in ast.walk(loop) if isinstance(part, ast.Name) and part.id in names}
-    return uses
+        names = {name.id for name in _names_within(_batch_target(module, loop))}
+        reads.update(name for name in _names_within(loop) if name.id in names)
+    return reads
+
+
+def _batch_target(module: Module, loop: ast.For) -> ast.expr:
+    """The target of a loop that gets the batch, without the number that `enumerate` counts."""
+    target = loop.target
+    numbers = isinstance(loop.iter, ast.Call) and module.text_of(loop.iter.func) == "enumerate"
+    if numbers and isinstance(target, ast.Tuple) and len(target.elts) > 1:
+        return target.elts[1]
+    return target
+
+
+def _names_within(node: ast.AST) -> Iterator[ast.Name]:
+    """The names inside of a node."""
+    return (part for part in ast.walk(node) if isinstance(part, ast.Name))
 
 
 def _expressions_within(node: ast.AST) -> Iterator[ast.expr]:
@@ -397,15 +407,19 @@ def _processes_agree(module: Module, parts: list[ast.AST]) -> bool:
         for call in linked.nodes(ast.Call):
             if not AGREEING_CALL.search(linked.text_of(call.func)):
                 continue
-            given = {
-                part.id
-                for one in _all_arguments(call)
-                for part in ast.walk(one)
-                if isinstance(part, ast.Name)
-            }
-            if id(call) in slice_calls or given & names:
+            if id(call) in slice_calls or _names_in_arguments(call) & names:
                 return True
     return False
+
+
+def _names_in_arguments(call: ast.Call) -> set[str]:
+    """The names in the arguments of a call."""
+    return {
+        part.id
+        for argument in _all_arguments(call)
+        for part in ast.walk(argument)
+        if isinstance(part, ast.Name)
+    }
 
 
 def _leaves_out_backward(module: Module, handler: ast.ExceptHandler) -> bool:

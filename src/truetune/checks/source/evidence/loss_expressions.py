@@ -51,10 +51,8 @@ def exponential_of_loss_in(
 
 
 def _value_before_cast(module: Module, node: ast.Call) -> ast.expr | None:
-    """The value before a cast:
-
-    `x` in `x.item()`, `x.cpu()`, `float(x)`, and in `accelerator.gather(x.repeat(rows))`; None for
-    other calls.
+    """The value before a cast: `x` in `x.item()`, `x.cpu()`, `float(x)`, and in
+    `accelerator.gather(x.repeat(rows))`; None for other calls.
     """
     call = module.flow.call(node)
     if call.method in CASTS:
@@ -87,9 +85,8 @@ def is_unweighted_loss(module: Module, value: ast.expr) -> bool:
 
 
 def _is_negated_mean_of_logprobs(module: Module, node: ast.AST) -> bool:
-    """Is it the negated mean of what an engine calls log-probabilities:
-
-    `-(sum(logprobs) / n)` or `-sum(logprobs) / n`?
+    """Is it the negated mean of what an engine calls log-probabilities: `-(sum(logprobs) / n)` or
+    `-sum(logprobs) / n`?
     """
     values = None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):

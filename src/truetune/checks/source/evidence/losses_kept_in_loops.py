@@ -106,7 +106,8 @@ def _is_part_of_returned_loss(module: Module, method: ast.FunctionDef, value: as
 def _appends_and_additions(
     module: Module,
 ) -> Iterator[tuple[ast.Call | ast.stmt, ast.expr, ast.expr]]:
-    """Where a value is appended to a list or added to a sum: the place, the holder and the value.
+    """The statements and calls that append a value to a list or add it to a sum: the place, the
+    holder and the value.
 
     `losses.append(x)`, `losses += [x]`, `total += x` and `total = total + x`.
     """
@@ -158,7 +159,6 @@ def _method_of_own_class_called(module: Module, call: Call) -> ast.FunctionDef |
 
 def _calls_making_objects(module: Module, node: ast.AST) -> Iterator[ast.Call]:
     """The calls that make an object, or each of those that a list or dictionary holds:
-
     `self.meters[name]`.
     """
     if isinstance(node, ast.Call):
@@ -269,10 +269,7 @@ def _is_attribute_of_self(node: ast.expr) -> bool:
 
 
 def _is_parameter_with_graph(value: ast.expr, name: str) -> bool:
-    """Is it the parameter of this name, or a term of it, with its graph:
-
-    `x`, `x * n`, `x.mean()`?
-    """
+    """Is it the parameter of this name, or a term of it, with its graph: `x`, `x * n`, `x.mean()`?"""
     # A sum of hundreds of terms nests as deep on its left.
     while isinstance(value, ast.BinOp):
         if _is_parameter_with_graph(value.right, name):
@@ -335,10 +332,7 @@ def _is_loss(module: Module, part: ast.AST, backwards: set[str]) -> bool:
 
 
 def _is_model_loss(module: Module, node: ast.AST) -> bool:
-    """Is it the loss of a model's output:
-
-    `model(**batch).loss`, `outputs.loss`, `outputs["loss"]`?
-    """
+    """Is it the loss of a model's output: `model(**batch).loss`, `outputs.loss`, `outputs["loss"]`?"""
     if isinstance(node, ast.Subscript):
         is_loss = isinstance(node.slice, ast.Constant) and node.slice.value == "loss"
     elif isinstance(node, ast.Attribute):
@@ -468,9 +462,8 @@ def _output_is_computed_without_graph(module: Module, output: ast.AST) -> bool:
 
 
 def _is_detached(node: ast.AST) -> bool:
-    """Is a value certainly without its graph:
-
-    `loss.item()`, `loss.detach()`, `float(loss)`, `loss.data`, or an expression of one?
+    """Is a value certainly without its graph: `loss.item()`, `loss.detach()`, `float(loss)`,
+    `loss.data`, or an expression of one?
     """
     for part in ast.walk(node):
         if isinstance(part, ast.Attribute) and part.attr in (

@@ -57,14 +57,14 @@ class GraphlessLossSearch:
         self.seen: set[ast.AST] = set()
 
     def only_leaf_tensor(self, loss: ast.expr) -> ast.AST | None:
-        """Where the only tensor with a gradient is made; None where another way may hold the
-        model's graph.
+        """The node that makes the only tensor with a gradient which a loss is made of; None where
+        another way may hold the model's graph.
         """
         self._follow(loss)
         return self.found[0] if self.found and not self.may_hold_graph else None
 
     def _follow(self, node: ast.expr) -> None:
-        """Note what an expression is made of."""
+        """Follow an expression to what it is made of, and note each tensor that begins a graph."""
         if node in self.seen or self.may_hold_graph:
             return
         self.seen.add(node)
@@ -136,7 +136,6 @@ class GraphlessLossSearch:
 
     def _follow_forced(self, node: ast.Call, tensor: ast.expr) -> None:
         """Note a tensor that is detached and given `requires_grad_()` in one expression:
-
         `out.loss.detach().requires_grad_()`.
         """
         self._follow(tensor)
@@ -189,9 +188,8 @@ def losses_returned_to_trainers(module: Module) -> Iterator[ast.expr]:
 
 
 def _loss_parts(value: ast.expr) -> Iterator[ast.expr]:
-    """The loss in what a method returns, of each arm:
-
-    `(loss, outputs) if return_outputs else loss`.
+    """The loss in what a method returns, of each arm: `(loss, outputs) if return_outputs else
+    loss`.
     """
     if isinstance(value, ast.IfExp):
         yield from _loss_parts(value.body)

@@ -104,20 +104,24 @@ def masks_without_causality(module: Module) -> Iterator[OpenMask]:
     if _pattern_is_in_files(module, BOTH_WAYS):
         return
     seen: set[ast.AST] = set()
-    for trace in traces_of(module):
-        if not run_trains_model(trace):
-            continue
-        for mask, taker in (
-            *_masks_given_to_decoders(module, trace),
-            *_masks_given_to_kernels(module, trace),
-        ):
-            found = _parts_of_mask(trace, mask)
-            if found.own is None or found.is_causal:
-                continue
-            node, what = found.own
-            if node not in seen and module.home(node) is module and module.holds(node):
-                seen.add(node)
-                yield OpenMask(node, what, taker)
+    for trace in filter(run_trains_model, traces_of(module)):
+        for found in _open_masks_of_run(module, trace):
+            is_own = module.home(found.node) is module and module.holds(found.node)
+            if is_own and found.node not in seen:
+                seen.add(found.node)
+                yield found
+
+
+def _open_masks_of_run(module: Module, trace: Trace) -> Iterator[OpenMask]:
+    """The masks over pairs of positions without a causal condition that a run gives to its models."""
+    for mask, taker in (
+        *_masks_given_to_decoders(module, trace),
+        *_masks_given_to_kernels(module, trace),
+    ):
+        parts = _parts_of_mask(trace, mask)
+        if parts.own is not None and not parts.is_causal:
+            node, what = parts.own
+            yield OpenMask(node, what, taker)
 
 
 def _pattern_is_in_files(module: Module, pattern: re.Pattern[str]) -> bool:
@@ -225,9 +229,8 @@ def _call_may_order_positions(call: CallEvent) -> bool:
 
 
 def _called_name(call: CallEvent) -> str:
-    """The last name of what is called:
-
-    `outer` of `torch.outer(...)` and of `mask.outer(...)`; empty without one.
+    """The last name of what is called: `outer` of `torch.outer(...)` and of `mask.outer(...)`;
+    empty without one.
     """
     return call.method or (call.names[0].rpartition(".")[2] if call.names else "")
 
@@ -260,16 +263,23 @@ def _source_values(value: Value) -> Iterator[Value]:
     if isinstance(value, Element):
         return
     if isinstance(value, Result):
-        call = value.call
-        sizes = {"size", "dtype", "device", "shape"}
-        # `torch.zeros(...)` is given sizes alone.
-        is_new = call.named(*(f"*.{name}" for name in ("zeros", "ones", "full", "empty", "finfo")))
-        if not is_new and call.method not in ("new_zeros", "new_ones", "size"):
-            yield from (call.receiver,) if call.receiver is not None else ()
-            yield from call.args
-            yield from (one for name, one in call.keywords.items() if name not in sizes)
+        yield from _source_values_of_call(value.call)
         return
     yield from operands_of(value)
+
+
+def _source_values_of_call(call: CallEvent) -> Iterator[Value]:
+    """The values that the entries of a call's result come from; none of `torch.zeros(...)`, which
+    is given sizes alone.
+    """
+    is_new = call.named(*(f"*.{name}" for name in ("zeros", "ones", "full", "empty", "finfo")))
+    if is_new or call.method in ("new_zeros", "new_ones", "size"):
+        return
+    if call.receiver is not None:
+        yield call.receiver
+    yield from call.args
+    sizes = {"size", "dtype", "device", "shape"}
+    yield from (one for name, one in call.keywords.items() if name not in sizes)
 
 
 def _values_written_into(trace: Trace, value: Value) -> Iterator[Value | StoreEvent]:
@@ -300,9 +310,8 @@ def _values_written_into_view(trace: Trace, view: Item) -> Iterator[Value | Stor
 
 
 def _diagonal_block_of_store(store: StoreEvent) -> tuple[ast.AST, str] | None:
-    """The place and description of a store of a whole block along the diagonal:
-
-    `mask[a:b, a:b] = 1`; None for any other store.
+    """The place and description of a store of a whole block along the diagonal: `mask[a:b, a:b] =
+    1`; None for any other store.
     """
     key = store.key
     if not isinstance(key, Sequence) or len(key.items) < 2:
@@ -395,9 +404,8 @@ def _is_new_axis(key: Value) -> bool:
 
 
 def _pairwise_mask_function(function: Function) -> tuple[ast.AST, str] | None:
-    """The comparison in a function that judges pairs of positions, with its description:
-
-    `lambda b, h, q, kv: doc[q] == doc[kv]`; None otherwise.
+    """The comparison in a function that judges pairs of positions, with its description: `lambda b,
+    h, q, kv: doc[q] == doc[kv]`; None otherwise.
     """
     for node in ast.walk(function.definition):
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq):

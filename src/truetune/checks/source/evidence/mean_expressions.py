@@ -56,9 +56,8 @@ def mean_expressions(module: Module) -> Iterator[Mean]:
 
 
 def averaged_expression(module: Module, value: ast.expr) -> ast.expr | None:
-    """What an expression takes the mean of:
-
-    `x` of `sum(x) / len(x)` and `np.mean(x)`; None where it takes none.
+    """What an expression takes the mean of: `x` of `sum(x) / len(x)` and `np.mean(x)`; None where
+    it takes none.
     """
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
         return summed_list(module, value.left)

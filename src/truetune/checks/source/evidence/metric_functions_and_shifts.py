@@ -63,7 +63,9 @@ CALLS = 4
 
 
 def unshifted_label_comparisons(module: Module, function: ast.AST) -> Iterator[ast.AST]:
-    """Where predictions are compared with labels, each token with the one at its own place."""
+    """The comparisons of predictions with labels in which each token is compared with the one at
+    its own position.
+    """
     for node in ast.walk(function):
         if {
             prediction_or_label_side(module, part) for part in _compared_expressions(module, node)
@@ -245,10 +247,8 @@ def function_or_statement_around(module: Module, node: ast.AST) -> ast.AST:
 
 
 def _side_of_index(module: Module, node: ast.Subscript, depth: int) -> Side | None:
-    """The side of what an index takes:
-
-    `logits[mask]` and `logits[0]` keep it; None for `logits[:, -1]`, which is one position and no
-    longer all.
+    """The side of what an index takes: `logits[mask]` and `logits[0]` keep it; None for `logits[:,
+    -1]`, which is one position and no longer all.
     """
     if isinstance(node.slice, ast.Tuple) and any(
         isinstance(module.flow.value(e), int) for e in node.slice.elts

@@ -215,9 +215,8 @@ def _single_lineage(value: Value) -> Lineage | None:
 
 
 def _replaced_module(trace: Trace, event: Event, held: Lineage) -> str:
-    """What an event replaces by a new module, as it is written:
-
-    `model.lm_head`; empty where it replaces none.
+    """What an event replaces by a new module, as it is written: `model.lm_head`; empty where it
+    replaces none.
     """
     put = _module_assignment(event)
     if put is None:
@@ -283,10 +282,7 @@ def _is_model_or_part(value: Value | None, held: Lineage) -> bool:
 
 
 def _owner_of_part(value: Value) -> Value | None:
-    """What a part of a model is a part of:
-
-    `model.layers` of `model.layers[0]`; None for no part.
-    """
+    """What a part of a model is a part of: `model.layers` of `model.layers[0]`; None for no part."""
     if isinstance(value, Attribute | Item):
         return value.base
     if isinstance(value, Element):
@@ -297,9 +293,8 @@ def _owner_of_part(value: Value) -> Value | None:
 
 
 def _filters_trainable_parameters(given: Value, depth: int = 0) -> bool:
-    """Was an optimizer given only the parameters that required a gradient:
-
-    `[p for p in ... if p.requires_grad]`, `filter(...)`?
+    """Was an optimizer given only the parameters that required a gradient: `[p for p in ... if
+    p.requires_grad]`, `filter(...)`?
     """
     reads = (part for test in _filter_tests(given.node) for part in ast.walk(test))
     if any(isinstance(part, ast.Attribute) and part.attr == "requires_grad" for part in reads):

@@ -143,7 +143,9 @@ class ModelDevices:
         return on_gpu[-1] if on_gpu else None
 
     def _possible_placements(self, load: CallEvent, use: Event) -> Iterator[DevicePlacement]:
-        """Where a model may be, from the last call before the use that surely placed it."""
+        """The devices where a model may be at a use, from the last call before it that surely
+        placed the model.
+        """
         arms = {(id(frame.node), frame.taken) for frame in use.frames(*UNDECIDED)}
         for call in reversed(self._trace.all_calls):
             if not load.number < call.number < use.number:
@@ -157,7 +159,9 @@ class ModelDevices:
         yield _placement_by_load(load)
 
     def _placement_by(self, call: CallEvent, load: CallEvent) -> DevicePlacement | None:
-        """Where a call puts a model; None where it does not touch it, or leaves it in place."""
+        """The device that a call puts a model on; None where it does not touch the model, or leaves
+        it in place.
+        """
         if call.method in MOVES:
             if holds_model(call.receiver, load):
                 moved = _placement_by_move(call)
@@ -190,7 +194,9 @@ def holds_model(value: Value | None, load: CallEvent, depth: int = 0) -> bool:
 
 
 def _placement_by_move(call: CallEvent) -> DevicePlacement:
-    """Where `.to(device)`, `.cuda()` or `.cpu()` puts a model; an empty device where it names none."""
+    """The device that `.to(device)`, `.cuda()` or `.cpu()` puts a model on; an empty device where
+    the call names none.
+    """
     if call.method != "to":
         return DevicePlacement(GPU if call.method == "cuda" else CPU, call)
     given = call.argument(0, "device")
@@ -201,23 +207,28 @@ def _placement_by_move(call: CallEvent) -> DevicePlacement:
 
 
 def _placement_by_load(load: CallEvent) -> DevicePlacement:
-    """Where a load puts a model."""
-    if load.is_open or any(_is_given_and_on(load.keywords.get(name)) for name in PLACING_ARGUMENTS):
-        return DevicePlacement(UNKNOWN, load)
-    if any(True for _ in load.frames("with")) and not _stands_only_in_deviceless_blocks(load):
-        return DevicePlacement(UNKNOWN, load)
-    name = name_of_loaded_model(load)
-    if name is not None and QUANTIZED.search(name):
+    """The device that a load puts its model on."""
+    if _may_place_otherwise(load):
         return DevicePlacement(UNKNOWN, load)
     given = load.keywords.get("device_map")
     if not _is_given_and_on(given):
         return DevicePlacement(CPU, None)
     if isinstance(given, Mapping):
-        devices = [device_and_option_of(one)[0] for one in given.entries.values()]
-        is_cpu = bool(devices) and set(devices) == {CPU} and not given.is_open
+        devices = {device_and_option_of(one)[0] for one in given.entries.values()}
+        is_cpu = devices == {CPU} and not given.is_open
         return DevicePlacement(CPU if is_cpu else GPU, load)
     device, option = device_and_option_of(given)
     return DevicePlacement(device, load, option)
+
+
+def _may_place_otherwise(load: CallEvent) -> bool:
+    """May anything but `device_map` place a loaded model: another argument, a block, its weights?"""
+    if load.is_open or any(_is_given_and_on(load.keywords.get(name)) for name in PLACING_ARGUMENTS):
+        return True
+    if any(True for _ in load.frames("with")) and not _stands_only_in_deviceless_blocks(load):
+        return True
+    name = name_of_loaded_model(load)
+    return name is not None and QUANTIZED.search(name) is not None
 
 
 def _is_given_and_on(value: Value | None) -> bool:
@@ -268,12 +279,16 @@ def _device_of_plain_value(value: Value, depth: int) -> tuple[str, Option | None
         return device_and_option_of(value.call.args[0])
     if isinstance(value, Operation) and value.operator == "format":
         return _device_of_plain_value(value.operands[0], depth + 1)
-    plain = constant_of(value)
+    return _device_of_constant(constant_of(value)), None
+
+
+def _device_of_constant(plain: object) -> str:
+    """The device that a text (`cuda:0`) or a number names; pipelines take -1 for the CPU."""
     if isinstance(plain, str):
-        return (CPU if plain.strip().startswith("cpu") else GPU), None
+        return CPU if plain.strip().startswith("cpu") else GPU
     if isinstance(plain, int) and not isinstance(plain, bool):
-        return (CPU if plain < 0 else GPU), None
-    return UNKNOWN, None
+        return CPU if plain < 0 else GPU
+    return UNKNOWN
 
 
 def may_be_model_or_its_weights(value: Value | None, load: CallEvent) -> bool:

@@ -93,17 +93,22 @@ def _left_in_eval_mode_by_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
     trained = _trained_models(trace)
     if not trained:
         return
-    switches = [call for call in trace.all_calls if training_mode_set_by(call) is not None]
+    switches = _mode_switches(trace)
     for backward in trace.all_calls:
         if backward.method != "backward" or not backward.is_repeated:
             continue
         before = [one for one in switches if one.number < backward.number]
         for model in trained:
-            if _model_was_replaced(trace, model, backward):
-                continue
             switch = _last_switch(before, model.origin)
-            if switch is not None and _stays_in_eval_mode(switch, backward, before):
+            if switch is None or _model_was_replaced(trace, model, backward):
+                continue
+            if _stays_in_eval_mode(switch, backward, before):
                 yield LeftInEvalMode(switch, backward, trace)
+
+
+def _mode_switches(trace: Trace) -> list[CallEvent]:
+    """The calls of a run that switch a model to training or to evaluation mode, in their order."""
+    return [call for call in trace.all_calls if training_mode_set_by(call) is not None]
 
 
 def _stays_in_eval_mode(switch: CallEvent, backward: CallEvent, before: list[CallEvent]) -> bool:

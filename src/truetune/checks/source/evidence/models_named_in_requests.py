@@ -68,7 +68,7 @@ class ModelRequest:
     """What it may ask for; empty where it is not known"""
 
     def with_names(self, names: frozenset[str]) -> ModelRequest:
-        """The same place, for other names."""
+        """A copy of the request with other model names."""
         return replace(self, names=names)
 
 

@@ -122,7 +122,7 @@ def _model_folders_written(trace: Trace) -> Iterator[str]:
 
 
 def _plain_text(value: Value | None) -> str:
-    """A plain text; empty where it is none."""
+    """The plain text that a value is; empty where it is none."""
     plain = constant_of(value)
     return plain.removesuffix("/") if isinstance(plain, str) else ""
 
@@ -162,8 +162,8 @@ def _asking_loads_of_run(trace: Trace) -> Iterator[tuple[CallEvent, str]]:
 
 
 def _pretrained_in_harness_arguments(given: Value) -> str:
-    """`pretrained` in the arguments of the harness, as a text or a dictionary; empty beside an
-    adapter.
+    """The model's name (`pretrained`) in the arguments of the evaluation harness, as a text or a
+    dictionary; empty beside an adapter.
     """
     if isinstance(given, Mapping):
         if given.is_open or any(key in given.entries for key in ADAPTER_KEYS):

@@ -137,32 +137,48 @@ def _cpu_uses_of_models(
     what: str,
     job: JobStart | None,
 ) -> Iterator[CpuUse]:
-    """The models of one use that are certainly on the CPU."""
+    """The finding of one use whose models are all certainly on the CPU, if anything means a GPU."""
     if not models or not all(one.is_on_cpu for one in models):
         return
     one = models[0]
     if one.is_where_load_left_it:
         yield from _cpu_use_of_unmoved_model(trace, one, use, what, job)
         return
-    placement = next(placed for placed in one.placements if placed.event is not None)
+    yield from _cpu_use_of_moved_model(trace, devices, one, use, what, job)
+
+
+def _cpu_use_of_moved_model(
+    trace: Trace,
+    devices: ModelDevices,
+    model: PlacedModel,
+    use: CallEvent,
+    what: str,
+    job: JobStart | None,
+) -> Iterator[CpuUse]:
+    """The use of a model that a call puts on the CPU, if anything else means a GPU."""
+    placement = next(placed for placed in model.placements if placed.event is not None)
     if placement.event is None or not _device_is_not_overridden(trace, placement.option):
         return
     sign = (
         _gpu_sign_of_job(job)
         or _gpu_sign_of_calls(trace)
-        or _gpu_sign_of_earlier_move(devices, one, placement)
+        or _gpu_sign_of_earlier_move(devices, model, placement)
+        or _gpu_sign_of_training_size(use, model)
     )
-    if sign is None and use.method != "generate":
-        sign = _gpu_sign_of_size(one.load)
     if sign is not None:
         yield CpuUse(what, (placement.event, use), _device_code_of_call(placement.event), sign)
+
+
+def _gpu_sign_of_training_size(use: CallEvent, model: PlacedModel) -> str | None:
+    """The words about the size of a model that is trained; large ones do answer on a CPU."""
+    return None if use.method == "generate" else _gpu_sign_of_size(model.load)
 
 
 def _cpu_use_of_unmoved_model(
     trace: Trace, model: PlacedModel, use: CallEvent, what: str, job: JobStart | None
 ) -> Iterator[CpuUse]:
-    """A model that nothing moves, where the script or its job is for a GPU and nothing names the
-    CPU.
+    """The use of a model that nothing moves, if the script or its job is for a GPU and nothing
+    names the CPU.
     """
     sign = _gpu_sign_of_job(job) or _gpu_sign_of_code(trace, is_trained=use.method != "generate")
     is_for_gpu = sign is not None or _is_16_bit_or_large(trace, model.load)
@@ -219,7 +235,7 @@ def _gpu_sign_of_calls(trace: Trace) -> str | None:
 
 
 def _asserts_cuda(call: CallEvent) -> bool:
-    """Is it `assert torch.cuda.is_available()`?"""
+    """Is a call the condition of an assertion, `assert torch.cuda.is_available()`?"""
     return any(
         isinstance(around, ast.Assert) for around in call.home.parents(call.node)
     ) and isinstance(call.node, ast.Call)

@@ -203,15 +203,20 @@ def _dtype_and_cause_before(
 def _dtype_given_by_call(call: CallEvent, load: CallEvent) -> str:
     """The dtype that a call gives the weights; "" where it leaves them as they are."""
     if call.method in CASTS or call.method == "to":
-        if holds_model(call.receiver, load):
-            return CASTS[call.method] if call.method in CASTS else _dtype_of_move(call)
-        return UNKNOWN if may_be_model_or_its_weights(call.receiver, load) else ""
+        return _dtype_given_by_cast(call, load)
     if call.named(*ADAPTER_WRAPPERS) and holds_model(call.argument(0, "model"), load):
         return UNKNOWN  # the base is changed in place, and its weights are frozen
     if call.named(*KEEPS_DTYPE) or call.method in KEEPING_METHODS or call is load:
         return ""
     given = (*call.args, *call.keywords.values())
     return UNKNOWN if any(holds_model(one, load) for one in given) else ""
+
+
+def _dtype_given_by_cast(call: CallEvent, load: CallEvent) -> str:
+    """The dtype that `.half()`, `.to(...)` or the like gives the weights; "" for other objects."""
+    if holds_model(call.receiver, load):
+        return CASTS[call.method] if call.method in CASTS else _dtype_of_move(call)
+    return UNKNOWN if may_be_model_or_its_weights(call.receiver, load) else ""
 
 
 def _dtype_of_move(call: CallEvent) -> str:
@@ -237,7 +242,9 @@ def _dtype_of_load(load: CallEvent) -> str:
 
 
 def _dtype_name(value: Value) -> str:
-    """`float16`, `bfloat16` or `float32`, whatever option of the value counts; else unknown."""
+    """The name of the dtype that a value is, `float16`, `bfloat16` or `float32`, whichever of its
+    options counts; else unknown.
+    """
     names = {
         one.name if isinstance(one, Library) else str(constant_of(one)) for one in options_of(value)
     }

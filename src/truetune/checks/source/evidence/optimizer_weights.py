@@ -113,7 +113,9 @@ def _all_runs_are_of_other_models(
 
 
 def _weights_of_first_load(name: str, place: ast.AST) -> OtherWeights:
-    """A model that is loaded again, where the optimizer keeps the weights of the first."""
+    """The finding of a model that is loaded again, so that the optimizer keeps the weights of the
+    first load.
+    """
     return OtherWeights(
         f"{name} is loaded again behind the optimizer, which holds the weights of the first: what is trained starts"
         " again, and is never updated",

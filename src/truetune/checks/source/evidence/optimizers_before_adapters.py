@@ -168,14 +168,9 @@ def _later_adapter_of_model(trace: Trace, optimizer: CallEvent) -> CallEvent | N
     """What puts an adapter on the model of an optimizer that was made before; None where nothing
     surely does.
     """
-    given = optimizer.argument(0, "params")
-    models = None if given is None else models_of_parameters(given)
-    if models is None or len(models) != 1:
+    held = _adapterless_model_of(optimizer)
+    if held is None:
         return None
-    held = single_model_lineage(models[0])
-    if held is None or held.has_step(*ADAPTER_WRAPPERS) or _loads_adapter(held):
-        return None
-    others = [one for one in made_optimizers(trace) if one is not optimizer]
     for wrapper, model in _later_adapters(trace, optimizer):
         wrapped = single_model_lineage(model)
         if wrapped is None or wrapped.origin is not held.origin:
@@ -183,14 +178,29 @@ def _later_adapter_of_model(trace: Trace, optimizer: CallEvent) -> CallEvent | N
         # One adapter is laid over another: which of them is trained is another question.
         if wrapped.has_step(*ADAPTER_WRAPPERS):
             return None
-        if stand_in_other_arms(optimizer, wrapper) or any(
-            o.number > wrapper.number for o in others
-        ):
+        if stand_in_other_arms(optimizer, wrapper) or _is_optimizer_made_after(trace, wrapper):
             return None
         if _may_train_before_adapter(trace, optimizer, wrapper):
             return None
         return wrapper if _trains_with_adapter(trace, optimizer, wrapper) else None
     return None
+
+
+def _is_optimizer_made_after(trace: Trace, wrapper: CallEvent) -> bool:
+    """Is an optimizer made after the adapter is put on, which may hold its weights?"""
+    return any(optimizer.number > wrapper.number for optimizer in made_optimizers(trace))
+
+
+def _adapterless_model_of(optimizer: CallEvent) -> Lineage | None:
+    """The one model whose parameters an optimizer is given, if it has no adapter yet; else None."""
+    given = optimizer.argument(0, "params")
+    models = None if given is None else models_of_parameters(given)
+    if models is None or len(models) != 1:
+        return None
+    held = single_model_lineage(models[0])
+    if held is None or held.has_step(*ADAPTER_WRAPPERS) or _loads_adapter(held):
+        return None
+    return held
 
 
 def _loads_adapter(lineage: Lineage) -> bool:
@@ -226,10 +236,7 @@ def _is_certainly_given(value: Value | None) -> bool:
 
 
 def _optimizer_given_to_trainer(trainer: CallEvent) -> Value | None:
-    """The optimizer that a trainer is given:
-
-    `optimizers=(optimizer, scheduler)`; None otherwise.
-    """
+    """The optimizer that a trainer is given: `optimizers=(optimizer, scheduler)`; None otherwise."""
     given = trainer.argument(-1, "optimizers")
     return given.items[0] if isinstance(given, Sequence) and given.items else None
 

@@ -187,8 +187,7 @@ class RowOrders:
         by_number: list[ast.AST] = [
             part.value
             for part in ast.walk(body)
-            if isinstance(part, ast.Subscript)
-            and any(isinstance(one, ast.Name) and one.id in numbers for one in ast.walk(part.slice))
+            if isinstance(part, ast.Subscript) and _reads_any_name(part.slice, numbers)
         ]
         # `{k: v[i] for k, v in encoded.items()}`: what has columns is not the list of the rows, but it is as long.
         columns = _names_of_inner_loops(body)
@@ -212,7 +211,9 @@ class RowOrders:
     def _changes_and_sources_of_known_function(
         self, call: Call
     ) -> tuple[list[ast.AST], list[ast.AST]] | None:
-        """As of a call, of the functions that are known by name; None of any other."""
+        """The changes of order that a function known by its name makes, and what its rows come
+        from; None of any other function.
+        """
         module, node = self.module, call.node
         first: list[ast.AST] = list(node.args[:1])
         if call.named("sorted", "set", "frozenset", *UNORDERED):
@@ -240,6 +241,11 @@ class RowOrders:
         sources += call.node.args[:1]
         sources += [keyword.value for keyword in call.node.keywords if keyword.arg is None]
         return sources
+
+
+def _reads_any_name(expression: ast.expr, names: set[str]) -> bool:
+    """Does one of these names stand in an expression?"""
+    return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(expression))
 
 
 def _reorders_rows(module: Module, call: Call) -> bool:

@@ -87,25 +87,24 @@ def kept_outputs(module: Module) -> Iterator[KeptOutput]:
         if large is None:
             continue
         part, forward = large
-        kept = calls_that_keep(module, node, holder, forward)
-        if kept:
-            yield from (
-                KeptOutput(node, holder, value, part, forward)
-                for one in kept[:1]
-                if _keeping_call_repeats(module, one, node, forward)
-            )
-            continue
-        hook = lightning_hook_that_keeps(module, node, holder)
-        if hook is not None:
-            is_kept = not _condition_decides_in_loop(module, node, hook.function)
-            if is_kept and not holder_is_emptied(module, hook, hook.function):
-                yield KeptOutput(node, holder, value, part, forward)
-            continue
-        loop = _shared_loop(module, node, forward)
-        if isinstance(loop, FUNCTIONS) and not ast.unparse(holder).startswith("self."):
-            continue  # a list of the step itself
-        if loop is not None and not _is_renewed_or_rarely_filled(module, node, holder, loop):
+        if _fills_up(module, node, holder, forward):
             yield KeptOutput(node, holder, value, part, forward)
+
+
+def _fills_up(module: Module, node: ast.AST, holder: ast.expr, forward: ast.Call) -> bool:
+    """Does a holder get more and more outputs: through a function, a hook of Lightning, or a loop?"""
+    kept = calls_that_keep(module, node, holder, forward)
+    if kept:
+        return _keeping_call_repeats(module, kept[0], node, forward)
+    hook = lightning_hook_that_keeps(module, node, holder)
+    if hook is not None:
+        is_kept = not _condition_decides_in_loop(module, node, hook.function)
+        return is_kept and not holder_is_emptied(module, hook, hook.function)
+    loop = _shared_loop(module, node, forward)
+    is_list_of_step = isinstance(loop, FUNCTIONS) and not ast.unparse(holder).startswith("self.")
+    if loop is None or is_list_of_step:
+        return False
+    return not _is_renewed_or_rarely_filled(module, node, holder, loop)
 
 
 def _keeping_call_repeats(
@@ -126,7 +125,8 @@ def _keeping_call_repeats(
 
 
 def _appends_and_entries(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
-    """Where something is put into a list or dictionary: the place, the holder and each value.
+    """The statements and calls that put something into a list or dictionary: the place, the holder
+    and each value.
 
     `kept.append(x)`, `kept += [x]` and `kept[i] = x`.
     """
@@ -179,9 +179,8 @@ def _large_output_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] 
 
 
 def _name_of_output_part(value: ast.expr) -> str:
-    """The name of the part of an output that is read:
-
-    `logits` of `out.logits` and of `out["logits"]`; empty for any other expression.
+    """The name of the part of an output that is read: `logits` of `out.logits` and of
+    `out["logits"]`; empty for any other expression.
     """
     return value.attr if isinstance(value, ast.Attribute) else _constant_key(value) or ""
 
@@ -236,9 +235,8 @@ def _forward_call(module: Module, output: ast.expr) -> ast.Call | None:
 
 
 def _generates_with_scores(module: Module, node: ast.Call) -> bool:
-    """Does `generate` return scores or hidden states:
-
-    `return_dict_in_generate=True, output_scores=True`?
+    """Does `generate` return scores or hidden states: `return_dict_in_generate=True,
+    output_scores=True`?
     """
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "generate":
         return False

@@ -237,7 +237,9 @@ def _sets_pad_id(module: Module, setting: PadSetting) -> bool:
 
 
 def _changes_adding_pad_token(module: Module, setting: PadSetting) -> Changes:
-    """A pad token of its own, and the model resized; nothing where the model is not in sight."""
+    """The changes that add a pad token of its own and resize the model; none where the model is not
+    in sight.
+    """
     node = setting.node
     if not isinstance(node, ast.Assign) or setting.tokenizer is None or len(node.targets) != 1:
         return ()

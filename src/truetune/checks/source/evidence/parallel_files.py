@@ -23,6 +23,8 @@ from truetune.source.symbolic_execution.values import Value
 
 MIN_IN_PLACE = 0.95
 """Share of the places at which both hold one id. Chosen, not measured: a file may lack its last rows"""
+COUNTED_FILTERS = ("dropna", "drop_duplicates")
+"""Methods of frames whose left out rows can be counted without running the script"""
 MISSING = ("", "nan", "NaN", "null", "None", "NA", "N/A")
 """Cells that a reader of tables takes for missing"""
 Rows = tuple[Mapping[str, Any], ...]
@@ -62,19 +64,25 @@ def find_parallel_files(
 
 
 def _parallel_by_ids_or_counts(one: FileRows, other: FileRows) -> ParallelFiles | None:
-    """Two files as they are read, where they are parallel."""
+    """Two files as they are read, if they are parallel: by a column of ids, else by equal counts."""
     names, rows = (one.source, other.source), min(len(one.rows), len(other.rows))
     if rows < MIN_ROWS:
         return None
     shared = [name for name in one.rows[0] if name in other.rows[0] and ID_COLUMN.fullmatch(name)]
     for column in shared:
-        pairs = [(a.get(column), b.get(column)) for a, b in zip(one.rows, other.rows, strict=False)]
-        is_telling = len({first for first, _ in pairs if first is not None}) > rows // 2
-        in_place = sum(first == second and first is not None for first, second in pairs)
-        if is_telling and in_place >= MIN_IN_PLACE * max(len(one.rows), len(other.rows)):
+        if _has_same_ids_in_place(one, other, column):
             return ParallelFiles(names, column, rows)
     is_equal = len(one.rows) == len(other.rows)
     return ParallelFiles(names, "", rows) if is_equal and not shared else None
+
+
+def _has_same_ids_in_place(one: FileRows, other: FileRows, column: str) -> bool:
+    """Has a column of ids, most of them different, the same id in nearly each row of both files?"""
+    pairs = [(a.get(column), b.get(column)) for a, b in zip(one.rows, other.rows, strict=False)]
+    different = {first for first, _ in pairs if first is not None}
+    in_place = sum(first == second and first is not None for first, second in pairs)
+    longest = max(len(one.rows), len(other.rows))
+    return len(different) > len(pairs) // 2 and in_place >= MIN_IN_PLACE * longest
 
 
 def _subset_columns(module: Module, call: ast.Call) -> tuple[str, ...] | None:
@@ -94,14 +102,20 @@ def filter_leaves_rows_out(module: Module, side: Value, change: AlignmentChange)
     """Does a filter leave rows of a file out? One that is not known here is taken to."""
     found = local_rows_of_value(module, side)
     call = change.node
-    if found is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return True
-    if call.func.attr not in ("dropna", "drop_duplicates"):
+    method = _called_method(call)
+    if found is None or not isinstance(call, ast.Call) or method not in COUNTED_FILTERS:
         return True
     columns = _subset_columns(module, call)
     if columns is None:
         return True
     picked = [tuple(row.get(name) for name in columns or row) for row in found.rows]
-    if call.func.attr == "drop_duplicates":
+    if method == "drop_duplicates":
         return len(set(map(str, picked))) < len(picked)
     return any(one is None or one in MISSING for cells in picked for one in cells)
+
+
+def _called_method(node: ast.AST | None) -> str:
+    """The name of the method that a node calls; empty where it calls none."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return ""

@@ -63,6 +63,7 @@ SIZE_COLUMNS = (
 MAX_FILES, MAX_PICTURES, MAX_MODULE_BYTES = 8, 40, 1 << 20
 """Data files and pictures that are looked at, and the largest module that is"""
 MIN_ROWS = 2
+"""Rows from which a list is one of pictures. Chosen by hand: a single entry is no data set"""
 
 
 class UnlimitedProcessor(NamedTuple):
@@ -220,7 +221,7 @@ def _imported_module_limits_pictures(module: Module) -> bool:
 
 
 def _module_text(path: Path) -> str:
-    """A module's text; empty where it is not there, or far too large."""
+    """The text of a module; empty where it is not there, or far too large."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_MODULE_BYTES:
             return ""

@@ -25,8 +25,8 @@ MAX_CALLS_OF_ONE = 6
 def call_chains(
     module: Module, node: ast.AST, depth: int = MAX_CALLERS
 ) -> Iterator[tuple[ast.AST, ...]]:
-    """A place, and the calls through which it is reached, from the inside out; one chain for each
-    way.
+    """The chains of calls through which a place is reached: the place, then the calls from the
+    inside out; one chain for each way.
     """
     function = _function_around(module, node)
     callers = module.flow.calls_of(function) if isinstance(function, FUNCTIONS) else []

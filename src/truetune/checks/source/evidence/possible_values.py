@@ -89,7 +89,7 @@ def _single_constant(module: Module, node: ast.expr | None) -> Iterator[Constant
 
 
 def _constants_of_list(module: Module, origin: Origin) -> Iterator[Constant]:
-    """Of a list of constants."""
+    """The constants in the list that an origin is, or is an element of."""
     values = module.flow.value(origin.node)
     if isinstance(values, (list, tuple, frozenset)) and not origin.path:
         yield from (value for value in values if isinstance(value, str | int | float))
@@ -115,12 +115,12 @@ def _defaults_of_option(module: Module, name: str) -> Iterator[Constant]:
         if (
             isinstance(field.target, ast.Name)
             and field.target.id == name
-            and _is_field(module, field)
+            and _is_class_field(module, field)
         ):
             yield from _default_of_field(module, field.value)
 
 
-def _is_field(module: Module, node: ast.AnnAssign) -> bool:
+def _is_class_field(module: Module, node: ast.AnnAssign) -> bool:
     """Is an annotated name a field of a class?"""
     return isinstance(module.scopes.parent.get(node), ast.ClassDef)
 
@@ -146,10 +146,8 @@ def _values_of_key(module: Module, key: object) -> Iterator[Constant]:
 
 
 def _default_in_call(module: Module, node: ast.Call) -> Iterator[Constant]:
-    """The default that a call names:
-
-    `x.get("model", "default")`, `os.environ.get("MODEL", "default")`, `getattr(args, "model",
-    "default")`.
+    """The default that a call names: `x.get("model", "default")`, `os.environ.get("MODEL",
+    "default")`, `getattr(args, "model", "default")`.
     """
     call = module.flow.call(node)
     if call.named(*ENVIRONMENT):

@@ -53,6 +53,9 @@ WINNERS = frozenset(("winner", "better", "preferred", "preference", "best", "win
 LAST = 1_000
 """The place of the last item of a list whose length is not known, beside which the places of others are small"""
 MAX_DEPTH = 8
+"""Steps from a side of a pair back to how it was picked. Chosen by hand: a smaller one misses picks
+behind helpers, a larger one costs time in values that lead to one another
+"""
 ENDS = ("argmax", "argmin", "idxmax", "idxmin")
 SIDE_WORDS = frozenset(("a", "b", "0", "1", "2", "left", "right", "first", "second"))
 """Last words of columns that tell two sides apart"""
@@ -157,7 +160,7 @@ def _reason_by_picks(chosen: AnswerPick, rejected: AnswerPick) -> tuple[str, ast
 
 
 def _place_in_words(pick: AnswerPick) -> str:
-    """A place in words."""
+    """The position at which an answer was picked, in words for a message."""
     if pick.goodness == 0:
         return "the worst"
     if pick.goodness == LAST - 1:
@@ -207,10 +210,8 @@ def _answer_inside(value: Value) -> Value | None:
 
 
 def _pick_of_item(trace: Trace, item: Item) -> AnswerPick | None:
-    """The pick by an index:
-
-    `sorted(...)[0]`, `frame.sort_values(...).iloc[0]`, `answers[scores.argmax()]`; None for any
-    other item.
+    """The pick by an index: `sorted(...)[0]`, `frame.sort_values(...).iloc[0]`,
+    `answers[scores.argmax()]`; None for any other item.
     """
     index = constant_of(item.key)
     base = item.base
@@ -300,9 +301,8 @@ def _key_of_ordering(ordering: CallEvent) -> tuple[str, bool] | None:
 
 
 def _sort_key_of_zip(ordering: CallEvent) -> tuple[str, bool] | None:
-    """What a sorted zip goes by, its first list:
-
-    `scores` of `sorted(zip(scores, answers))`; None otherwise.
+    """What a sorted zip goes by, its first list: `scores` of `sorted(zip(scores, answers))`; None
+    otherwise.
     """
     node = ordering.node
     given = node.args[0] if isinstance(node, ast.Call) and node.args else None
@@ -335,9 +335,8 @@ def _pick_of_index(call: CallEvent) -> AnswerPick | None:
 
 
 def _pick_by_index_method(call: CallEvent, extreme: CallEvent) -> AnswerPick | None:
-    """The pick at the position of the largest or smallest:
-
-    `scores.index(max(scores))`; None otherwise.
+    """The pick at the position of the largest or smallest: `scores.index(max(scores))`; None
+    otherwise.
     """
     written = extreme.node
     inner = written.args[0] if isinstance(written, ast.Call) and written.args else None
@@ -423,7 +422,7 @@ def _sides_of_event(event: Event) -> dict[str, Value]:
 
 
 def _better_side_in_arm(frame: Frame) -> tuple[str, str] | None:
-    """Of an arm of a test: the better side, and why its choice is wrong; None where the test says
+    """The better side in an arm of a test, and why its choice is wrong; None where the test says
     neither.
     """
     test = frame.value

@@ -57,7 +57,9 @@ def _printed_texts(module: Module) -> Iterator[str]:
 
 
 def _join_text(text: object) -> str:
-    """A text of the JSON, which notebooks write as a string or as a list of lines."""
+    """The text of an output in a notebook's JSON, which is written as a string or as a list of
+    lines.
+    """
     if isinstance(text, list):
         return "".join(part for part in text if isinstance(part, str))
     return text if isinstance(text, str) else ""

@@ -125,7 +125,7 @@ class PromptForm(NamedTuple):
 
 
 def describe_marks(marks: frozenset[str]) -> str:
-    """A form as a message says it, by the lines behind which answers begin."""
+    """A hand-written form in words for a message, by the lines after which answers begin."""
     if not marks:
         return "the chat template"
     return "a hand-written prompt (" + ", ".join(sorted(marks)) + ")"
@@ -339,7 +339,7 @@ def _model_arguments(keywords: Mapping[str, ast.expr]) -> Iterator[ast.expr | No
 
 
 def chat_template_uses(module: Module) -> Iterator[ast.AST]:
-    """Where a file uses a chat template, or an interface that does."""
+    """The places where a file uses a chat template, or an interface that does."""
     for call in (*module.methods(*CHAT_CALLS), *module.calls(*CHAT_APIS)):
         yield call.node
     mapped = find_message_mapping(module)
@@ -350,8 +350,9 @@ def chat_template_uses(module: Module) -> Iterator[ast.AST]:
 
 
 def _chat_requests_of_clients(module: Module) -> Iterator[ast.AST]:
-    """Where a client sends messages to a server, in a file that trains nothing: another may make
-    its rows that way.
+    """The calls by which a client sends messages to a server, in a file that trains nothing.
+
+    A file that trains may make its rows that way.
     """
     if trains_a_model(module):
         return
@@ -361,7 +362,7 @@ def _chat_requests_of_clients(module: Module) -> Iterator[ast.AST]:
 
 
 def _chats_given_to_pipelines(module: Module) -> Iterator[ast.AST]:
-    """Where a pipeline or vLLM is given messages, which it renders by the chat template."""
+    """The calls that give messages to a pipeline or vLLM, which render them by the chat template."""
     for call in module.all_calls:
         if call.method not in (None, "chat"):
             continue
@@ -369,11 +370,13 @@ def _chats_given_to_pipelines(module: Module) -> Iterator[ast.AST]:
         given = call.argument(0, "messages" if call.method else "text_inputs")
         if given is None or made is None or not made.named("transformers.pipeline", "vllm.LLM"):
             continue
-        if call.method or any(_is_chat(module, one.node) for one in module.flow.origins(given)):
+        if call.method or any(
+            _is_list_of_messages(module, one.node) for one in module.flow.origins(given)
+        ):
             yield call.node
 
 
-def _is_chat(module: Module, node: ast.AST) -> bool:
+def _is_list_of_messages(module: Module, node: ast.AST) -> bool:
     """Is it a list of messages?"""
     return isinstance(node, ast.List) and any(
         isinstance(one, ast.Dict) and "role" in module.flow.entries(one)[0] for one in node.elts
@@ -464,7 +467,7 @@ def _readable_scripts_in(folder: Path) -> list[Path]:
 
 
 def _read_module(path: Path) -> Module | None:
-    """A file parsed; None where it can't be read."""
+    """The parsed script or notebook at a path; None where it can't be read."""
     try:
         return _parse_cached(str(path), path.stat().st_mtime_ns)
     except (DataError, OSError):
@@ -474,5 +477,5 @@ def _read_module(path: Path) -> Module | None:
 # By the time of the last change: a script that is edited while a session lasts is read again.
 @lru_cache(maxsize=64)
 def _parse_cached(path: str, _changed: int) -> Module:
-    """A file parsed, once for each time that it was changed."""
+    """The parsed script or notebook at a path, kept for each time that it was changed."""
     return read_module(Path(path))

@@ -73,14 +73,18 @@ def _right_padding_of_prompts(trace: Trace, generation: CallEvent) -> ast.AST | 
     ids = generation.keywords.get("input_ids") or generation.argument(0, "inputs")
     ids = generation.keywords.get("**") if ids is None else ids
     encoding = None if ids is None else call_making_ids(ids)
-    if encoding is None:
+    if encoding is None or not _pads_several_on_the_right(trace, encoding):
         return None
-    if encoding.named(PAD_SEQUENCE):
-        given = encoding.argument(3, SIDE)
-        side = "right" if given is None else constant_of(given)
-        return encoding.node if side == "right" and not _may_pad_single_rows(encoding) else None
-    is_right = pads_several(encoding) and padding_side_at_call(trace, encoding) == "right"
-    return encoding.node if is_right else None
+    return encoding.node
+
+
+def _pads_several_on_the_right(trace: Trace, encoding: CallEvent) -> bool:
+    """Does `pad_sequence` or a tokenizer certainly pad several rows on the right?"""
+    if not encoding.named(PAD_SEQUENCE):
+        return pads_several(encoding) and padding_side_at_call(trace, encoding) == "right"
+    given = encoding.argument(3, SIDE)
+    side = "right" if given is None else constant_of(given)
+    return side == "right" and not _may_pad_single_rows(encoding)
 
 
 def _may_pad_single_rows(padding: CallEvent) -> bool:
@@ -105,15 +109,21 @@ def call_making_ids(ids: Value, depth: int = 0) -> CallEvent | None:
     if isinstance(ids, Choice):
         made = [call_making_ids(option, depth + 1) for option in ids.options]
         return made[0] if all(one is made[0] for one in made) else None
+    before = _ids_or_batch_before(ids)
+    if before is not None:
+        return call_making_ids(before, depth + 1)
+    return ids.call if isinstance(ids, Result) else None
+
+
+def _ids_or_batch_before(ids: Value) -> Value | None:
+    """The batch that ids are read from, or what was moved to a device; None where they are made."""
     if isinstance(ids, Attribute) and ids.name in ("input_ids", "data"):
-        return call_making_ids(ids.base, depth + 1)
+        return ids.base
     if isinstance(ids, Item) and constant_of(ids.key) == "input_ids":
-        return call_making_ids(ids.base, depth + 1)
-    if not isinstance(ids, Result):
-        return None
-    if ids.call.method in MOVING_METHODS and ids.call.receiver is not None:
-        return call_making_ids(ids.call.receiver, depth + 1)
-    return ids.call
+        return ids.base
+    if isinstance(ids, Result) and ids.call.method in MOVING_METHODS:
+        return ids.call.receiver
+    return None
 
 
 def pads_several(encoding: CallEvent) -> bool:
@@ -180,9 +190,7 @@ def _right_padding_of_pipeline(trace: Trace, call: CallEvent) -> ast.AST | None:
     does.
     """
     made = call.receiver.call if isinstance(call.receiver, Result) else None
-    if made is None or not made.named(*PIPELINES) or made.is_open:
-        return None
-    if constant_of(made.argument(0, "task")) != "text-generation":
+    if made is None or not _makes_text_generation_pipeline(made):
         return None
     size = constant_of(call.keywords.get("batch_size") or made.keywords.get("batch_size"))
     tokenizer = made.keywords.get("tokenizer")
@@ -191,3 +199,10 @@ def _right_padding_of_pipeline(trace: Trace, call: CallEvent) -> ast.AST | None:
     if not isinstance(tokenizer, Result) or not tokenizer.call.named(*TOKENIZER_LOADS):
         return None
     return tokenizer.node if _padding_side_last_set(trace, tokenizer, call) == "right" else None
+
+
+def _makes_text_generation_pipeline(made: CallEvent) -> bool:
+    """Does a call make a pipeline that generates text, with all of its arguments known?"""
+    if not made.named(*PIPELINES) or made.is_open:
+        return False
+    return bool(constant_of(made.argument(0, "task")) == "text-generation")

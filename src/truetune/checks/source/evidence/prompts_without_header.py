@@ -63,7 +63,7 @@ def renders_for_generation_without_header(module: Module) -> Iterator[ast.Call]:
 
 
 def requests_without_header(module: Module) -> Iterator[ast.expr]:
-    """Where a request for a chat's answer tells the server to leave the header out:
+    """The entries of requests for a chat's answer that tell the server to leave the header out:
     `add_generation_prompt: False`.
     """
     for call in module.methods("create", "parse", "stream"):

@@ -112,5 +112,7 @@ def _loads_and_writes_of_script(module: Module) -> _LoadsAndWrites:
 
 
 def _normalized_folder_name(name: str) -> str:
-    """A name of a model or folder without what means the same folder."""
+    """The name of a model or folder in one spelling: without the parts that mean the same folder,
+    such as `./`.
+    """
     return name.removeprefix("./").rstrip("/")

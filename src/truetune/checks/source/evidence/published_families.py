@@ -128,7 +128,6 @@ def family_of_model(name: str) -> ModelFamily | None:
 
 def family_named_in_derivative(name: str) -> ModelFamily | None:
     """What is known of a model whose own name holds that of a published family:
-
     `me/Reward-Gemma-2-27B`; None otherwise.
     """
     return next(
@@ -251,7 +250,7 @@ def model_name_arguments(module: Module, tokenizer: ast.expr | None) -> Iterator
 
 
 def _folders_saved_to(module: Module) -> set[str]:
-    """Where the file saves models and checkpoints."""
+    """The folders that the file saves models and checkpoints to."""
     return {
         text
         for part in module.with_linked

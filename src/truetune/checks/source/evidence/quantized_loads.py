@@ -35,14 +35,15 @@ def quantized_load_of_model(module: Module, model: ast.expr) -> ast.Call | None:
     another.
     """
     load = _quantized_load_within(module, model, 0)
-    if load is None or _is_dequantized(module, load):
+    if load is None or _is_dequantized_anywhere(module, load):
         return None
     return load
 
 
 def _quantized_load_within(module: Module, model: ast.expr, depth: int) -> ast.Call | None:
-    """`quantized_load_of_model`, after so many wrappers; what is dequantized elsewhere is not
-    looked at.
+    """The quantized load of a model, after so many wrappers; None where one way is another.
+
+    What is dequantized elsewhere is not looked for.
     """
     if depth > DEPTH:
         return None
@@ -145,7 +146,7 @@ def _is_bitsandbytes_config(module: Module, node: ast.AST) -> bool:
     return not given or any(module.flow.value(bits) is not False for bits in given)
 
 
-def _is_dequantized(module: Module, load: ast.Call) -> bool:
+def _is_dequantized_anywhere(module: Module, load: ast.Call) -> bool:
     """Are the weights of this load brought back to 16 or 32 bits somewhere?"""
     return any(
         _quantized_load_within(module, model, 0) is load for model in _dequantized_models(module)

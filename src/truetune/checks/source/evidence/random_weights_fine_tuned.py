@@ -113,6 +113,9 @@ NAMELESS_LOADS = ("copy_", "load_file", "load_checkpoint", "load_state", "load_s
 NO_LOADS = ("load_dataset", "load_metric", "load_from_disk", "load_adapter")
 TEST_FILE = re.compile(r"(^|/)(tests?/[^/]*|test_[^/]*|conftest\.py|[^/]*_test\.py)$")
 MAX_CONFIG_STEPS = 8
+"""Copies and parts between a config and the call that reads it. Chosen by hand: beyond it nothing is
+said of a model
+"""
 
 
 class RandomWeights(NamedTuple):
@@ -275,7 +278,10 @@ def _weights_may_be_loaded(trace: Trace, way: Lineage) -> bool:
     own = {id(way.origin), *(id(step.result) for step in way.steps)}
     if any(store.key == "data" for store in trace.stores):
         return True
-    return any(_is_resumed(call) or _call_may_load_weights(call, own) for call in trace.all_calls)
+    return any(
+        _resumes_from_checkpoint(call) or _call_may_load_weights(call, own)
+        for call in trace.all_calls
+    )
 
 
 def _call_may_load_weights(call: CallEvent, own: set[int]) -> bool:
@@ -287,7 +293,7 @@ def _call_may_load_weights(call: CallEvent, own: set[int]) -> bool:
     return bool(is_load) and any(_is_model_or_wrapper(value, own) for value in call.inputs)
 
 
-def _is_resumed(call: CallEvent) -> bool:
+def _resumes_from_checkpoint(call: CallEvent) -> bool:
     """Does a trainer begin with the weights of a checkpoint?"""
     if call.method != "train":
         return False

@@ -193,7 +193,9 @@ def _reading_gives_reference(reading: Reading, text: str, reference: str) -> boo
 def _example_only_other_gets_right(
     own: Reading, other: Reading, pairs: Sequence[tuple[str, str]]
 ) -> tuple[str, str, str]:
-    """A row that the other reading alone gets right."""
+    """A row that the other reading alone gets right: its text, what the script takes, and the
+    reference.
+    """
     text, reference = next(
         pair
         for pair in pairs
@@ -255,7 +257,7 @@ def _readings_by_other_match(match: TakenMatch, equal: Equal) -> Iterator[Readin
 
 
 def _readings_by_other_pattern(match: TakenMatch, equal: Equal) -> Iterator[Reading]:
-    """The same pattern with a flag, or anywhere in the text."""
+    """The readings by the same pattern with another flag, or searched anywhere in the text."""
     for flag in (re.IGNORECASE, re.DOTALL, re.MULTILINE):
         if not match.pattern.flags & flag:
             pattern = re.compile(match.pattern.pattern, match.pattern.flags | flag)

@@ -28,7 +28,7 @@ EMPTY_BLOCK = re.compile(r"<think>\s*</think>")
 
 @dataclass(frozen=True, slots=True)
 class ReasoningSwitch:
-    """A place that renders a chat."""
+    """A place that renders a chat, and whether it tells the template to reason."""
 
     node: ast.AST
     thinks: bool | None

@@ -82,18 +82,30 @@ def _cause_of_fixed_shapes(trace: Trace, generation: CallEvent) -> tuple[ast.AST
         if call.number < generation.number and _compiles_for_one_shape(call):
             if _origin_ids(_compiled_model(call)) & origins:
                 return call.node, False
+    static_cache = _static_cache_given(generation) or _static_cache_set(trace, generation, origins)
+    return None if static_cache is None else (static_cache, True)
+
+
+def _static_cache_given(generation: CallEvent) -> ast.AST | None:
+    """The call that gives a generation a static cache: itself, or that of its config; else None."""
     given = generation.keywords.get(CACHE)
     if given is not None and constant_of(given) in STATIC_CACHES:
-        return generation.node, True
+        return generation.node
     settings = generation.keywords.get("generation_config")
     if isinstance(settings, Result) and CACHE in settings.call.keywords:
         if constant_of(settings.call.keywords[CACHE]) in STATIC_CACHES:
-            return settings.call.node, True
+            return settings.call.node
+    return None
+
+
+def _static_cache_set(trace: Trace, generation: CallEvent, origins: set[int]) -> ast.AST | None:
+    """The assignment before a generation that sets a static cache on its model; None without one."""
     for store in trace.stores:
-        if store.key == CACHE and store.number < generation.number:
-            base = store.base.base if isinstance(store.base, Attribute) else store.base
-            if constant_of(store.value) in STATIC_CACHES and _origin_ids(base) & origins:
-                return store.node, True
+        if store.key != CACHE or store.number >= generation.number:
+            continue
+        base = store.base.base if isinstance(store.base, Attribute) else store.base
+        if constant_of(store.value) in STATIC_CACHES and _origin_ids(base) & origins:
+            return store.node
     return None
 
 

@@ -89,9 +89,8 @@ def _is_awaited_at_once(module: Module, call: ast.AST) -> bool:
 
 
 def _is_awaited_in_the_next_statement(module: Module, outer: ast.AST | None) -> bool:
-    """Is a created task awaited at once, or in the statement after the one that names it:
-
-    `await create_task(...)`?
+    """Is a created task awaited at once, or in the statement after the one that names it: `await
+    create_task(...)`?
     """
     if isinstance(outer, ast.Await):
         return True
@@ -111,9 +110,8 @@ def _is_awaited_in_the_next_statement(module: Module, outer: ast.AST | None) -> 
 def _is_function_passed_to_caller(
     module: Module, function: ast.AST, callers: list[ast.Call]
 ) -> bool:
-    """Is a function itself given to something that calls it as often as it likes:
-
-    `pool.map(ask, rows)`?
+    """Is a function itself given to something that calls it as often as it likes: `pool.map(ask,
+    rows)`?
     """
     name = getattr(function, "name", "")
     called = {id(part) for one in callers for part in ast.walk(one.func)}

@@ -72,7 +72,6 @@ def returned_texts_with_prompt(module: Module) -> Iterator[PromptedText]:
 
 def _prompted_texts_of_pipelines(module: Module) -> Iterator[PromptedText]:
     """The texts of a pipeline that is given texts and gives them back in front:
-
     `result["generated_text"]`.
     """
     for node in module.nodes(ast.Subscript):
@@ -148,9 +147,8 @@ def _call_gives_text(module: Module, call: Call) -> bool:
 
 
 def _echoed_texts(module: Module) -> Iterator[PromptedText]:
-    """The texts of a completion that echoes its prompt:
-
-    `result["choices"][0]["text"]` and `result.choices[0].text`.
+    """The texts of a completion that echoes its prompt: `result["choices"][0]["text"]` and
+    `result.choices[0].text`.
     """
     if "echo" not in module.text:
         return
@@ -159,13 +157,13 @@ def _echoed_texts(module: Module) -> Iterator[PromptedText]:
         name = node.attr if isinstance(node, ast.Attribute) else module.flow.value(node.slice)
         made = _generating_call(module, node.value) if name == "text" else None
         call = module.flow.call(made) if made is not None else None
-        if call is not None and _echoes(module, call):
+        if call is not None and _completion_echoes_prompt(module, call):
             yield PromptedText(
                 node, call, "echo=True asks for both, and nothing cuts the prompt", "echo=False"
             )
 
 
-def _echoes(module: Module, call: Call) -> bool:
+def _completion_echoes_prompt(module: Module, call: Call) -> bool:
     """Is it a completion of llama.cpp or of an OpenAI server that is asked to echo, and is no
     scoring?
     """
@@ -232,7 +230,7 @@ def searched_word_in_prompt(module: Module, text: PromptedText, searched: ast.ex
 
 
 def _without_punctuation(text: str) -> str:
-    """A text without its punctuation."""
+    """The text without its punctuation."""
     return "".join(sign if sign.isalnum() else " " for sign in text)
 
 

@@ -92,7 +92,9 @@ class PaidForm:
 
 
 class _ConversionError(Exception):
-    """A text of the run is no number: the run continues in the handler around it."""
+    """Raised where a text of the run is no number, so that the run continues in the handler around
+    it.
+    """
 
 
 class ComparingRewardRun(ConcreteRun):
@@ -224,7 +226,7 @@ def _forms_paid(
     if final is None:
         return set()
     by_form = _answers_by_form(module.text, final)
-    rewards = _rewards(run, function, columns, list(by_form.values()))
+    rewards = _rewards_for_answers(run, function, columns, list(by_form.values()))
     if len(rewards) != len(by_form):
         return set()
     paid = {form for form, reward in zip(by_form, rewards, strict=True) if reward > 0}
@@ -288,7 +290,9 @@ def _reward_never_given_by(
         if final is None:
             return None
         run.compared.clear()
-        rewards = _rewards(run, function, columns, _answers_ending_in(module.text, final))
+        rewards = _rewards_for_answers(
+            run, function, columns, _answers_ending_in(module.text, final)
+        )
         if not rewards or any(reward > 0 for reward in rewards):
             return None
         mismatch = _comparison_never_equal(run.compared, final)
@@ -341,10 +345,10 @@ def _answers_ending_in(text: str, final: str) -> list[str]:
     return answers
 
 
-def _rewards(
+def _rewards_for_answers(
     run: ComparingRewardRun, function: Function, columns: dict[str, Value], answers: list[str]
 ) -> list[float]:
-    """What a function gives for these answers to one row; empty where one is not known."""
+    """The rewards that a function gives for these answers to one row; empty where one is not known."""
     given = _arguments_of_reward(columns, answers)
     arguments = function.definition.args
     if arguments.kwarg is None:
@@ -387,7 +391,9 @@ def _arguments_of_reward(columns: dict[str, Value], answers: list[str]) -> dict[
 def _comparison_never_equal(
     compared: list[tuple[Any, Any, ast.AST]], final: str
 ) -> tuple[Any, Any, ast.AST] | None:
-    """A comparison of the result, taken out of an answer, with something that it never equals."""
+    """The comparison of a result, taken out of an answer, with something that it never equals; None
+    without one.
+    """
     for left, right, node in compared:
         for taken, other in ((left, right), (right, left)):
             if _is_final_result(taken, final) and taken != other and not _is_fixed_text(other):
@@ -415,6 +421,6 @@ def _is_fixed_text(other: Any) -> bool:
 
 
 def _shortened_repr(plain: Any) -> str:
-    """A value as Python writes it, its middle left out where it is long."""
+    """A value as Python writes it, with its middle left out where it is long."""
     text = repr(plain)
     return text if len(text) <= 60 else f"{text[:20]}...{text[-36:]}"

@@ -6,9 +6,8 @@ import ast
 
 
 def field_name_read(node: ast.AST) -> str | None:
-    """The field that an expression reads by a written name:
-
-    `reply` of `row["reply"]` and of `row.get("reply", "")`; None for any other expression.
+    """The field that an expression reads by a written name: `reply` of `row["reply"]` and of
+    `row.get("reply", "")`; None for any other expression.
     """
     key: ast.expr | None = None
     if isinstance(node, ast.Subscript):

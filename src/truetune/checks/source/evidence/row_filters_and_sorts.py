@@ -134,9 +134,8 @@ class _AlignmentWalk:
         return None
 
     def _note_changes_in_place(self, value: Value) -> None:
-        """Note the changes in place of a frame, the latest first:
-
-        `frame.dropna(inplace=True)`, and a new numbering after it.
+        """Note the changes in place of a frame, the latest first: `frame.dropna(inplace=True)`, and
+        a new numbering after it.
         """
         for use in reversed(list(self.trace.uses(value))):
             if not isinstance(use, CallEvent) or use.receiver is not value or use.is_repeated:

@@ -76,9 +76,8 @@ def counts_of_last_batch(module: Module) -> Iterator[CountOfLastBatch]:
 
 
 def _counts_equal_elements(value: ast.expr) -> bool:
-    """Does a value count the equal elements, or give their share:
-
-    `(guess == gold).sum().item()`, `.float().mean()`?
+    """Does a value count the equal elements, or give their share: `(guess == gold).sum().item()`,
+    `.float().mean()`?
     """
     calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
     sums = any(
@@ -89,8 +88,9 @@ def _counts_equal_elements(value: ast.expr) -> bool:
 
 
 def _read_after_loop(module: Module, loop: Loop, name: str) -> ast.Name | None:
-    """Where a name that the loop does not read is read after it, in the same function; None where
-    it is read in the loop, or assigned again after it."""
+    """The read, after a loop and in its function, of a name that the loop does not read; None where
+    there is none, or the name is assigned again before.
+    """
     inside = set(ast.walk(loop))
     around = module.scopes.of[loop]
     uses = [
@@ -139,9 +139,8 @@ def _uncounted_rows_of_loop(module: Module, loop: Loop) -> Iterator[SkippedRows]
 
 
 def counter_raised_by(statement: ast.stmt) -> str | None:
-    """The counter or list that a statement adds a row to:
-
-    `total += 1`, `right.append(...)`; None for others.
+    """The counter or list that a statement adds a row to: `total += 1`, `right.append(...)`; None
+    for others.
     """
     if isinstance(statement, ast.AugAssign) and _increments_by_one(statement):
         return ast.unparse(statement.target)
@@ -234,9 +233,8 @@ def _counts_only_where_parsed(loop: Loop, statement: ast.stmt) -> list[ast.stmt]
 
 
 def _value_tested_present(test: ast.expr) -> ast.expr | None:
-    """The value that a test takes to be there:
-
-    `value` of `value` and of `value is not None`; None for any other test.
+    """The value that a test takes to be there: `value` of `value` and of `value is not None`; None
+    for any other test.
     """
     if isinstance(test, ast.Name):
         return test
@@ -249,26 +247,30 @@ def _uncounted_rows_of_tables(module: Module) -> Iterator[SkippedRows]:
     """Rows of a table that `dropna` or `notna` leaves out before a mean, by a column that was read
     out of answers.
     """
-    read = {
-        key
-        for node in module.nodes(ast.Assign)
-        for key in _column_keys(node.targets[0])
-        if FRAME_READER.search(ast.unparse(node.value))
-        and ANSWER_VALUE_NAME.search(ast.unparse(node.value))
-    }
+    read = _columns_read_from_answers(module)
     if not read:
         return
     for statement in module.nodes(ast.Assign):
         text = ast.unparse(statement.value)
-        match = DROPPED_BY_FRAME.search(text)
-        if match is None or (not _text_names_column(text, read) and "subset" in text):
+        names_columns = "subset" in text or ".notna" in text
+        if DROPPED_BY_FRAME.search(text) is None:
             continue
-        if ".notna" in text and not _text_names_column(text, read):
+        if names_columns and not _text_names_column(text, read):
             continue
         name = ast.unparse(statement.targets[0])
         mean = _table_score_after(module, statement, name)
         if mean is not None:
             yield SkippedRows(name, statement, mean)
+
+
+def _columns_read_from_answers(module: Module) -> set[str]:
+    """The columns of a table that are set to what a function reads out of answers."""
+    columns: set[str] = set()
+    for node in module.nodes(ast.Assign):
+        value = ast.unparse(node.value)
+        if FRAME_READER.search(value) and ANSWER_VALUE_NAME.search(value):
+            columns.update(_column_keys(node.targets[0]))
+    return columns
 
 
 def _column_keys(target: ast.expr) -> Iterator[str]:
@@ -296,9 +298,8 @@ def _table_score_after(module: Module, statement: ast.stmt, name: str) -> ast.st
 
 
 def _value_tested_missing(test: ast.expr) -> ast.expr | None:
-    """The value that a test takes to be missing:
-
-    `value` of `not value` and of `value is None`; None for any other test.
+    """The value that a test takes to be missing: `value` of `not value` and of `value is None`;
+    None for any other test.
     """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand
@@ -331,17 +332,18 @@ def is_divisor_of_score(module: Module, loop: Loop, name: str) -> bool:
     A precision is over what was said, and a share `total / len(rows)` tells what was left out.
     """
     end = loop.end_lineno or loop.lineno
-    quotients = [
-        node
-        for node in module.nodes(ast.BinOp)
-        if isinstance(node.op, ast.Div) and node.lineno > end
-    ]
+    quotients = [node for node in _divisions(module) if node.lineno > end]
     if any(_is_count_or_length(node.left, name) for node in quotients):
         return False
     dividing = [node for node in quotients if name in _names_in_divisor(node.right)]
     if dividing:
         return not any(is_precision(module, node) for node in dividing)
     return any(_is_mean_of(node, name) for node in module.nodes(ast.Call) if node.lineno > end)
+
+
+def _divisions(module: Module) -> Iterator[ast.BinOp]:
+    """The divisions of a file."""
+    return (node for node in module.nodes(ast.BinOp) if isinstance(node.op, ast.Div))
 
 
 def _is_mean_of(call: ast.Call, name: str) -> bool:

@@ -131,26 +131,37 @@ def _scale_of_call(value: Result, depth: int) -> ScoreScale | None:
     name, given = _function_name_and_tensor(call)
     if given is None:
         return None
-    if name in SQUASHING:
-        return ScoreScale("probabilities", value)
-    if name in LOG_SQUASHING:
-        return ScoreScale("log-probabilities", value)
-    if name in CHOOSING:
-        return ScoreScale("classes", value)
+    fixed = _scale_whatever_given(name)
+    if fixed is not None:
+        return ScoreScale(fixed, value)
     inner = score_scale_of(given, depth + 1)
     if inner is None or name in KEEPING:
         return inner
-    if name in LOGARITHMS and inner.scale == "probabilities":
-        return ScoreScale("log-probabilities", value)
-    if name in EXPONENTIALS and inner.scale == "log-probabilities":
-        return ScoreScale("probabilities", value)
+    changed = _scale_after_change(name, inner.scale)
+    return None if changed is None else ScoreScale(changed, value)
+
+
+def _scale_after_change(name: str, scale: Scale) -> Scale | None:
+    """The scale that a logarithm or an exponential makes of another one; None for anything else."""
+    if name in LOGARITHMS and scale == "probabilities":
+        return "log-probabilities"
+    if name in EXPONENTIALS and scale == "log-probabilities":
+        return "probabilities"
     return None
 
 
-def _function_name_and_tensor(call: CallEvent) -> tuple[str, Value | None]:
-    """The name and the tensor of a call:
+def _scale_whatever_given(name: str) -> Scale | None:
+    """The scale that a function gives whatever it is given, as softmax does; None for others."""
+    if name in SQUASHING:
+        return "probabilities"
+    if name in LOG_SQUASHING:
+        return "log-probabilities"
+    return "classes" if name in CHOOSING else None
 
-    `softmax` and `x`, of `x.softmax(-1)`, `torch.softmax(x, -1)` and `F.softmax(x)`.
+
+def _function_name_and_tensor(call: CallEvent) -> tuple[str, Value | None]:
+    """The name and the tensor of a call: `softmax` and `x`, of `x.softmax(-1)`, `torch.softmax(x,
+    -1)` and `F.softmax(x)`.
     """
     if call.method is not None and call.receiver is not None:
         return call.method, call.receiver

@@ -80,8 +80,8 @@ def rows_beside(module: Module, column: str) -> RowsOfAnyType | None:
 
 
 def all_rows_beside(module: Module, column: str) -> Iterator[RowsOfAnyType]:
-    """As `rows_beside`, of every file that has the column: those that the script names, or those
-    beside it.
+    """The rows of each file that has the column, their values as they are: of the files that the
+    script names, or of those beside it.
     """
     named = named_rows(module)
     files = islice(_candidate_row_files(module), MAX_FILES) if not named else ()

@@ -126,7 +126,9 @@ def _reference_read(
 
 
 def _mapping_looked_up(node: ast.AST, key: str) -> ast.expr | None:
-    """`gold` of `gold[key]` and of `gold.get(key)`; None for any other expression."""
+    """The mapping in which a key is looked up: `gold` of `gold[key]` and of `gold.get(key)`; None
+    for any other expression.
+    """
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         return node.value if ast.unparse(node.slice) == key else None
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
@@ -179,9 +181,8 @@ def _may_lack_fields(module: Module, given: ast.expr) -> bool:
 
 
 def _is_parsed_answer(module: Module, value: ast.expr) -> bool:
-    """Is a value read out of an answer without a step that fills in fields:
-
-    `json.loads(...)`, `parse(text)`, `row["prediction"]`?
+    """Is a value read out of an answer without a step that fills in fields: `json.loads(...)`,
+    `parse(text)`, `row["prediction"]`?
     """
     if isinstance(value, ast.Subscript | ast.Name):
         return True

@@ -121,7 +121,6 @@ def _single_template_mark(module: Module) -> str | None:
 
 def _models_loaded_by_unsloth(module: Module) -> frozenset[str]:
     """The names of the models that Unsloth loads:
-
     `FastLanguageModel.from_pretrained(model_name=...)`.
     """
     names = (call.keywords.get("model_name") for call in module.calls("*.from_pretrained"))

@@ -137,7 +137,7 @@ def _is_called_by_every_process(
     """
     if any(ONE_PROCESS_DECORATOR.search(ast.unparse(one)) for one in function.decorator_list):
         return False
-    if _is_spawned(module, function):
+    if _is_given_to_process_starter(module, function):
         return True
     callers = module.flow.calls_of(function)
     if not callers:
@@ -147,7 +147,9 @@ def _is_called_by_every_process(
     )
 
 
-def _is_spawned(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_given_to_process_starter(
+    module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
+) -> bool:
     """Is a function given to what starts the processes?"""
     starts: list[Call] = [call for part in module.with_linked for call in part.calls(*SPAWNERS)]
     return any(call.args and ast.unparse(call.args[0]) == function.name for call in starts)

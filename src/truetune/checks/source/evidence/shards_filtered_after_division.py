@@ -102,7 +102,9 @@ def _filtered_shards_by_loops(module: Module) -> Iterator[FilteredShard]:
 
 
 def _process_part_of(module: Module, rows: ast.expr) -> ast.AST | None:
-    """Where the part of a process is taken in what rows are made of; None where they are all rows."""
+    """The expression that takes the part of a process in what rows are made of; None where they are
+    all rows.
+    """
     part = next(
         (one for one in backward_slice(module, rows) if takes_process_part(module, one)), None
     )
@@ -110,8 +112,8 @@ def _process_part_of(module: Module, rows: ast.expr) -> ast.AST | None:
 
 
 def _process_part_in_generator(module: Module, rows: ast.expr) -> ast.AST | None:
-    """Where a function or method of the file that yields the rows takes the part of a process; None
-    where none does.
+    """The expression that takes the part of a process in a function of the file which yields the
+    rows; None where none does.
     """
     name = variable_name(rows.func) if isinstance(rows, ast.Call) else None
     function = None if name is None else _only_function(module, name.removeprefix("self."))
@@ -202,10 +204,7 @@ def _filtered_shards_by_comprehensions(module: Module) -> Iterator[FilteredShard
 
 
 def _filtered_shards_by_calls(module: Module) -> Iterator[FilteredShard]:
-    """The filtered parts by calls:
-
-    `rows.shard(world, rank).filter(fits)`, and Python's own filter.
-    """
+    """The filtered parts by calls: `rows.shard(world, rank).filter(fits)`, and Python's own filter."""
     for call in (*module.methods("filter"), *module.calls("filter")):
         rows = call.receiver if call.method == "filter" else call.argument(1, "iterable")
         part = _process_part_of(module, rows) if rows is not None else None

@@ -142,8 +142,9 @@ def _steps_of_source(value: Value) -> tuple[RowStep, ...] | None:
 
 
 def _steps_of_read(call: CallEvent, split: object) -> tuple[RowStep, ...] | None:
-    """A source and its split. None where the arguments are not known: then each call may read other
-    rows.
+    """The first steps of rows that a call reads: the source and its split.
+
+    None where the arguments are not known: then each call may read other rows.
     """
     plain: list[Hashable] = [call.names]
     for name, given in (*enumerate(call.args), *sorted(call.keywords.items())):
@@ -212,9 +213,8 @@ def _source_and_step_of_item(value: Item) -> tuple[Value | None, RowStep | None]
 
 
 def _row_range_of_call(call: CallEvent) -> tuple[float, float, str] | None:
-    """The range of rows that a call gives, as (begin, end, unit):
-
-    `select(range(a, b))`, `take(n)`, `skip(n)`, `head(n)`; None for any other call.
+    """The range of rows that a call gives, as (begin, end, unit): `select(range(a, b))`, `take(n)`,
+    `skip(n)`, `head(n)`; None for any other call.
     """
     given = call.args[0] if call.args else None
     if call.method == "select":

@@ -142,7 +142,9 @@ def _trainer_class_has_own_loss(trace: Trace, trainer: CallEvent) -> bool:
 
 
 def _node_of_labels(labels: Value | BatchField, call: CallEvent) -> ast.AST:
-    """Where labels are made; the call that they are given to where no text stands for them."""
+    """The node that makes the labels; the call that they are given to where no text stands for
+    them.
+    """
     value = source_of_field(labels) if isinstance(labels, BatchField) else labels
     while isinstance(value, Sequence) and value.items:
         value = value.items[-1]

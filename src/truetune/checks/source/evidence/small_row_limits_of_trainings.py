@@ -189,8 +189,8 @@ def trainings_with_data(trace: Trace) -> Iterator[tuple[CallEvent, tuple[Value, 
 
 
 def _event_naming_slice(trace: Trace, cut: Value, training: CallEvent) -> Event:
-    """Where a slice of rows stands: where it gets its name, else in the call of the training
-    itself.
+    """The event at which a slice of rows gets its name; the call of the training itself where it
+    gets none.
     """
     named = (one for one in trace.uses(cut) if isinstance(one, NameEvent))
     return next(named, training)
@@ -215,8 +215,8 @@ def _row_limit_on_way(value: Value, depth: int) -> tuple[CallEvent | Item, RowLi
 
 
 def _row_limit_of_item(value: Item, depth: int) -> tuple[CallEvent | Item, RowLimit] | None:
-    """As `_row_limit_on_way`, of `rows[:100]`, and of what an entry such as `rows["train"]` is
-    taken of.
+    """The limit on the way back from an index: of `rows[:100]` itself, or of what an entry such as
+    `rows["train"]` is taken of; None where nothing limits.
     """
     rows = _few_rows_of_slice(value)
     loaded = value.base.call if isinstance(value.base, Result) else None
@@ -290,7 +290,9 @@ def _few_rows_of_slice(value: Item) -> int | None:
 
 
 def _small_fixed_number(value: Value | None, most: int) -> int | None:
-    """A plain number of rows up to a limit: a value that a user may give otherwise is none."""
+    """The number of rows that a value says, if it is fixed and at most `most`; None otherwise, also
+    where a user may give another.
+    """
     number = constant_of(value, with_defaults=False)
     is_number = (
         isinstance(number, int) and not isinstance(number, bool) and number is not NO_CONSTANT

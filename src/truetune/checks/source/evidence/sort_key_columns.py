@@ -42,14 +42,15 @@ HELPER_WORDS = frozenset(("key", "by", "sort", "order", "sorting"))
 VERBS = ("rank", "ranking", "grade", "error")
 """Names of functions that say what is done, and not which end of the result is better"""
 MAX_DEPTH = 8
+"""Casts, sums and helpers inside one another that a key is followed through. Chosen by hand: beyond it
+the key counts as not known
+"""
 WORDS = re.compile(r"[A-Za-z]+|\d+")
 
 
 def column_of_key_function(key: Value) -> tuple[str, bool] | None:
-    """The column that a key function reads, and whether it is negated:
-
-    `lambda answer: -answer["score"]`, `itemgetter("score")`, `mean_rank`; None where it is not
-    known.
+    """The column that a key function reads, and whether it is negated: `lambda answer:
+    -answer["score"]`, `itemgetter("score")`, `mean_rank`; None where it is not known.
     """
     if isinstance(key, Result) and key.call.named("operator.itemgetter", "operator.attrgetter"):
         plain = constant_of(key.call.args[0]) if key.call.args else None
@@ -73,9 +74,8 @@ def is_higher_better(name: str) -> bool | None:
 
 
 def last_name_of_node(node: ast.AST | None) -> str | None:
-    """The last name or text of a node:
-
-    `score` of `answer["score"]`, `answer.score`, `scores[i]` and `"score"`; None without one.
+    """The last name or text of a node: `score` of `answer["score"]`, `answer.score`, `scores[i]`
+    and `"score"`; None without one.
     """
     if isinstance(node, ast.Subscript):
         key = node.slice
@@ -162,10 +162,8 @@ def _with_negation_flipped(found: tuple[str, bool] | None) -> tuple[str, bool] |
 def _column_of_comprehension(
     node: ast.GeneratorExp | ast.ListComp, home: Module, names: dict[str, ast.expr], depth: int
 ) -> tuple[str, bool] | None:
-    """The column that a comprehension reads:
-
-    `rank` of `(one["rank"] for one in answer["votes"])`, `ranks` of `(r for r in answer["ranks"])`;
-    None otherwise.
+    """The column that a comprehension reads: `rank` of `(one["rank"] for one in answer["votes"])`,
+    `ranks` of `(r for r in answer["ranks"])`; None otherwise.
     """
     loop = node.generators[0]
     if isinstance(loop.target, ast.Name):
@@ -201,7 +199,7 @@ def _column_of_arithmetic(
 
 
 def _written_number(node: ast.expr) -> float | None:
-    """A number that is written out, with its sign."""
+    """The number that is written out in the code, with its sign; None for other expressions."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = _written_number(node.operand)
         return None if inner is None else -inner

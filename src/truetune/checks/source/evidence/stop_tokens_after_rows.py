@@ -95,15 +95,18 @@ def may_append_stop_token(module: Module) -> bool:
             continue
         if not _ends_before_answer(module, node) and not _switches_eos_off(module, node):
             return True
-    # `ids + [2]`: a token by its number.
-    return any(
-        isinstance(side, ast.List)
-        and bool(side.elts)
-        and all(_is_token_number(one) for one in side.elts)
-        for node in module.nodes(ast.BinOp)
-        if isinstance(node.op, ast.Add)
-        for side in (node.left, node.right)
-    )
+    return _adds_token_numbers(module)
+
+
+def _adds_token_numbers(module: Module) -> bool:
+    """Is a list of numbers of tokens added anywhere: `ids + [2]`?"""
+    for node in module.nodes(ast.BinOp):
+        if not isinstance(node.op, ast.Add):
+            continue
+        for side in (node.left, node.right):
+            if isinstance(side, ast.List) and side.elts and all(map(_is_token_number, side.elts)):
+                return True
+    return False
 
 
 def trains_causal_model(module: Module) -> bool:
@@ -125,9 +128,8 @@ def trains_causal_model(module: Module) -> bool:
 
 
 def _ends_before_answer(module: Module, node: ast.AST) -> bool:
-    """Does a chat template end the text where the answer begins:
-
-    `apply_chat_template(..., add_generation_prompt=True)`?
+    """Does a chat template end the text where the answer begins: `apply_chat_template(...,
+    add_generation_prompt=True)`?
     """
     around = module.scopes.parent.get(node)
     if not isinstance(node, ast.Attribute) or not isinstance(around, ast.Call):

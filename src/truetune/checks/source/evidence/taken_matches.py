@@ -123,7 +123,7 @@ def regex_searches(module: Module) -> Iterator[Call]:
 
 
 def _search_function_name(call: Call) -> str:
-    """`search`, `findall`, ..."""
+    """The name of the function that searches: `search`, `findall`, ..."""
     return call.method or call.names[0].rpartition(".")[2]
 
 
@@ -144,8 +144,8 @@ def _match_and_group_taken(module: Module, call: Call) -> tuple[str, int] | None
 def _match_and_group_of_findall(
     pattern: re.Pattern[str] | None, uses: list[ast.AST]
 ) -> tuple[str, int] | None:
-    """As `_match_and_group_taken`, of the list that `findall` gives: its first item or its last
-    one.
+    """Which match, and which group, a script takes of the list that `findall` gives: its first item
+    or its last one; None where that is not plain.
     """
     places = {_constant_index(use) for use in uses if isinstance(use, ast.Subscript)}
     place = places.pop() if len(places) == 1 else None
@@ -300,7 +300,7 @@ def _iterated_by(loop: ast.For | ast.comprehension, name: str) -> ast.expr | Non
 
 
 def _names_binding(around: ast.AST, name: str) -> list[ast.Name]:
-    """Where a name is bound in a function or a file."""
+    """The places where a name is bound in a function or a file."""
     names = (node for node in ast.walk(around) if isinstance(node, ast.Name) and node.id == name)
     return [node for node in names if not isinstance(node.ctx, ast.Load)]
 
@@ -322,7 +322,9 @@ def _source_and_text_change(text: ast.expr) -> tuple[ast.expr | None, Change | N
 def _source_and_part_change(
     part: ast.Subscript, call: ast.Call
 ) -> tuple[ast.expr | None, Change | None]:
-    """As `_source_and_text_change`, of the first or last part that `split` gives."""
+    """The text before, and the change, of the first or last part that `split` gives; (None, None)
+    otherwise.
+    """
     called, place = call.func, _constant_index(part)
     if not isinstance(called, ast.Attribute) or called.attr != "split" or place not in (0, -1):
         return None, None

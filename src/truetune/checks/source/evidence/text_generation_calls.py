@@ -146,9 +146,8 @@ def _comes_from_loader_of_one(module: Module, value: ast.expr) -> bool:
 
 
 def _names_in_value(module: Module, value: ast.expr) -> Iterator[ast.Name]:
-    """The names in an expression, and in the dictionary whose entries it moves:
-
-    `{k: v.to(device) for ...}`.
+    """The names in an expression, and in the dictionary whose entries it moves: `{k: v.to(device)
+    for ...}`.
     """
     for name in (part for part in ast.walk(value) if isinstance(part, ast.Name)):
         yield name
@@ -226,10 +225,7 @@ def completion_prompts_of_clients(module: Module) -> Iterator[tuple[Call, ast.ex
     """What is sent to a server as a finished prompt, around which it puts no chat template:
     `/v1/completions`.
     """
-    texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
-    addresses = [text for text in texts if text.rstrip("/").endswith("/completions")]
-    # The address of a request is often put together elsewhere: all addresses of the file have to be of this kind.
-    is_raw = bool(addresses) and not any("/chat/" in text for text in addresses)
+    is_raw = _posts_finished_prompts_only(module)
     for call in module.all_calls:
         prompt = _prompt_of_client(module, call)
         if prompt is not None:
@@ -238,6 +234,17 @@ def completion_prompts_of_clients(module: Module) -> Iterator[tuple[Call, ast.ex
         sent = module.flow.entries(body)[0].get("prompt") if body is not None else None
         if sent is not None:
             yield call, sent
+
+
+def _posts_finished_prompts_only(module: Module) -> bool:
+    """Does a file name addresses of `/completions`, and none of chats?
+
+    The address of a request is often put together elsewhere, so all addresses of the file have to
+    be of this kind.
+    """
+    texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
+    addresses = [text for text in texts if text.rstrip("/").endswith("/completions")]
+    return bool(addresses) and not any("/chat/" in text for text in addresses)
 
 
 def _posted_body(module: Module, call: Call) -> ast.expr | None:
@@ -359,6 +366,11 @@ def _call_returns_one_row(module: Module, call: Call, depth: int) -> bool:
         return call.method == "join" or is_one_row(module, call.receiver, depth + 1)
     if call.method == "apply_chat_template" and call.args:
         return is_one_row(module, call.args[0], depth + 1)
+    return _all_returned_values_are_one_row(module, call, depth)
+
+
+def _all_returned_values_are_one_row(module: Module, call: Call, depth: int) -> bool:
+    """Is each value that a function of the files returns one row? False for other functions."""
     origins = [one for one in module.flow.origins(call.node) if one.node is not call.node]
     values = [one.node for one in origins if not one.element]
     return bool(origins) and all(

@@ -258,9 +258,8 @@ def _union_of_columns(parts: list[Value], depth: int) -> frozenset[str] | None:
 
 
 def _columns_composing_result(call: CallEvent, depth: int) -> frozenset[str] | None:
-    """The columns that a call's result is made of:
-
-    `row["a"].strip()`, `TEMPLATE.format(**row)`, `row.get("a", "")`; None where any is not seen.
+    """The columns that a call's result is made of: `row["a"].strip()`, `TEMPLATE.format(**row)`,
+    `row.get("a", "")`; None where any is not seen.
     """
     if call.method == "get" and call.args:
         return _single_column_unless_finished_row(constant_of(call.args[0]))
@@ -270,9 +269,15 @@ def _columns_composing_result(call: CallEvent, depth: int) -> frozenset[str] | N
         return _columns_filled_by_format(call, call.receiver, depth)
     if call.method == "join" and call.args:
         return _union_of_columns([call.args[0]], depth)
+    text = _text_changed_by(call)
+    return None if text is None else columns_composing_text(text, depth)
+
+
+def _text_changed_by(call: CallEvent) -> Value | None:
+    """The text that a method of texts, or `str`, is applied to; None for any other call."""
     if call.method in TEXT_METHODS and call.receiver is not None:
-        return columns_composing_text(call.receiver, depth)
-    return columns_composing_text(call.args[0], depth) if call.named("str") and call.args else None
+        return call.receiver
+    return call.args[0] if call.named("str") and call.args else None
 
 
 def _adds_generation_prompt(call: CallEvent) -> bool:
@@ -314,9 +319,8 @@ def ends_in_script_text(text: Value, depth: int = 0) -> bool:
 
 
 def _result_ends_in_script_text(call: CallEvent, depth: int) -> bool:
-    """Does the result of a call end in a text of the script:
-
-    `TEMPLATE.format(...)`, `text.strip()`?
+    """Does the result of a call end in a text of the script: `TEMPLATE.format(...)`,
+    `text.strip()`?
     """
     if call.receiver is None:
         return False

@@ -106,13 +106,20 @@ def ids_of_other_models(module: Module) -> Iterator[IdsOfAnotherModel]:
         return
     for maker in scripts_beside(module):
         saved = set(_saved_paths(maker))
-        shared = [(call, path) for call, path in loaded if path in saved]
-        if not shared or not _script_tokenizes(maker) or not IDS.search(maker.text):
+        shared = next(((call, path) for call, path in loaded if path in saved), None)
+        tokenizer = None if shared is None else _tokenizer_of_ids(maker)
+        if shared is None or tokenizer is None:
             continue
-        tokenizer = _only_loaded_name(maker, TOKENIZERS)
-        if tokenizer is not None and _vocabularies_differ(tokenizer[0], model[0]):
-            call, path = shared[0]
+        if _vocabularies_differ(tokenizer[0], model[0]):
+            call, path = shared
             yield IdsOfAnotherModel(call.node, path, tokenizer[0], model[0], maker, tokenizer[1])
+
+
+def _tokenizer_of_ids(maker: Module) -> tuple[str, ast.AST] | None:
+    """The name of the one tokenizer by which a script makes ids, with its load; None otherwise."""
+    if not _script_tokenizes(maker) or not IDS.search(maker.text):
+        return None
+    return _only_loaded_name(maker, TOKENIZERS)
 
 
 def vocabulary_group_of(name: str) -> str | None:
@@ -130,7 +137,7 @@ def _vocabularies_differ(one: str, other: str) -> bool:
 
 
 def _argument_parts(node: ast.expr | None) -> Iterator[ast.expr]:
-    """An argument, or what a list or dictionary of files holds."""
+    """The expressions of an argument: itself, or what a list or dictionary of files holds."""
     if isinstance(node, ast.List | ast.Tuple):
         yield from node.elts
     elif isinstance(node, ast.Dict):
@@ -150,7 +157,7 @@ def _saved_paths(module: Module) -> Iterator[str]:
 
 
 def _normalized_path(path: str | None) -> str:
-    """A path without what means the same; empty where it is not known."""
+    """The path in one spelling, without parts that mean the same; empty where it is not known."""
     return "" if path is None else path.removeprefix("./").rstrip("/")
 
 

@@ -32,7 +32,7 @@ from truetune.checks.source.evidence.token_positions_in_arrays import (
     Move,
     Segment,
     filler_length,
-    is_filler,
+    is_filled_with_one_number,
     layout_after_index,
     move_of_call,
     shift_layout,
@@ -140,12 +140,7 @@ class TokenLayouts:
         if field is not None:
             return self.layout_of_field(field, way)
         if isinstance(value, Choice):
-            last = value.options[-1]
-            # What a loop or a function made is another value for each pass of the run.
-            if all(one.node is last.node for one in value.options):
-                return self.layout_of(last, way.on())
-            layouts = [self.layout_of(one, way.on()) for one in value.options]
-            return layouts[0] if all(one == layouts[0] for one in layouts) else None
+            return self._layout_of_choice(value, way)
         if isinstance(value, Sequence):
             return self._layout_of_list(value, way)
         if isinstance(value, Operation):
@@ -157,6 +152,15 @@ class TokenLayouts:
         if isinstance(value, Element) and slices_tokens_of_rows(value.iterable):
             return self.layout_of(value.iterable, way.on())  # one of its rows
         return (Segment(id(value), START),)
+
+    def _layout_of_choice(self, value: Choice, way: TokenWay) -> Layout | None:
+        """The layout that all options of a value have; None where they differ."""
+        last = value.options[-1]
+        # What a loop or a function made is another value for each pass of the run.
+        if all(one.node is last.node for one in value.options):
+            return self.layout_of(last, way.on())
+        layouts = [self.layout_of(one, way.on()) for one in value.options]
+        return layouts[0] if all(one == layouts[0] for one in layouts) else None
 
     def _layout_of_operation(self, value: Operation, way: TokenWay) -> Layout | None:
         """The layout of a sum of lists, or of a list that is repeated."""
@@ -175,7 +179,7 @@ class TokenLayouts:
             if not isinstance(store, StoreEvent) or not _writes_tokens(store, value):
                 continue
             if isinstance(constant_of(store.value), int):
-                if not way.are_labels and not is_filler(value):
+                if not way.are_labels and not is_filled_with_one_number(value):
                     return None
                 continue
             found = self.layout_of(store.value, way.on())
@@ -223,7 +227,7 @@ class TokenLayouts:
     def _layout_of_call(self, value: Result, way: TokenWay) -> Layout | None:
         """The layout of what a call gives."""
         call = value.call
-        if is_filler(value):
+        if is_filled_with_one_number(value):
             return NOTHING
         if call.named(*JOINS):
             parts = call.argument(0, "tensors")

@@ -218,9 +218,8 @@ def _identity_of_limit(limit: Value) -> Hashable:
 
 
 def _array_measured_by(value: Value) -> Value | None:
-    """The array whose length a number is:
-
-    `len(ids)`, `ids.shape[-1]`, `ids.size(1)`; None for other numbers.
+    """The array whose length a number is: `len(ids)`, `ids.shape[-1]`, `ids.size(1)`; None for
+    other numbers.
     """
     if isinstance(value, Item) and isinstance(value.base, Attribute) and value.base.name == "shape":
         return value.base.base
@@ -261,7 +260,7 @@ def token_length_of(value: Value) -> TokenPosition | None:
         return filler_length(value)
     if isinstance(value, Operation) and value.operator == "+":
         return _sum_of_lengths(value.operands)
-    if isinstance(value, Result) and is_filler(value):
+    if isinstance(value, Result) and is_filled_with_one_number(value):
         return _length_of_full_tensor(value.call)
     return symbolic_length(value)
 
@@ -286,7 +285,7 @@ def filler_length(value: Operation) -> TokenPosition | None:
     return None
 
 
-def is_filler(value: Value) -> bool:
+def is_filled_with_one_number(value: Value) -> bool:
     """Is an array filled with one and the same number?"""
     if isinstance(value, Operation):
         return value.operator == "*" and filler_length(value) is not None

@@ -137,7 +137,9 @@ def _row_limit_of_method(module: Module, call: Call) -> int | None:
 
 
 def _local_file_path(module: Module, name: str) -> str | None:
-    """Where a file is: beside the script, or in the folder that the command is started in."""
+    """The path of a file that is beside the script, or in the folder that the command is started
+    in; None where it is in neither.
+    """
     places = (Path(module.path).parent / name, Path(name))
     return next((str(path) for path in places if path.is_file()), None)
 
@@ -167,7 +169,9 @@ def _files_of_expression(module: Module, node: ast.AST, depth: int) -> list[str]
 
 
 def _files_of_call(module: Module, call: Call, depth: int) -> list[str] | None:
-    """The same of a call that loads, reads or changes rows."""
+    """The files of the rows that a call loads, reads or changes; None where a step is not
+    understood.
+    """
     if call.named("datasets.load_dataset"):
         return _files_of_load_dataset(module, call)
     if call.named(*OF_FILES):

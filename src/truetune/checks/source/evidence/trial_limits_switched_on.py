@@ -104,7 +104,7 @@ def _row_cut_of(trace: Trace, value: Value) -> tuple[int | None, CallEvent | Nam
 
 
 def _name_event_of_slice(trace: Trace, value: Value) -> NameEvent | None:
-    """Where a slice gets its name."""
+    """The event at which a slice gets its name; None where it gets none."""
     return next((one for one in trace.uses(value) if isinstance(one, NameEvent)), None)
 
 

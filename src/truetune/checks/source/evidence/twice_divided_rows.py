@@ -132,7 +132,7 @@ def _leaves_samplers_as_they_are(call: Call) -> bool:
 
 
 def _process_parts_in_rows(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
-    """Where the part of this process is taken, in what rows are made of."""
+    """The expressions that take the part of this process, in what rows are made of."""
     for node in backward_slice(module, rows):
         if takes_process_part(module, node):
             yield node
@@ -169,9 +169,8 @@ def takes_process_part(module: Module, node: ast.AST) -> bool:
 
 
 def leaves_out_rows_of_others(module: Module, statement: ast.stmt) -> bool:
-    """Does a statement leave out the rows of other processes:
-
-    `if i % world != rank: continue`, or `if i % world == rank: yield row`?
+    """Does a statement leave out the rows of other processes: `if i % world != rank: continue`, or
+    `if i % world == rank: yield row`?
     """
     if not isinstance(statement, ast.If):
         return False

@@ -272,7 +272,7 @@ def _names_around_uses(module: Module, node: ast.AST) -> set[str]:
 
 
 def _uses_of_text(module: Module, node: ast.AST) -> list[ast.AST]:
-    """Where a text is used: where it stands, or where its name does."""
+    """The nodes that use a text: where it stands, or where its name does."""
     holder = next(
         (one for one in module.parents(node) if isinstance(one, ast.Assign | ast.AnnAssign)), None
     )
@@ -287,9 +287,8 @@ def _uses_of_text(module: Module, node: ast.AST) -> list[ast.AST]:
 
 
 def _assigned_name(target: ast.expr) -> str:
-    """The name that an assignment sets:
-
-    `PROMPT` of `PROMPT = ...` and `self.PROMPT = ...`; empty of any other target.
+    """The name that an assignment sets: `PROMPT` of `PROMPT = ...` and `self.PROMPT = ...`; empty
+    of any other target.
     """
     if isinstance(target, ast.Attribute):
         return target.attr

@@ -73,9 +73,8 @@ def pads_nothing(module: Module, call: Call) -> bool:
 
 
 def _holds_equal_rows(module: Module, origin: Origin, depth: int = 0) -> bool:
-    """Is a value a list of one element several times:
-
-    `[x] * n`, `[x for _ in range(n)]`, or each of such a list rendered?
+    """Is a value a list of one element several times: `[x] * n`, `[x for _ in range(n)]`, or each
+    of such a list rendered?
     """
     node = origin.node
     is_whole = not origin.element and not origin.path

@@ -33,6 +33,9 @@ DEFAULT_TEST_SHARE = 0.25
 MAX_CLASSES = 20
 """Different values of a column that is a class, a topic or a language"""
 MIN_ROWS_PER_CLASS = 3
+"""Rows for each value, on average, from which a column is one of classes. Chosen by hand: with fewer,
+the values are nearly all different and a split lacks some of them by chance
+"""
 MIN_ROWS = 10
 """Fewer rows are an example"""
 
@@ -134,9 +137,8 @@ def slices_of(trace: Trace) -> Iterator[Item]:
 
 
 def _bound_as_row_number(bound: Value, count: int) -> int | None:
-    """The row number that the bound of a slice is:
-
-    `n` of `rows[n:]`, also as `int(0.8 * len(rows))`; None where it is not known.
+    """The row number that the bound of a slice is: `n` of `rows[n:]`, also as `int(0.8 *
+    len(rows))`; None where it is not known.
     """
     plain = constant_of(bound)
     if type(plain) is int:
@@ -147,9 +149,8 @@ def _bound_as_row_number(bound: Value, count: int) -> int | None:
 
 
 def _rounded_share_of_rows(product: Operation, count: int) -> int | None:
-    """The row number that is a share of all rows, rounded down:
-
-    `0.8 * len(rows)`, `len(rows) // 5`; None for any other operation.
+    """The row number that is a share of all rows, rounded down: `0.8 * len(rows)`, `len(rows) //
+    5`; None for any other operation.
     """
     lengths = [one for one in product.operands if isinstance(one, Result) and one.call.named("len")]
     factors = map(constant_of, product.operands)

@@ -93,7 +93,7 @@ class _HeldByName:
     """The branch has returned, raised or ended the process"""
 
     def copy(self) -> _HeldByName:
-        """The same table, for a branch."""
+        """A copy of the table, for a branch."""
         return _HeldByName(dict(self.held), self.is_left)
 
     def names_of(self, model: HeldModel) -> tuple[str, ...]:
@@ -210,7 +210,6 @@ class _LoadPlacements:
 
     def _is_moved_at_once(self, load: ast.Call) -> bool:
         """Is a loaded model moved to a GPU in the same expression:
-
         `from_pretrained(...).eval().to("cuda")`?
         """
         node: ast.AST = load
@@ -286,8 +285,8 @@ class _HeldModelWalk:
         return self.found
 
     def _note_uses_in_functions(self) -> None:
-        """A function that reads a name of the file, and is called after the load, uses what the
-        name holds.
+        """Note the uses in functions: one that reads a name of the file, and is called after the
+        load, uses what the name holds.
         """
         if not isinstance(self.scope, ast.Module):
             return
@@ -413,9 +412,8 @@ class _HeldModelWalk:
         return isinstance(parent, ast.Attribute) and parent.attr in READ_ONLY_ATTRIBUTES
 
     def _apply_frees(self, statement: ast.stmt, state: _HeldByName) -> None:
-        """Forget the models that a statement frees:
-
-        `del model`, `model.cpu()`, `accelerator.free_memory()`.
+        """Forget the models that a statement frees: `del model`, `model.cpu()`,
+        `accelerator.free_memory()`.
         """
         if isinstance(statement, ast.Delete):
             for target in statement.targets:
@@ -556,9 +554,8 @@ class _HeldModelWalk:
         return name[:1].isupper() and not name.isupper()
 
     def _apply_later_moves(self, statement: ast.stmt, state: _HeldByName) -> None:
-        """Place on the GPU what a statement moves there after its load:
-
-        `.to("cuda")`, a trainer, `accelerator.prepare`.
+        """Place on the GPU what a statement moves there after its load: `.to("cuda")`, a trainer,
+        `accelerator.prepare`.
         """
         for node in _calls_of_statement(statement):
             call = self.module.flow.call(node)

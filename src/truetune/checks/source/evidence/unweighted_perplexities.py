@@ -109,13 +109,14 @@ def _averaged_perplexities_of_run(trace: Trace) -> Iterator[AveragedPerplexities
         if made is not None and value.node is not None:
             yield AveragedPerplexities(value.node, made, True, False)
     for call in trace.all_calls:
-        power = _exponent_of(call)
-        mean = None if power is None else _without_casts(power)
-        losses = [] if mean is None else _loss_calls_among(_averaged_terms(mean))
-        if mean is not None and mean.node is not None and losses:
-            if all(_is_evaluation_loss(one) for one in losses):
-                are_padded = all(_batch_is_padded(one) for one in losses)
-                yield AveragedPerplexities(mean.node, call.node, False, are_padded)
+        exponent = _exponent_of(call)
+        if exponent is None:
+            continue
+        mean = _without_casts(exponent)
+        losses = _loss_calls_among(_averaged_terms(mean))
+        if mean.node is not None and losses and all(map(_is_evaluation_loss, losses)):
+            are_padded = all(map(_batch_is_padded, losses))
+            yield AveragedPerplexities(mean.node, call.node, False, are_padded)
 
 
 def _averaged_exponential(value: Value) -> ast.AST | None:
@@ -231,7 +232,7 @@ def _terms_added_up(total: Value) -> list[Value]:
 
 
 def _without_casts(value: Value) -> Value:
-    """A value before it was moved, rounded or gathered."""
+    """The value before it was moved, rounded or gathered."""
     for _ in range(MAX_STEPS):
         if isinstance(value, Choice):
             known = [one for one in value.options if not isinstance(one, Constant)]
@@ -290,15 +291,23 @@ def _unweighted_loss_call(value: Value) -> CallEvent | None:
         return _model_pass(loss.base)
     if not isinstance(loss, Result):
         return None
-    call = loss.call
-    maker = call.receiver.call if isinstance(call.receiver, Result) else None
-    if call.named(*LOSS_FUNCTIONS):
-        reduction = call.keywords.get("reduction")
-    elif call.method == "__call__" and maker is not None and maker.named(*LOSS_CLASSES):
-        reduction = maker.keywords.get("reduction")
-    else:
+    configured = _call_with_reduction(loss.call)
+    if configured is None:
         return None
-    return call if reduction is None or constant_of(reduction) == "mean" else None
+    reduction = configured.keywords.get("reduction")
+    return loss.call if reduction is None or constant_of(reduction) == "mean" else None
+
+
+def _call_with_reduction(call: CallEvent) -> CallEvent | None:
+    """The call that is given the reduction of a loss: the function, or the construction of the loss
+    object that is called; None for any other call.
+    """
+    if call.named(*LOSS_FUNCTIONS):
+        return call
+    maker = call.receiver.call if isinstance(call.receiver, Result) else None
+    if call.method == "__call__" and maker is not None and maker.named(*LOSS_CLASSES):
+        return maker
+    return None
 
 
 def _model_pass(output: Value) -> CallEvent | None:

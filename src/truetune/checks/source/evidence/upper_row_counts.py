@@ -106,9 +106,8 @@ def _part_of_prepared(item: Item) -> Value | None:
 
 
 def _passes_of_range(call: CallEvent, depth: int) -> UpperCount | None:
-    """The passes of a range:
-
-    `range(3)`, or `range(0, len(rows), 4)`; None where they are not known.
+    """The passes of a range: `range(3)`, or `range(0, len(rows), 4)`; None where they are not
+    known.
     """
     if len(call.args) == 3:
         return _batches_of_rows(call.args[1], call.args[2], depth)
@@ -223,7 +222,7 @@ def _rows_of_item_at_most(item: Item, depth: int) -> UpperCount | None:
 
 
 def _limited_count(count: UpperCount | None, limit: int | None) -> UpperCount | None:
-    """A count that a limit may make smaller."""
+    """The count, made smaller by a limit if there is one."""
     if limit is None or (count is not None and count.most <= limit):
         return count
     return UpperCount(limit, f"{limit:,} rows are taken")
@@ -246,7 +245,7 @@ def _rows_of_call_at_most(call: CallEvent, depth: int) -> UpperCount | None:
 
 
 def _column_of_from_dict(given: Value) -> Value:
-    """A column of `from_dict({"text": [...]})`; anything else as it is."""
+    """One column of the data of `from_dict({"text": [...]})`; anything else as it is."""
     is_table = isinstance(given, Mapping) and given.entries
     return next(iter(given.entries.values())) if is_table and isinstance(given, Mapping) else given
 

@@ -106,18 +106,20 @@ def _training_mode_uses_of_run(trace: Trace, *, has_unsloth: bool) -> Iterator[U
     """The uses of one run in training mode."""
     trained = {call.node for call in _model_calls(trace) if not _is_under_no_grad(call)}
     for call in trace.all_calls:
-        is_generation = call.method == "generate"
-        is_pass = call.method == "__call__" and _is_under_no_grad(call)
-        if is_pass and _is_result_dropped(call):
-            continue
-        if not is_generation and (not is_pass or call.node in trained):
-            continue
-        if _is_deep_copy(call.receiver):
+        is_use = call.method == "generate" or _is_evaluating_pass(call, trained)
+        if not is_use or _is_deep_copy(call.receiver):
             continue
         for root in _origins_of_model(call.receiver):
             switch = _switch_to_training_before(trace, root, call, has_unsloth=has_unsloth)
             if switch is not None and _may_have_dropout(trace, root):
                 yield UseInTrainingMode(call, switch)
+
+
+def _is_evaluating_pass(call: CallEvent, trained: set[ast.AST]) -> bool:
+    """Is it a forward pass without gradients whose result is used, and which is nowhere trained on?"""
+    if call.method != "__call__" or call.node in trained:
+        return False
+    return _is_under_no_grad(call) and not _is_result_dropped(call)
 
 
 def _is_deep_copy(model: Value | None) -> bool:
@@ -143,7 +145,7 @@ def _origins_of_model(model: Value | None) -> list[Root]:
     roots: list[Root] = []
     for way in lineages(model) if model is not None else ():
         load = way.load
-        if isinstance(way.origin, Instance) and _is_module(way.origin):
+        if isinstance(way.origin, Instance) and _is_project_torch_module(way.origin):
             roots.append(way.origin)
         elif load is not None and load.named(*MODEL_LOADS, *TRAINERS):
             roots.append(load)
@@ -152,7 +154,7 @@ def _origins_of_model(model: Value | None) -> list[Root]:
     return roots
 
 
-def _is_module(instance: Instance) -> bool:
+def _is_project_torch_module(instance: Instance) -> bool:
     """Is it a module of torch that the project defines?"""
     return any(base in MODULES for base in library_bases(instance.made_of))
 
@@ -209,19 +211,21 @@ def _mode_set_by_method(
     call: CallEvent, root: Root, use: CallEvent, *, has_unsloth: bool
 ) -> str | None:
     """The mode behind a method of the model, or of a trainer that has it."""
-    if call.method == "eval":
-        return OFF if _is_or_holds_model(call.receiver, root) else None
-    if call.method in EVALUATING_METHODS:
+    if call.method == "eval" or call.method in EVALUATING_METHODS:
         return OFF if _is_or_holds_model(call.receiver, root) else None
     if call.method == "train" and _is_or_holds_model(call.receiver, root):
-        trainer = _trainer_construction_of(call.receiver)
-        if trainer is None:
-            return _mode_of_train_call(call)
-        is_clear = not has_unsloth and not _may_end_in_eval_mode(trainer)
-        return ON if is_clear else UNKNOWN
+        return _mode_after_train(call, has_unsloth=has_unsloth)
     if call.method in LIGHTNING_METHODS and any(_is_or_holds_model(one, root) for one in call.args):
         return ON if _is_in_training_hook(use) else UNKNOWN
     return None
+
+
+def _mode_after_train(call: CallEvent, *, has_unsloth: bool) -> str:
+    """The mode after `model.train(...)`, or after the training by a trainer."""
+    trainer = _trainer_construction_of(call.receiver)
+    if trainer is None:
+        return _mode_of_train_call(call)
+    return UNKNOWN if has_unsloth or _may_end_in_eval_mode(trainer) else ON
 
 
 def _mode_of_train_call(call: CallEvent) -> str:
@@ -338,7 +342,11 @@ def _is_context_manager(frame: Frame) -> bool:
 
 def _dropout_in_training_mode(trace: Trace, root: Root) -> Event | None:
     """The dropout of a module of the project that nobody switched, which begins in training mode."""
-    holders = [one for one in trace.instances if _is_module(one) and _is_or_holds_model(one, root)]
+    holders = [
+        one
+        for one in trace.instances
+        if _is_project_torch_module(one) and _is_or_holds_model(one, root)
+    ]
     for holder in holders:
         for part in holder.attributes.values():
             if isinstance(part, Result) and part.call.named(*DROPOUTS):

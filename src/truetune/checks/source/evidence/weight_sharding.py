@@ -132,8 +132,9 @@ def may_keep_float32_weights(path: Path) -> bool:
 
 
 def _launch_may_keep_float32_weights(command: str, path: Path) -> bool | None:
-    """As `may_keep_float32_weights`, by one command; None where it leaves that to files which it
-    does not name.
+    """May a run by this command keep a float32 copy of its weights?
+
+    None where the command leaves that to files which it does not name.
     """
     if "deepspeed" in command or any(one.how for one in _sharding_of_command(command, path)):
         return True

@@ -148,9 +148,8 @@ def _parts_filled_by_percent(node: ast.BinOp) -> Iterator[ast.expr]:
 
 
 def _content_of_message(node: ast.Dict) -> ast.expr | None:
-    """The content of a message that is written out:
-
-    `{"role": ..., "content": ...}`; None otherwise.
+    """The content of a message that is written out: `{"role": ..., "content": ...}`; None
+    otherwise.
     """
     entries = {
         key.value: value

@@ -99,16 +99,14 @@ def _name_of_wrapper_inside(module: Module, model: ast.expr) -> str | None:
     """The name of the wrapper that a model was taken out of; None where it was not."""
     for origin in module.flow.origins(model):
         wrapper = _wrapper_taken_apart(module, origin.node)
-        if wrapper is not None and _is_wrapper(module, wrapper):
+        if wrapper is not None and _is_wrapped_for_several_processes(module, wrapper):
             return ast.unparse(wrapper)
     return None
 
 
 def _wrapper_taken_apart(module: Module, node: ast.AST) -> ast.expr | None:
-    """The wrapper that an expression takes its model out of:
-
-    `model` of `model.module`, `getattr(model, "module", model)` and
-    `accelerator.unwrap_model(model)`; None otherwise.
+    """The wrapper that an expression takes its model out of: `model` of `model.module`,
+    `getattr(model, "module", model)` and `accelerator.unwrap_model(model)`; None otherwise.
     """
     if isinstance(node, ast.Attribute) and node.attr == "module":
         return node.value
@@ -121,7 +119,7 @@ def _wrapper_taken_apart(module: Module, node: ast.AST) -> ast.expr | None:
     return None
 
 
-def _is_wrapper(module: Module, model: ast.expr) -> bool:
+def _is_wrapped_for_several_processes(module: Module, model: ast.expr) -> bool:
     """Is it a model that is wrapped for several processes, by PyTorch or accelerate?"""
     for origin in module.flow.origins(model):
         if not isinstance(origin.node, ast.Call):

@@ -12,7 +12,7 @@ nothing is said.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from truetune.checks.source.evidence.column_expression_values import (
@@ -43,6 +43,9 @@ ANSWER_KEYS = frozenset(("generated_text",))
 PREDICTION_NAMES = frozenset(("prediction", "pred", "predicted", "generated"))
 """Columns of a file of answers; `output` and `response` may be of the training rows"""
 MAX_VALUES = 400
+"""Values that are followed back from a text to a model. Chosen by hand: it bounds the time of values
+that lead to one another; beyond it the text is no answer
+"""
 
 
 class WrongMatch(NamedTuple):
@@ -137,7 +140,7 @@ def _wrong_matches_at_beginning(module: Module, trace: Trace) -> Iterator[WrongM
 def _label_contained_in_another(
     labels: tuple[Any, ...], *, at_beginning: bool = False
 ) -> tuple[str, str] | None:
-    """A label, and another one that it stands in; None where none does."""
+    """The first label that is contained in another one, with that one; None where none is."""
     texts = [one for one in labels if isinstance(one, str) and one.strip()]
     for one in texts:
         for other in texts:
@@ -150,9 +153,8 @@ def _label_contained_in_another(
 def _wrong_matches_by_case(
     module: Module, trace: Trace, compared: set[int]
 ) -> Iterator[WrongMatch]:
-    """The wrong matches of an answer in one case with labels that have the other:
-
-    `answer.lower() == label`.
+    """The wrong matches of an answer in one case with labels that have the other: `answer.lower()
+    == label`.
     """
     for value in trace.values:
         if not isinstance(value, Operation) or value.operator not in ("==", "!="):
@@ -261,23 +263,29 @@ def _is_model_answer(value: Value) -> bool:
         seen += 1
         if isinstance(one, Sequence):
             return False
-        if isinstance(one, Result):
-            if _call_gives_answers(one.call):
-                return True
-            if (
-                one.call.method in (*TEXT_METHODS, "split", "partition", "get")
-                and one.call.receiver is not None
-            ):
-                pending.append(one.call.receiver)
-            continue
-        if isinstance(one, Item | Attribute):
-            key = constant_of(one.key) if isinstance(one, Item) else one.name
-            if isinstance(key, str) and key in (*ANSWER_KEYS, *PREDICTION_NAMES):
-                return True
-            pending.append(one.base)
-        elif isinstance(one, Choice | Element):
-            pending.extend(operands_of(one))
+        if isinstance(one, Result) and _call_gives_answers(one.call):
+            return True
+        if isinstance(one, Item | Attribute) and _is_named_as_answer(one):
+            return True
+        pending.extend(_sources_of_text(one))
     return False
+
+
+def _is_named_as_answer(read: Item | Attribute) -> bool:
+    """Is a key or attribute read whose name says that it is a model's answer?"""
+    key = constant_of(read.key) if isinstance(read, Item) else read.name
+    return isinstance(key, str) and key in (*ANSWER_KEYS, *PREDICTION_NAMES)
+
+
+def _sources_of_text(text: Value) -> Iterable[Value]:
+    """The values that a text is taken from by a text method, a part or a choice."""
+    if isinstance(text, Result):
+        receiver = text.call.receiver
+        is_text_method = text.call.method in (*TEXT_METHODS, "split", "partition", "get")
+        return (receiver,) if is_text_method and receiver is not None else ()
+    if isinstance(text, Item | Attribute):
+        return (text.base,)
+    return operands_of(text) if isinstance(text, Choice | Element) else ()
 
 
 def _call_gives_answers(call: CallEvent) -> bool:

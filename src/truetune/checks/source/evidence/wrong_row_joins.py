@@ -80,7 +80,7 @@ def _wrong_joins_of_call(trace: Trace, module: Module, call: CallEvent) -> Itera
     elif not call.args:
         return
     elif call.named("zip") and len(call.args) > 1 and not call.is_open:
-        kinds = OF_ONE_LENGTH if _is_strict(call) else ANY
+        kinds = OF_ONE_LENGTH if _zip_is_strict(call) else ANY
         yield from _wrong_joins_by_position(
             call.node, "zip", _alignments_of_sides(trace, module, list(call.args)), kinds
         )
@@ -107,7 +107,7 @@ def _wrong_joins_of_method(
         yield from _wrong_joins_by_position(call.node, "add_column", ways, OF_ONE_LENGTH)
 
 
-def _is_strict(call: CallEvent) -> bool:
+def _zip_is_strict(call: CallEvent) -> bool:
     """Does `zip` raise where its sides differ in length?"""
     strict = call.keywords.get("strict")
     return strict is not None and constant_of(strict) is True
