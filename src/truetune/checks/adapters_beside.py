@@ -30,8 +30,8 @@ from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import Module
-from truetune.source.script_configs import extract_configs
+from truetune.source.parsed_source_file import Module
+from truetune.source.settings_of_script_as_configs import extract_configs
 
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json", ".toml")

@@ -31,7 +31,7 @@ from truetune.parsing.shell_commands import (
 )
 from truetune.settings.config import Config
 from truetune.settings.located_document import parse_document
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 EFFICIENT_LOADING = ("fsdp_cpu_ram_efficient_loading", "cpu_ram_efficient_loading")
 """The keys of accelerate and of transformers; in both it is on unless it is switched off"""

@@ -19,7 +19,7 @@ from truetune.checks.source.evidence.adapted_models import written_text
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import ShellCommand, last_option
 from truetune.settings.stacks.config_file import read_config
-from truetune.source.module import Module, read_module
+from truetune.source.parsed_source_file import Module, read_module
 
 MODEL_OPTIONS = (
     "--base",

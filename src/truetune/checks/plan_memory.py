@@ -39,8 +39,12 @@ from truetune.settings.settings_files import merge_settings, spec_of
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import Module, read_module
-from truetune.source.script_configs import extract_configs, extract_loop_config, find_model_name
+from truetune.source.parsed_source_file import Module, read_module
+from truetune.source.settings_of_script_as_configs import (
+    extract_configs,
+    extract_loop_config,
+    find_model_name,
+)
 
 ADAPTER = "adapter_config.json"
 CAST = "prepare_model_for_kbit_training casts the weights to float32: the model is loaded without a quantization"

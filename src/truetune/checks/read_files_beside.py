@@ -92,9 +92,9 @@ from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import Module
 from truetune.source.notebook_commands import read_notebook_commands
-from truetune.source.script_configs import extract_configs
+from truetune.source.parsed_source_file import Module
+from truetune.source.settings_of_script_as_configs import extract_configs
 
 MAX_FILES = 60
 """Files that are read beside a log. Chosen, not measured: it bounds the time on a folder of many scripts"""

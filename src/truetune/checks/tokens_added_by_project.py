@@ -16,7 +16,7 @@ from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.located_document import read_document
 from truetune.source.find_source_files import find_source_files
-from truetune.source.module import read_module
+from truetune.source.parsed_source_file import read_module
 
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json")
 TOKEN_KEYS = (

@@ -16,8 +16,8 @@ from truetune.data.script_rows.read_rows_given_to_trainer import read_module_wit
 from truetune.errors import SpecError
 from truetune.settings.config import Config
 from truetune.settings.stacks.config_draft import holds_unknown
-from truetune.source.module import Module, read_module
-from truetune.source.script_configs import extract_configs
+from truetune.source.parsed_source_file import Module, read_module
+from truetune.source.settings_of_script_as_configs import extract_configs
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
 

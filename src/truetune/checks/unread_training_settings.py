@@ -30,7 +30,7 @@ def unread_training_settings(folder: Path, unread: Sequence[str]) -> list[str]:
         unread: names of files in it that are of no known kind.
     """
     # Here and not above: most folders hold no such file, and the reader of scripts takes long to import.
-    from truetune.source.script_configs import settings_files_read
+    from truetune.source.settings_of_script_as_configs import settings_files_read
 
     found = [
         str(folder / name)

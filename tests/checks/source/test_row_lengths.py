@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
-from truetune.source.module import parse_module
+from truetune.source.parsed_source_file import parse_module
 
 HEAD = """
 import argparse

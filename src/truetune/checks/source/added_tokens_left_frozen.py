@@ -67,7 +67,7 @@ from truetune.checks.source.evidence.added_tokens import (
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.settings_beside_script import settings_spread, surely_lacks
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SETTINGS_THAT_TRAIN_TOKENS = ("modules_to_save", "trainable_token_indices")

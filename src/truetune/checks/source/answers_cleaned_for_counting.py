@@ -56,7 +56,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.destroyed_texts import built_answers, destroyed_answers
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 WRITING_METHODS = (
     "to_json",

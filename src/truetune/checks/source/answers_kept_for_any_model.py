@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.answer_caches import caches_without_model, 
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.opened_files import path_opened_for_writing
 from truetune.checks.source.model_argument_never_loaded import constant_path, model_loads
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ASKS_A_MODEL = re.compile(

@@ -45,9 +45,9 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.chat_template_results import returns_dictionary, uses_of_result
-from truetune.source.module import Module
+from truetune.source.make_source_edits import Changes, set_keyword
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import Changes, set_keyword
 
 OLDER = Unmet("it is about transformers 5 and later, and an older one is asked for")
 

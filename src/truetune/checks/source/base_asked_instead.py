@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     written_folders,
 )
 from truetune.checks.source.evidence.published_families import family_of_model
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ENGINES = ("vllm.LLM",)

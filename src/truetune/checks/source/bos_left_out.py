@@ -49,7 +49,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.published_families import likely_model_names, plain_name
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 OPENS = re.compile(r"\s*<start_of_turn>\s*(?:user|system|\{|$)")

@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.constant_columns_in_runs import (
     has_unseen_labels,
 )
 from truetune.checks.source.evidence.literals_no_row_holds import unmet_tests
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _casts_and_comparisons(module: Module) -> Iterator[ast.AST]:

@@ -51,7 +51,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.listed_models import first_listed_models
 from truetune.checks.source.evidence.model_requests_in_runs import ModelRequest, model_requests
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 FIRST_LISTED = "models.list().data[0]"
 """Stands for a name that is the first of the server's list, whatever it is"""

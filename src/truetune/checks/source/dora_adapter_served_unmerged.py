@@ -52,7 +52,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import training_places
 from truetune.errors import TruetuneError
 from truetune.settings import located_document
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")

@@ -82,7 +82,7 @@ from truetune.checks.source.evidence.figures_of_processes import (
     step_figures,
 )
 from truetune.checks.source.evidence.several_process_scripts import several_processes
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _places(module: Module) -> Iterator[ast.AST]:

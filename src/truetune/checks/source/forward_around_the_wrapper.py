@@ -72,9 +72,9 @@ from truetune.checks.source.evidence.wrapped_models import (
     wrapped_models,
 )
 from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
 
 GRADIENT_AVERAGING = re.compile(
     r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I

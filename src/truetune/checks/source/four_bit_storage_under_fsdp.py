@@ -61,10 +61,10 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.errors import SpecError
 from truetune.settings import located_document
 from truetune.settings.stacks.find_config_consumer import launches_of
-from truetune.source.module import Module
-from truetune.source.quantization_configs import find_quantization_configs
+from truetune.source.parsed_source_file import Module
+from truetune.source.read_quantization_configs import find_read_quantization_configs
 from truetune.source.resolved_calls import Call
-from truetune.source.script_configs import extract_configs
+from truetune.source.settings_of_script_as_configs import extract_configs
 
 FSDP_IN_CODE = re.compile(r"is_fsdp_enabled|fsdp_plugin|FullyShardedDataParallel|\bfully_shard\b")
 FSDP_IN_COMMAND = re.compile(r"ACCELERATE_USE_FSDP=[\"']?(?:1|true)|--use_fsdp|--fsdp[= ]", re.I)
@@ -73,7 +73,7 @@ CONFIG_FILE_OPTION = re.compile(r"--config_file[= ]([^\s\"']+)")
 
 def _four_bit_configs(module: Module) -> Iterator[Call]:
     """The configurations of a file that quantize to 4 bits."""
-    for call in find_quantization_configs(module):
+    for call in find_read_quantization_configs(module):
         if module.flow.value(call.keywords.get("load_in_4bit")) is True:
             yield call
 

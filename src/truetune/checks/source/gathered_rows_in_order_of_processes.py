@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.rows_of_processes import (
     depends_on_process,
     slice_through_loops,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 GATHERS = (

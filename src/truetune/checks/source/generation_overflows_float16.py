@@ -61,7 +61,7 @@ from truetune.checks.source.evidence.float16_loads import (
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 OVERFLOWING_BY_SIZE = "gemma3"

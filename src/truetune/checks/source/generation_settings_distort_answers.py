@@ -61,7 +61,7 @@ from truetune.checks.source.evidence.find_hyperparameter_arguments import (
 )
 from truetune.checks.source.evidence.hot_requests import hot_requests
 from truetune.checks.source.evidence.stopping_switches import stopping_switches
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _generation_calls(module: Module) -> Iterator[object]:

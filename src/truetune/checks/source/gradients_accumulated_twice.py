@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.double_accumulation import (
     engine_calls,
     find_counted_twice,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 class GradientsAccumulatedTwice(SourceRule):

@@ -65,7 +65,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, optimizer_steps
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SPARES_TRANSFERS = re.compile(
     r"no_sync|\.accumulate\(|require_backward_grad_sync|set_requires_gradient_sync|deepspeed|DeepSpeed|FSDP"

@@ -65,9 +65,9 @@ from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.generations_in_training_hooks import calls_in_training_hooks
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.source.evidence.repeated_code import repeats_of
-from truetune.source.module import Module
+from truetune.source.make_source_edits import replace_expression
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import replace_expression
 
 CHECKPOINTING = (
     "gradient_checkpointing",

@@ -67,7 +67,7 @@ from truetune.checks.source.evidence.label_numberings import (
     numbers_alone,
 )
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 CLASSIFIERS = (
     "transformers.*ForSequenceClassification.from_pretrained",

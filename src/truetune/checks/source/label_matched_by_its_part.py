@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.label_searches_by_name import (
     find_label_inside_another,
     find_letter_inside_answers,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _comparisons(module: Module) -> Iterator[ast.AST]:

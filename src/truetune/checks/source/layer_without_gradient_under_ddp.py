@@ -75,7 +75,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.wrapped_models import model_objects, wrapped_models
 from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 LAYERS = re.compile(
     r"torch\.nn\.(?:modules\.\w+\.)?(?:Linear|Bilinear|Embedding(?:Bag)?|Conv\w+|LSTM|GRU|RNN|LayerNorm|RMSNorm"

@@ -90,11 +90,11 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
 from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Instance, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import Instance, Value
 
 LOADERS = ("torch.utils.data*.DataLoader",)
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*")

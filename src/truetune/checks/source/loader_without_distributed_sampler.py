@@ -61,7 +61,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.multi_process_loops import for_loops
 from truetune.checks.source.evidence.rows_of_processes import are_divided_by_process
 from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")

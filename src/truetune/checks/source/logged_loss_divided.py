@@ -56,7 +56,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.logged_losses import DividedLoss, divided_losses, logged_reads
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _places(module: Module) -> Iterator[ast.AST]:

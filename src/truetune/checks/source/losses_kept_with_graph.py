@@ -68,8 +68,8 @@ from truetune.checks.source.evidence.accumulated_losses import (
     reaches_backward,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.module import Module
-from truetune.source.source_edits import replace_expression
+from truetune.source.make_source_edits import replace_expression
+from truetune.source.parsed_source_file import Module
 
 
 class LossesKeptWithGraph(SourceRule):

@@ -57,7 +57,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.masks_without_causality import MASK_NAMES, open_masks
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _mask_code(module: Module) -> Iterator[ast.AST]:

@@ -66,7 +66,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.loop_score_counts import counts_of_last_batch, skipped_rows
 from truetune.checks.source.evidence.loss_expressions import is_plain_loss
 from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 Unit = Literal["rows", "batches"]

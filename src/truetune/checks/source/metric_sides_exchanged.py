@@ -47,8 +47,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.field_reads import field_read
-from truetune.source.module import Module
-from truetune.source.qualified_names import variable_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import spelling_of_variable
 from truetune.source.resolved_calls import Call
 
 SCORES = (
@@ -134,7 +134,7 @@ class MetricSidesExchanged(SourceRule):
 
 def _says(module: Module, side: ast.expr, wanted: re.Pattern[str], other: re.Pattern[str]) -> bool:
     """Does the name of a value say one thing, and neither it nor the fields that it is read from the other?"""
-    name = variable_name(side)
+    name = spelling_of_variable(side)
     if name is None:
         return False
     texts = [name, *_fields_behind(module, side)]

@@ -76,7 +76,7 @@ from truetune.checks.source.evidence.metric_functions import (
     with_called_functions,
 )
 from truetune.checks.source.evidence.token_accuracies_in_runs import token_accuracies
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 class MetricsUnshifted(SourceRule):

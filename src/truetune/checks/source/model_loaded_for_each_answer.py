@@ -68,7 +68,7 @@ from truetune.checks.source.evidence.repeated_code import (
     takes_element,
 )
 from truetune.checks.source.evidence.text_generation_calls import model_questions
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LOADS = (

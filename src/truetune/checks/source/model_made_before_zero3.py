@@ -47,7 +47,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import routes_to, runs_before
 from truetune.checks.source.evidence.weight_sharding import sharding_of
 from truetune.settings.stacks.find_config_consumer import launches_of
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")

@@ -68,7 +68,7 @@ from truetune.checks.source.evidence.accumulated_losses import (
     kept_losses,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 FEW_PASSES = 4
 """Passes of a loop below which the sum costs little. Chosen, not measured"""

@@ -55,8 +55,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.accumulated_outputs import kept_outputs
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.module import Module
-from truetune.source.source_edits import replace_expression
+from truetune.source.make_source_edits import replace_expression
+from truetune.source.parsed_source_file import Module
 
 DETACHED = ("detach() lets go of the graph; the numbers stay on the GPU",)
 

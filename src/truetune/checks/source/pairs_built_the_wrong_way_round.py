@@ -43,8 +43,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.pair_directions_in_runs import ordered_pairs, wrong_pairs
-from truetune.source.module import Module
-from truetune.source.resolved_calls import called_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import last_name_of_called
 
 
 def _ordered_pairs(module: Module) -> Iterator[ast.AST]:
@@ -73,7 +73,7 @@ def _how_to_turn(ordering: ast.AST) -> str:
     """The argument that turns an order around, where its call has one."""
     if not isinstance(ordering, ast.Call):
         return ""
-    if called_name(ordering) not in ("sort", "sorted"):
+    if last_name_of_called(ordering) not in ("sort", "sorted"):
         return ""
     is_given = any(one.arg == "reverse" for one in ordering.keywords)
     return " (without reverse=True)" if is_given else " (reverse=True)"

@@ -70,7 +70,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answer_patterns import columns_of_text, pattern_of
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.scored_rows import scored_rows
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ONE_CHARACTER = re.compile(r"\(?(?:\[[^\]\[]{1,40}\]|\\d)\)?")

@@ -74,7 +74,7 @@ from truetune.checks.source.evidence.texts_with_prompt import (
     texts_with_prompt,
     word_of_prompt,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _texts(module: Module) -> Iterator[object]:

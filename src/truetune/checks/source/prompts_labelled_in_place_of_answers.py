@@ -61,7 +61,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.masked_labels import label_values
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 IGNORED = -100
 # `input` is neither: it names the prompt as well as the ids of the whole row.

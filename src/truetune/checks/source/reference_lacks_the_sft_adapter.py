@@ -73,7 +73,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.logprob_model_uses import REFERENCE
 from truetune.checks.source.evidence.references_in_runs import LOG_SIGMOIDS, PREFERENCE_TRAINERS
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")

@@ -47,9 +47,9 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.field_reads import field_read
 from truetune.checks.source.evidence.rows_behind_values import rows_behind
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
 
 SACREBLEU = ("sacrebleu.corpus_*", "sacrebleu.*.corpus_*")
 SACREBLEU_METRICS = ("sacrebleu.BLEU", "sacrebleu.CHRF", "sacrebleu.TER", "sacrebleu.metrics.*")

@@ -55,7 +55,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.structured_answers import ASKS, MIN_WORDS, structured_answers
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SAMPLING = ("vllm.SamplingParams", "transformers.GenerationConfig")

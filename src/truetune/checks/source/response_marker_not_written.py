@@ -53,7 +53,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.response_marker_of_another_family import Marker, searched_markers
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,
     UNSLOTH_RESPONSE_MASKING,

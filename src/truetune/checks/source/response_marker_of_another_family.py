@@ -63,7 +63,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_families import likely_model_names, plain_name
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,

@@ -53,7 +53,7 @@ from truetune.checks.source.evidence.answers_given_back import answers_given_bac
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,

@@ -65,7 +65,7 @@ from truetune.checks.source.evidence.multi_process_loops import (
 from truetune.checks.source.evidence.random_draws import RandomDraw, is_seeded_alike, random_draws
 from truetune.checks.source.evidence.rows_of_processes import depends_on_process
 from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 AGREES = re.compile(r"broadcast|scatter_object|main_process_first", re.I)
 """Signs that one process gives the others its order; said of all files together"""

@@ -70,7 +70,7 @@ from truetune.checks.source.evidence.sides_filtered_apart import (
     joins_of_filtered_files,
     joins_of_shuffled_file,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 DONE = {
     "filter": "rows are left out of one side alone",

@@ -52,7 +52,7 @@ from truetune.checks.source.evidence.rows_of_ids_between_scripts import (
     ids_of_other_models,
     loads_of_rows,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _loads(module: Module) -> Iterator[ast.AST]:

@@ -55,7 +55,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.multi_process_loops import is_steered, loops_around
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SAMPLERS: CodePlaces = calls_of(
     "samplers of several processes", "torch.utils.data.*DistributedSampler"

@@ -55,7 +55,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.scores_over_given_fields import scores_over_given_fields
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _places(module: Module) -> Iterator[ast.AST]:

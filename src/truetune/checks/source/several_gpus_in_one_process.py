@@ -71,8 +71,8 @@ from truetune.checks.source.evidence.single_process_starts import (
 )
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.find_config_consumer import launches_of
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")

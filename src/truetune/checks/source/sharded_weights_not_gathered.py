@@ -59,7 +59,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of
 from truetune.checks.source.evidence.wrapped_models import UNWRAPS
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 GATHERS = (

@@ -70,7 +70,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.unshuffled_splits_in_runs import one_sided_splits
 from truetune.errors import name_list
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 MAX_SHOWN = 5
 """Labels that a message names"""

@@ -68,7 +68,7 @@ from truetune.checks.source.evidence.thinking_in_runs import (
     reasons_by_default,
     trained_thinking,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _asked_templates(module: Module) -> Iterator[Thinking]:

@@ -48,8 +48,8 @@ from truetune.checks.source.evidence.adapted_models import loaded_name
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_call_inputs import encoding_calls, generate_ids
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.source.module import Module
-from truetune.source.qualified_names import holder_of_part
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import variable_of_indexed_or_attribute
 from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
@@ -72,7 +72,7 @@ def _models_and_tokenizers(module: Module) -> Iterator[Pair]:
         if model is None or "model" not in module.flow.types(model):
             continue
         for value in _inputs_given(call):
-            for encoded in encoding_calls(module, holder_of_part(value)):
+            for encoded in encoding_calls(module, variable_of_indexed_or_attribute(value)):
                 tokenizer = encoded.receiver or encoded.node.func
                 yield Pair(call, model, tokenizer)
 

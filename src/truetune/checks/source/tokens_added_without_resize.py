@@ -46,7 +46,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.added_tokens import TOKENS_ADDED, AddedTokens, added_tokens
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.pad_candidates import pad_advice
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 # Chosen by the published vocabularies, whose reserved tokens are called so.

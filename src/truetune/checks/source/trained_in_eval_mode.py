@@ -69,7 +69,7 @@ from truetune.checks.source.evidence.evaluation_modes_in_runs import (
     models_left_in_eval_mode,
     settings_that_are_off,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _training_code(module: Module) -> Iterator[ast.AST]:

@@ -20,7 +20,7 @@ from truetune.checks.source.evidence.keeping_functions import (
     is_emptied,
     output_of_step,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 LARGE_PARTS = frozenset(
     ("logits", "hidden_states", "last_hidden_state", "attentions", "past_key_values", "scores")

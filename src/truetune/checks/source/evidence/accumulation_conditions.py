@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.backward_and_steps import is_backward
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def clearings_at_every_batch(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:

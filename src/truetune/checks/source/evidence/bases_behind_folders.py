@@ -22,7 +22,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     trains_a_model,
     written_folders,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 class _Writing(NamedTuple):

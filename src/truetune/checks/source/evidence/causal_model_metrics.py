@@ -17,7 +17,7 @@ from truetune.checks.source.evidence.metric_functions import (
     scope_of,
     trainer_argument,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 CAUSAL = (

@@ -18,10 +18,10 @@ from truetune.checks.source.evidence.rows_behind_values import (
     readers_behind,
     rows_behind,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Attribute,
     Item,

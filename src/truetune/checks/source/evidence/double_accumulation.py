@@ -21,7 +21,7 @@ from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.execution_order import LOOPS
 from truetune.errors import TruetuneError
 from truetune.settings import located_document
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 KEY = "gradient_accumulation_steps"

@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 RESHAPING = frozenset(
@@ -364,10 +364,14 @@ def _used_unchanged(module: Module, node: ast.Call, root: ast.expr) -> ast.AST |
         return next((one for one in later if _is_work(module, one)), None)
     if not isinstance(root, ast.Name):
         return None
-    bound = set(module.scopes.reaching(root))
+    bound = set(module.scopes.bindings_that_reach(root))
     for read in module.name_reads.get(root.id, []):
         is_later = (read.lineno, read.col_offset) >= end
-        if is_later and bound & set(module.scopes.reaching(read)) and _is_work(module, read):
+        if (
+            is_later
+            and bound & set(module.scopes.bindings_that_reach(read))
+            and _is_work(module, read)
+        ):
             return read
     return None
 

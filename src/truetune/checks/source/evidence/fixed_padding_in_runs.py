@@ -18,12 +18,12 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.padded_prompts_in_runs import encoding_of_ids
 from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
 from truetune.checks.source.evidence.runs_that_train import trains_in_run
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Trace, is_none
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace, is_constant_none
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Operation,
     Result,
@@ -115,7 +115,7 @@ def pads_to_length(call: CallEvent) -> bool:
 def _length_of(trace: Trace, call: CallEvent) -> int | str | None:
     """The length that a call pads to; None for the tokenizer's own limit, a text where it is not known."""
     given = call.keywords.get("max_length")
-    if given is not None and not is_none(given):
+    if given is not None and not is_constant_none(given):
         plain = constant_of(given)
         if type(plain) is int:
             return plain

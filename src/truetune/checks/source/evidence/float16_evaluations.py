@@ -31,7 +31,7 @@ from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
 from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SETTING = "fp16_full_eval"

@@ -13,8 +13,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from truetune.source.module import Module
-from truetune.source.resolved_calls import called_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import last_name_of_called
 
 TRAINER_HOOKS = frozenset(
     (
@@ -65,11 +65,13 @@ def calls_in_training_hooks(module: Module, ending: Sequence[str]) -> Iterator[a
             continue
         calls = list(_calls_from(module, started, methods))
         constructor = [methods[name] for name in ("__init__", "__post_init__") if name in methods]
-        names = {called_name(one) for one in (*calls, *_calls_from(module, constructor, methods))}
+        names = {
+            last_name_of_called(one) for one in (*calls, *_calls_from(module, constructor, methods))
+        }
         generations = [
             one
             for one in calls
-            if called_name(one) == "generate" and not _asks_another(module, one)
+            if last_name_of_called(one) == "generate" and not _asks_another(module, one)
         ]
         if generations and names.isdisjoint(ending):
             yield generations[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SEED = "PYTHONHASHSEED"
 SETTINGS_FILES = ("*.env", "*.toml")

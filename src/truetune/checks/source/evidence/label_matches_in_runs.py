@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from truetune.checks.source.evidence.column_values_in_runs import TEXT_METHODS, column_values
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, NameEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, NameEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Choice,
     Element,
@@ -27,7 +27,7 @@ from truetune.source.symbolic_execution.values import (
     Result,
     Sequence,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 ANSWERING = frozenset(
@@ -252,7 +252,7 @@ def _is_answer(value: Value) -> bool:
                 return True
             pending.append(one.base)
         elif isinstance(one, Choice | Element):
-            pending.extend(operands_of(one))
+            pending.extend(parts_of_value(one))
     return False
 
 

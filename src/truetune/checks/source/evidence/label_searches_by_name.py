@@ -17,7 +17,7 @@ from truetune.checks.source.evidence.field_reads import field_read
 from truetune.checks.source.evidence.label_matches_in_runs import WrongMatch
 from truetune.checks.source.evidence.reference_comparisons import REFERENCE
 from truetune.checks.source.evidence.scored_rows import scored_rows
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 # Names are all that tells an answer from any other text: one that is called `x` is missed.
 ANSWER_NAME = re.compile(

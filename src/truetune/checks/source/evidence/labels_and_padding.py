@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.source.evidence.generate_call_inputs import encoding_calls, encoding_pads
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LM_COLLATOR_CLASSES = (

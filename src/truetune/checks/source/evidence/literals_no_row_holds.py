@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from truetune.checks.source.evidence.column_values_in_runs import ColumnValues, column_values
 from truetune.checks.source.evidence.rows_behind_values import rows_behind
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Element,
     Mapping,
@@ -31,7 +31,7 @@ from truetune.source.symbolic_execution.values import (
     Parameter,
     Result,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 EQUALITIES = ("==", "!=", "in", "not in")
@@ -214,7 +214,7 @@ def _may_be_rewritten(cell: Value, column: str) -> bool:
         if isinstance(one, Parameter) and one.given_by is not None:
             pending.extend(one.given_by.inputs[:1])
         else:
-            pending.extend(operands_of(one))
+            pending.extend(parts_of_value(one))
     return False
 
 

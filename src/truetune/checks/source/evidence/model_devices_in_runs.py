@@ -15,10 +15,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Event, Trace, is_none
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import (
+    CallEvent,
+    Event,
+    Trace,
+    is_constant_none,
+)
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Constant,
     Element,
@@ -33,7 +38,7 @@ from truetune.source.symbolic_execution.values import (
     Sequence,
     Unknown,
     Value,
-    options_of,
+    options_of_choice,
 )
 
 GPU, CPU, UNKNOWN = "gpu", "cpu", "unknown"
@@ -220,7 +225,7 @@ def _placement_by_load(load: CallEvent) -> Placement:
 
 def _is_set(value: Value | None) -> bool:
     """Is an argument given, and not None or False?"""
-    return value is not None and not is_none(value) and constant_of(value) is not False
+    return value is not None and not is_constant_none(value) and constant_of(value) is not False
 
 
 def _is_under_harmless_with(event: Event) -> bool:
@@ -243,7 +248,7 @@ def device_of(value: Value | None) -> tuple[str, Option | None]:
     """
     if value is None:
         return UNKNOWN, None
-    found = [_device_of_option(one, 0) for one in options_of(value)]
+    found = [_device_of_option(one, 0) for one in options_of_choice(value)]
     devices = {device for device, _ in found}
     if GPU in devices:
         return GPU, None
@@ -315,6 +320,7 @@ def is_narrow(value: Value | None) -> bool:
     if value is None:
         return False
     names = {
-        one.name if isinstance(one, Library) else str(constant_of(one)) for one in options_of(value)
+        one.name if isinstance(one, Library) else str(constant_of(one))
+        for one in options_of_choice(value)
     }
     return names <= {"torch.bfloat16", "torch.float16", "torch.half", "bfloat16", "float16"}

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.order_keys import is_more_better, key_of_function, name_of_node
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
     Frame,
@@ -26,8 +27,7 @@ from truetune.source.symbolic_execution.trace import (
     StoreEvent,
     Trace,
 )
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Attribute,
     Choice,
@@ -37,7 +37,7 @@ from truetune.source.symbolic_execution.values import (
     Result,
     Sequence,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 SIDES = ("chosen", "rejected")
@@ -439,7 +439,7 @@ def _column_label(value: Value) -> str | None:
     word = _last_word(name)
     if word in SIDE_WORDS:
         return word
-    base = next(iter(operands_of(value)), None)
+    base = next(iter(parts_of_value(value)), None)
     return None if base is None else f"object {id(base)}"
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.answer_patterns import SEARCH_METHODS, pattern_of
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 MAX_TEXT_CHARS = 20_000

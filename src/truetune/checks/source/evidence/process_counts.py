@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.settings.stacks.find_config_consumer import SEVERAL_PROCESSES, launches_of_several
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 VARIABLES = ("LOCAL_RANK", "WORLD_SIZE")
 STARTS = (

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.prompt_forms import asks_a_model, constant_text, scripts_beside
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 ENDS_IN_SPACE = re.compile(r"(?:^|\n)(?P<mark>[^\n{}]{1,60}[:\]>=])(?P<space>[ \t]+)$")
 

@@ -28,8 +28,8 @@ from truetune.checks.source.evidence.text_generation_calls import (
     generation_request_body,
     model_questions,
 )
-from truetune.source.module import Module
-from truetune.source.qualified_names import holder_of_entry
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import variable_of_entry
 from truetune.source.resolved_calls import Call
 
 HEADERLESS_FAMILY = re.compile(r"mistral|mixtral|llama-?2", re.I)
@@ -237,7 +237,7 @@ def _values_generated_from(module: Module) -> Iterator[ast.expr]:
     for call in generate_calls(module):
         ids = generate_ids(call)
         if ids is not None:
-            yield holder_of_entry(ids)
+            yield variable_of_entry(ids)
             yield ids
         yield from (keyword.value for keyword in call.node.keywords if keyword.arg is None)
     for call in module.all_calls:

@@ -15,13 +15,19 @@ import ast
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Event, StoreEvent, Trace, is_none
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import (
+    CallEvent,
+    Event,
+    StoreEvent,
+    Trace,
+    is_constant_none,
+)
+from truetune.source.symbolic_execution.values_of_run import (
     Element,
     Instance,
     Mapping,
@@ -175,12 +181,12 @@ def _adapts_layers(call: CallEvent) -> bool:
 def _is_absent(call: CallEvent, name: str) -> bool:
     """Is an argument left out, or None?"""
     given = call.keywords.get(name)
-    return given is None or is_none(given)
+    return given is None or is_constant_none(given)
 
 
 def _names_embeddings(targets: Value | None) -> bool:
     """May the targets of an adapter hold the embedding? They do not where all names are known and none is like it."""
-    if targets is None or is_none(targets):
+    if targets is None or is_constant_none(targets):
         return False
     names = targets.items if isinstance(targets, Sequence) else [targets]
     for name in names:
@@ -252,7 +258,7 @@ def _trainer_arguments(trace: Trace) -> Iterator[CallEvent]:
 
 def _is_reentrant(entry: Module, given: Value | None) -> bool:
     """Do these arguments of a checkpoint make it reentrant, or does the pinned release where they are left out?"""
-    if given is None or is_none(given):
+    if given is None or is_constant_none(given):
         age = entry.pins.age(
             "transformers", LAST_REENTRANT_BY_DEFAULT, FIRST_NON_REENTRANT_BY_DEFAULT
         )

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.row_parts import repeats_rows
 from truetune.checks.source.evidence.unshuffled_splits_in_runs import second_parts
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Choice,
     Constant,
@@ -34,7 +34,7 @@ from truetune.source.symbolic_execution.values import (
     Sequence,
     Slice,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 MAX_VALUES = 1_500
@@ -337,7 +337,7 @@ def _texts_made_by_calls(row: Value) -> set[int]:
         one = pending.pop()
         if id(one) not in seen:
             seen.add(id(one))
-            pending.extend(operands_of(one))
+            pending.extend(parts_of_value(one))
     return seen
 
 

@@ -19,7 +19,7 @@ from truetune.checks.source.evidence.loop_score_counts import (
     is_divisor,
     is_precision,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 FILLS_FIELDS = ("setdefault", "fromkeys", "model_dump", "asdict", "model_validate")
 """Calls after which a mapping has all fields"""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from truetune.errors import SpecError
 from truetune.settings.located_document import read_document
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 READERS = (

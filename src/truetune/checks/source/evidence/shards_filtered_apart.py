@@ -20,8 +20,8 @@ from truetune.checks.source.evidence.twice_divided_rows import (
     names_process,
     takes_part,
 )
-from truetune.source.module import Module
-from truetune.source.qualified_names import variable_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import spelling_of_variable
 
 WRAPS_MODEL = re.compile(
     r"\b(?:DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard)\("
@@ -101,7 +101,7 @@ def _part_of(module: Module, rows: ast.expr) -> ast.AST | None:
 
 def _part_in_generator(module: Module, rows: ast.expr) -> ast.AST | None:
     """Where a function or method of the file that yields the rows takes the part of a process; None where none does."""
-    name = variable_name(rows.func) if isinstance(rows, ast.Call) else None
+    name = spelling_of_variable(rows.func) if isinstance(rows, ast.Call) else None
     function = None if name is None else _only_function(module, name.removeprefix("self."))
     if function is None or not any(isinstance(one, ast.Yield) for one in ast.walk(function)):
         return None

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_families import plain_name
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 

@@ -21,7 +21,7 @@ from truetune.checks.source.evidence.answer_patterns import (
     pattern_of,
 )
 from truetune.checks.source.evidence.field_reads import field_read
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 MAX_DEPTH = 4

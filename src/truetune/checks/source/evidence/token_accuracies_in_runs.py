@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.array_places import KEEPING_METHODS, cut
 from truetune.checks.source.evidence.own_losses_in_runs import Logits, LossSearch
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Item, Operation, Result, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import Item, Operation, Result, Value
 
 EQUALITIES = ("==", "!=")
 EQUAL_FUNCTIONS = ("torch.eq", "torch.ne", "numpy.equal", "torch.equal")

@@ -37,9 +37,9 @@ from truetune.checks.source.evidence.batches_in_runs import (
     item_of_batch,
     source_of_field,
 )
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, StoreEvent, Trace
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, StoreEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Choice,
     Constant,

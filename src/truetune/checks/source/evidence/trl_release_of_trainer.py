@@ -9,7 +9,7 @@ from truetune.settings.removed_names import (
     MOVED_TO_CONFIG,
     RemovalWindow,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 

@@ -17,18 +17,18 @@ from pathlib import Path
 
 from truetune.checks.source.evidence.optimizers_in_runs import LOADS, models_of_parameters
 from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Instance,
     Parameter,
     Result,
     Unknown,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 JOINS = "torch.distributed.init_process_group"
@@ -172,7 +172,7 @@ def _may_hold_weights(value: Value) -> bool:
         if len(seen) > MAX_VALUES or _is_weight(one):
             return True
         if not _is_of_forward_or_rows(one):
-            waiting.extend(operands_of(one))
+            waiting.extend(parts_of_value(one))
     return False
 
 

@@ -14,7 +14,7 @@ from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings import located_document
 from truetune.settings.stacks.find_config_consumer import launches_of
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SHARDS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")

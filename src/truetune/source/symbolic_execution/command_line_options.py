@@ -1,4 +1,5 @@
-"""What a script takes from its command line: options of argparse, click and typer, with their defaults.
+"""Follows the options that a script takes from its command line by argparse, click or typer, with
+their defaults.
 
 The trade-off: a user may give any other value, so a test on an option runs both arms, and only its value counts with
 the default.
@@ -8,8 +9,8 @@ from __future__ import annotations
 
 import ast
 
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.values_of_run import (
     Constant,
     Function,
     Library,
@@ -36,7 +37,7 @@ COMMAND_DECORATORS = ("command", "main", "command_line")
 """Decorators that give a function its arguments from the command line: click, typer, hydra"""
 
 
-def _parser_of(receiver: Opaque) -> Opaque:
+def _parser_of_option_group(receiver: Opaque) -> Opaque:
     """The parser that a group of options belongs to."""
     while isinstance(receiver, Result) and receiver.call.method in GROUPS:
         outer = receiver.call.receiver
@@ -46,7 +47,9 @@ def _parser_of(receiver: Opaque) -> Opaque:
     return receiver
 
 
-def record_option(receiver: Opaque, args: tuple[Value, ...], keywords: dict[str, Value]) -> None:
+def record_added_option(
+    receiver: Opaque, args: tuple[Value, ...], keywords: dict[str, Value]
+) -> None:
     """Keep the option that `add_argument` adds."""
     flags = [flag for flag in map(constant_of, args) if isinstance(flag, str)]
     named = constant_of(keywords.get("dest"))
@@ -57,15 +60,15 @@ def record_option(receiver: Opaque, args: tuple[Value, ...], keywords: dict[str,
     default = keywords.get("default")
     if default is None and action in ("store_true", "store_false"):
         default = Constant(action == "store_false")
-    options = _parser_of(receiver).entries.setdefault(OPTIONS, Mapping({}))
+    options = _parser_of_option_group(receiver).entries.setdefault(OPTIONS, Mapping({}))
     if name and isinstance(options, Mapping):
         node = args[0].node if args else None
         options.entries[name] = Option(name, default, node=node)
 
 
-def parsed_options(parser: Opaque, method: str, node: ast.AST) -> Value | None:
-    """The options of a parser as a namespace; None where it has none."""
-    options = _parser_of(parser).entries.get(OPTIONS)
+def namespace_of_options(parser: Opaque, method: str, node: ast.AST) -> Value | None:
+    """The options of a parser as a namespace, as `parse_args` returns it; None if it has none."""
+    options = _parser_of_option_group(parser).entries.get(OPTIONS)
     if not isinstance(options, Mapping):
         return None
     namespace = Mapping(dict(options.entries), node=node, is_open=True)
@@ -74,9 +77,9 @@ def parsed_options(parser: Opaque, method: str, node: ast.AST) -> Value | None:
     return namespace
 
 
-def option_of_parameter(function: Function, name: str) -> Option | None:
+def option_that_fills_parameter(function: Function, name: str) -> Option | None:
     """The option that fills a parameter of a command of click or typer; None for any other function."""
-    decorators = [_name_of_decorator(one) for one in function.decorators]
+    decorators = [_decorator_name(one) for one in function.decorators]
     if not any(one.rpartition(".")[2] in COMMAND_DECORATORS for one in decorators):
         return None
     for decorator in function.decorators:
@@ -91,7 +94,7 @@ def option_of_parameter(function: Function, name: str) -> Option | None:
     return None if default is None else Option(name, default, node=default.node)
 
 
-def _name_of_decorator(decorator: Value) -> str:
+def _decorator_name(decorator: Value) -> str:
     """The qualified name of a decorator, or its method's name."""
     if isinstance(decorator, Library):
         return decorator.name

@@ -1,4 +1,4 @@
-"""Reading and changing lists and dictionaries that a script makes, and what they give when they are iterated.
+"""Reads, changes and iterates the lists and dictionaries that a symbolically run script makes.
 
 The trade-off: a list that is filled in a loop holds what one pass adds, any number of times; its order and length are
 not known then.
@@ -10,8 +10,8 @@ import ast
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Constant,
     Item,
@@ -20,7 +20,7 @@ from truetune.source.symbolic_execution.values import (
     Slice,
     Unknown,
     Value,
-    choose_among,
+    choice_of_values,
 )
 
 MAX_ITEMS = 8_000
@@ -62,8 +62,10 @@ TEXT_METHODS = frozenset(
 """Methods of a text whose result is computed where all is constant"""
 
 
-def plain_key(key: Value) -> Hashable | None:
-    """The constant that an index is; None where it is not known, a slice, or nothing that can be a key."""
+def constant_key(key: Value) -> Hashable | None:
+    """The constant that an index is; None if it is not known, a slice, or nothing that can be a
+    key.
+    """
     plain = constant_of(key)
     if plain is NO_CONSTANT or isinstance(plain, list | dict | set):
         return None
@@ -72,22 +74,22 @@ def plain_key(key: Value) -> Hashable | None:
     return ("", None) if plain is None else plain  # None itself says "not known"
 
 
-def to_value(plain: Any, depth: int = 0) -> Value:
+def plain_to_value(plain: Any, depth: int = 0) -> Value:
     """A plain value of Python as a value of a run."""
     if depth > 20:
         return Unknown("nested too deeply")
     if isinstance(plain, dict):
-        return Mapping({key: to_value(one, depth + 1) for key, one in plain.items()})
+        return Mapping({key: plain_to_value(one, depth + 1) for key, one in plain.items()})
     if isinstance(plain, list | tuple | set):
         kind = type(plain).__name__
-        return Sequence(kind, [to_value(one, depth + 1) for one in plain])
+        return Sequence(kind, [plain_to_value(one, depth + 1) for one in plain])
     return Constant(plain)
 
 
-def item_of_sequence(value: Sequence, key: Value) -> Value | None:
-    """The item or part of a list; None where it is not known."""
+def item_or_slice_of_list(value: Sequence, key: Value) -> Value | None:
+    """The item or slice of a list; None if it is not known."""
     if isinstance(key, Slice):
-        return _part_of_sequence(value, key)
+        return _slice_of_list(value, key)
     index = constant_of(key)
     # Of any number of items that were sorted, the first is another than the last: which ones is not known.
     if value.is_open and value.ordered_by is not None and isinstance(index, int):
@@ -98,11 +100,11 @@ def item_of_sequence(value: Sequence, key: Value) -> Value | None:
         and -len(value.items) <= index < len(value.items)
     ):
         return value.items[index]
-    return choose_among(value.items) if value.items else None
+    return choice_of_values(value.items) if value.items else None
 
 
-def _part_of_sequence(value: Sequence, key: Slice) -> Value:
-    """A slice of a list; all items where its limits are not known."""
+def _slice_of_list(value: Sequence, key: Slice) -> Value:
+    """A slice of a list; all items if its limits are not known."""
     limits = [
         None if limit is None else constant_of(limit) for limit in (key.start, key.stop, key.step)
     ]
@@ -113,29 +115,31 @@ def _part_of_sequence(value: Sequence, key: Slice) -> Value:
 
 
 def join_lists(one: Sequence, other: Value, node: ast.AST | None) -> Sequence:
-    """Both lists one behind the other; open where the other is no list that is known, or too much comes together."""
+    """Both lists joined; open if the other is no known list, or the result is too long."""
     added = other.items if isinstance(other, Sequence) else []
     is_open = one.is_open or not isinstance(other, Sequence) or other.is_open
     items = [*one.items, *added]
     return Sequence(one.kind, items[:MAX_ITEMS], is_open or len(items) > MAX_ITEMS, node=node)
 
 
-def change_list(
+def call_list_method(
     value: Sequence, method: str, args: tuple[Value, ...], *, in_loop: bool
 ) -> Value | None:
-    """What a method of a list gives, after the list was changed; None where the method is not known here."""
+    """The result of a method of a list, which it changes; None if the method is not known."""
     if method == "copy":
         return Sequence(value.kind, list(value.items), value.is_open)
     if method == "pop":
-        return _take_out(value, args, in_loop=in_loop)
-    if not _put_in(value, method, args) and not _rearrange(value, method, in_loop=in_loop):
+        return _pop_from_list(value, args, in_loop=in_loop)
+    if not _add_to_list(value, method, args) and not _reorder_or_clear_list(
+        value, method, in_loop=in_loop
+    ):
         return None
     value.is_open = value.is_open or in_loop
     return Constant(None)
 
 
-def _put_in(value: Sequence, method: str, args: tuple[Value, ...]) -> bool:
-    """Put into a list what a method adds; False for a method that adds nothing."""
+def _add_to_list(value: Sequence, method: str, args: tuple[Value, ...]) -> bool:
+    """Add to a list what a method adds; False for a method that adds nothing."""
     if method in ("append", "add") and args:
         value.items.append(args[-1])
     elif method == "insert" and len(args) == 2:
@@ -150,7 +154,7 @@ def _put_in(value: Sequence, method: str, args: tuple[Value, ...]) -> bool:
     return True
 
 
-def _rearrange(value: Sequence, method: str, *, in_loop: bool) -> bool:
+def _reorder_or_clear_list(value: Sequence, method: str, *, in_loop: bool) -> bool:
     """Change a list by a method that adds nothing; False for any other method."""
     if method == "reverse":
         value.items.reverse()
@@ -161,63 +165,66 @@ def _rearrange(value: Sequence, method: str, *, in_loop: bool) -> bool:
     return method in ("clear", "remove", "reverse", "sort")
 
 
-def _take_out(value: Sequence, args: tuple[Value, ...], *, in_loop: bool) -> Value:
+def _pop_from_list(value: Sequence, args: tuple[Value, ...], *, in_loop: bool) -> Value:
     """The item that `pop` takes out of a list."""
     position = constant_of(args[0]) if args else -1
     is_known = not value.is_open and not in_loop and isinstance(position, int)
     if is_known and -len(value.items) <= position < len(value.items):
         return value.items.pop(position)
-    taken = choose_among(value.items) if value.items else Unknown("an item of an empty list")
+    taken = choice_of_values(value.items) if value.items else Unknown("an item of an empty list")
     value.is_open = True
     return taken
 
 
-def change_mapping(
+def call_dict_method(
     value: Mapping,
     method: str,
     args: tuple[Value, ...],
     keywords: dict[str, Value],
     write: Callable[[dict[Any, Value], Any, Value], None],
 ) -> Value | None:
-    """What a method of a dictionary gives, after the dictionary was changed; None where the method is not known here.
+    """The result of a method of a dictionary, which it changes; None if the method is not known.
+    `write` sets an entry, so that the arms of a branch can be told apart.
 
     `write` sets an entry, so that the arms of a branch can be told apart.
     """
     if method == "update":
         for given in args:
-            merge_mapping(value, given, write)
+            update_dict(value, given, write)
         for key, one in keywords.items():
             write(value.entries, key, one)
         return Constant(None)
     if method == "copy":
         return Mapping(dict(value.entries), value.rest, value.is_open)
     if method == "keys":
-        return Sequence("list", [Constant(key) for key in value.entries], _may_hold_more(value))
+        return Sequence(
+            "list", [Constant(key) for key in value.entries], _may_hold_unknown_entries(value)
+        )
     if method == "values":
-        return Sequence("list", list(value.entries.values()), _may_hold_more(value))
+        return Sequence("list", list(value.entries.values()), _may_hold_unknown_entries(value))
     if method == "items":
         pairs: list[Value] = [
             Sequence("tuple", [Constant(key), one]) for key, one in value.entries.items()
         ]
-        return Sequence("list", pairs, _may_hold_more(value))
+        return Sequence("list", pairs, _may_hold_unknown_entries(value))
     if method in ("get", "pop", "setdefault") and args:
-        return _entry_or_default(value, method, args, write)
+        return _get_pop_or_setdefault(value, method, args, write)
     return None
 
 
-def _may_hold_more(value: Mapping) -> bool:
+def _may_hold_unknown_entries(value: Mapping) -> bool:
     """May it hold entries that are not known?"""
     return value.is_open or value.rest is not None
 
 
-def _entry_or_default(
+def _get_pop_or_setdefault(
     value: Mapping,
     method: str,
     args: tuple[Value, ...],
     write: Callable[[dict[Any, Value], Any, Value], None],
 ) -> Value | None:
-    """`get`, `pop` and `setdefault` of a dictionary."""
-    key = plain_key(args[0])
+    """The result of `get`, `pop` and `setdefault` of a dictionary; None if it is not known."""
+    key = constant_key(args[0])
     default = args[1] if len(args) > 1 else Constant(None)
     if key is None:
         # `groups.setdefault(row["label"], [])`: an entry more, under a name that only the data say.
@@ -227,13 +234,13 @@ def _entry_or_default(
         return value.entries[key]
     if method == "setdefault":
         write(value.entries, key, default)
-    return None if _may_hold_more(value) else default
+    return None if _may_hold_unknown_entries(value) else default
 
 
-def merge_mapping(
+def update_dict(
     value: Mapping, given: Value, write: Callable[[dict[Any, Value], Any, Value], None]
 ) -> None:
-    """Take the entries of another dictionary over."""
+    """Take over the entries of another dictionary."""
     if not isinstance(given, Mapping):
         value.is_open = True
         value.rest = value.rest or given
@@ -244,8 +251,8 @@ def merge_mapping(
     value.rest = value.rest or given.rest
 
 
-def text_method(text: str, method: str, args: tuple[Value, ...]) -> Value | None:
-    """What a method of a constant text gives on constants; None where that is not known."""
+def call_text_method(text: str, method: str, args: tuple[Value, ...]) -> Value | None:
+    """The result of a method of a constant text on constants; None if it is not known."""
     plain = [constant_of(one, with_defaults=False) for one in args]
     if method not in TEXT_METHODS or any(one is NO_CONSTANT for one in plain):
         return None
@@ -253,6 +260,6 @@ def text_method(text: str, method: str, args: tuple[Value, ...]) -> Value | None
     if len(text) * max(longest, 1) > MAX_CHARACTERS:
         return None
     try:
-        return to_value(getattr(text, method)(*plain))
+        return plain_to_value(getattr(text, method)(*plain))
     except (TypeError, ValueError, LookupError):
         return None

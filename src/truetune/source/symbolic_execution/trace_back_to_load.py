@@ -1,4 +1,5 @@
-"""From a model, an adapter or a loader back to the calls that made it, through everything that wraps or moves it.
+"""Follows a model, adapter or loader back to the calls that made it, through everything that wraps
+or moves it.
 
 The trade-off: what a library gives that is not known here ends the way back; then the origin is that call, and a rule
 that needs a load must not take it for one.
@@ -10,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Choice,
     Item,
@@ -89,7 +90,9 @@ class Lineage:
         return origin.call if isinstance(origin, Result) else None
 
     def has_step(self, *names: str) -> bool:
-        """Did a method of that name, or a function like one of these patterns, touch it?"""
+        """Did a method of that name, or a function that matches one of these patterns, handle the
+        value on its way?
+        """
         return any(step.method in names or step.named(*names) for step in self.steps)
 
 
@@ -113,7 +116,7 @@ def _ways_back(value: Value, depth: int) -> Iterator[Lineage]:
     if isinstance(value, Option) and value.default is not None:
         yield from _ways_back(value.default, depth + 1)
         return
-    inner, step = _inside(value)
+    inner, step = _wrapped_value_and_call(value)
     if inner is None:
         yield Lineage((), value)
         return
@@ -122,12 +125,12 @@ def _ways_back(value: Value, depth: int) -> Iterator[Lineage]:
         yield Lineage(steps, one.origin)
 
 
-def _inside(value: Value) -> tuple[Value | None, CallEvent | None]:
+def _wrapped_value_and_call(value: Value) -> tuple[Value | None, CallEvent | None]:
     """What a value wraps, and the call that wrapped it; None where it wraps nothing that is known."""
     if isinstance(value, Attribute) and value.name in MODEL_ATTRIBUTES:
         return value.base, None
     if isinstance(value, Item) and isinstance(value.base, Result):
-        return _part_of_prepared(value, value.base.call)
+        return _prepared_argument_and_call(value, value.base.call)
     if not isinstance(value, Result):
         return None, None
     call = value.call
@@ -146,8 +149,12 @@ def _inside(value: Value) -> tuple[Value | None, CallEvent | None]:
     return None, None
 
 
-def _part_of_prepared(value: Item, call: CallEvent) -> tuple[Value | None, CallEvent | None]:
-    """What `accelerator.prepare(model, optimizer)` or `deepspeed.initialize(model=...)` gives at one place."""
+def _prepared_argument_and_call(
+    value: Item, call: CallEvent
+) -> tuple[Value | None, CallEvent | None]:
+    """The argument that `accelerator.prepare(model, optimizer)` or
+    `deepspeed.initialize(model=...)` returns at one place, and the call.
+    """
     position = constant_of(value.key)
     if not isinstance(position, int):
         return None, None

@@ -1,4 +1,4 @@
-"""Which of the files that are judged together an import means.
+"""Finds which of the files that are judged together an import means.
 
 How it works: a name is searched as Python would with the script's folder, the folders around it and their `src` on the
 path, so a project needs no installation and nothing is run. What is not among the files is left open.
@@ -74,8 +74,8 @@ class ImportSearch:
         return frozenset(folders)
 
     @cached_property
-    def _names(self) -> frozenset[str]:
-        """What an absolute import among the files may begin with."""
+    def _first_names_of_imports(self) -> frozenset[str]:
+        """The first names that an absolute import of one of the files may have."""
         names = {os.path.basename(path).removesuffix(".py") for path in self._paths}
         return frozenset(names | {os.path.basename(folder) for folder in self._folders})
 
@@ -91,19 +91,23 @@ class ImportSearch:
             None where it is none of the files.
         """
         # Most imports are of libraries: a set answers these without a search.
-        if not level and (not parts or parts[0] not in self._names):
+        if not level and (not parts or parts[0] not in self._first_names_of_imports):
             return None
         folder = os.path.dirname(os.path.abspath(importer))
         if not level and parts[0] in NEVER_IN_A_PROJECT:
-            return self._beside(folder, parts)
+            return self._find_file_named_like_library(folder, parts)
         key = (folder, level, parts)
         if key not in self._found:
             self._found[key] = (
-                self._relative(folder, level, parts) if level else self._absolute(folder, parts)
+                self._find_relative_import(folder, level, parts)
+                if level
+                else self._find_absolute_import(folder, parts)
             )
         return self._found[key]
 
-    def _beside(self, folder: str, parts: tuple[str, ...]) -> FoundFile | None:
+    def _find_file_named_like_library(
+        self, folder: str, parts: tuple[str, ...]
+    ) -> FoundFile | None:
         """The file with a library's name from which a script takes a name: `from evaluate import perplexity`.
 
         Python searches the folder of a script first. A file of a package is imported from elsewhere, where the library
@@ -116,17 +120,19 @@ class ImportSearch:
             return None
         return FoundFile(self._paths[path], 1)
 
-    def _relative(self, folder: str, level: int, parts: tuple[str, ...]) -> FoundFile | None:
+    def _find_relative_import(
+        self, folder: str, level: int, parts: tuple[str, ...]
+    ) -> FoundFile | None:
         """The file of `from ..parts import x`, from the importer's folder on."""
         for _ in range(level - 1):
             folder = os.path.dirname(folder)
-        return self._in(folder, parts, least=0)
+        return self._find_below_folder(folder, parts, least=0)
 
-    def _absolute(self, folder: str, parts: tuple[str, ...]) -> FoundFile | None:
+    def _find_absolute_import(self, folder: str, parts: tuple[str, ...]) -> FoundFile | None:
         """The file of `import parts`: in the importer's folder and its `src`, then in those around it."""
         while True:
             for base in (folder, os.path.join(folder, SOURCES_FOLDER)):
-                file = self._in(base, parts, least=1)
+                file = self._find_below_folder(base, parts, least=1)
                 if file is not None:
                     return file
             # Above what the user named, only the folders of a package are searched: its absolute imports begin at the
@@ -139,8 +145,12 @@ class ImportSearch:
                 return None
             folder = outer
 
-    def _in(self, base: str, parts: tuple[str, ...], *, least: int) -> FoundFile | None:
-        """The file below a folder that most parts of a name mean, at least so many."""
+    def _find_below_folder(
+        self, base: str, parts: tuple[str, ...], *, least: int
+    ) -> FoundFile | None:
+        """The file below a folder that the longest part of a dotted name means, of at least `least`
+        parts.
+        """
         for used in range(len(parts), least - 1, -1):
             stem = os.path.join(base, *parts[:used])
             names = (
@@ -155,7 +165,7 @@ class ImportSearch:
 
 
 def _common_folder(named: list[str]) -> str:
-    """The folder around all that is named; above it only packages are searched."""
+    """The folder around all files; above it only packages are searched."""
     folders = [path if os.path.isdir(path) else os.path.dirname(path) for path in named]
     try:
         return os.path.commonpath(folders)

@@ -1,4 +1,4 @@
-"""Groups of files that are judged together, because one imports another.
+"""Groups files that are judged together, because one imports another.
 
 How it works: files that import each other form a group. Lines that import are found as text, so files are grouped
 before any is parsed; then each group has one table of scopes and one data flow, and each file is parsed and walked
@@ -17,10 +17,10 @@ from dataclasses import replace
 from functools import cached_property
 
 from truetune.source.data_flow import DataFlow
-from truetune.source.import_search import ImportSearch
-from truetune.source.imported_names import ImportedNames
-from truetune.source.module import Module
-from truetune.source.scopes import Scope, Scopes
+from truetune.source.find_file_of_import import ImportSearch
+from truetune.source.name_bindings_in_scopes import Scope, Scopes
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolve_imported_names import ImportedNames
 
 MAX_GROUP_CHARACTERS = 2_000_000
 """Of one group: about 50,000 lines, whose tables take some 300 MB"""
@@ -51,20 +51,24 @@ class Program:
         self._running_with: dict[str, tuple[Module, ...]] = {}
 
     def home(self, node: ast.AST, otherwise: Module) -> Module:
-        """The file that a node stands in."""
+        """The file that a node is in."""
         scope: Scope | None = self.scopes.inside.get(node) or self.scopes.of.get(node)
         return otherwise if scope is None else self._module_of[scope.of_file]
 
-    def running_with(self, module: Module) -> tuple[Module, ...]:
-        """A file, those that import it, and all that these import: the code that may run in one process with it.
+    def files_in_same_process(self, module: Module) -> tuple[Module, ...]:
+        """A file, those that import it, and all that these import: the code that may run in one
+        process with it. The file itself comes first.
 
         The file itself comes first. Two scripts that import one helper run apart.
         """
         if module.path not in self._running_with:
-            users = _reachable_modules(module, self._importers)
+            users = _reachable_modules(module, self._importing_files_by_path)
             running = {user.path: user for user in users}
             for user in users:
-                running.update((one.path, one) for one in _reachable_modules(user, self._imported))
+                running.update(
+                    (one.path, one)
+                    for one in _reachable_modules(user, self._imported_files_by_path)
+                )
             self._running_with[module.path] = tuple(running.values())
         return self._running_with[module.path]
 
@@ -73,28 +77,31 @@ class Program:
 
         A file that nothing imports is started, and so is one that asks whether it is the main one.
         """
-        users = _reachable_modules(module, self._importers)
+        users = _reachable_modules(module, self._importing_files_by_path)
         started = [
             user
             for user in users
-            if not self._importers.get(user.path) or MAIN_GUARD.search(user.text) is not None
+            if not self._importing_files_by_path.get(user.path)
+            or MAIN_GUARD.search(user.text) is not None
         ]
         return tuple(started) or (module,)
 
     def around(self, module: Module) -> Module:
-        """The file in a small group of its own, of those that it runs with; its fixes are tried there."""
-        near = self.running_with(module)[:MAX_FILES_AROUND]
+        """The file in a small group of its own, with only the files that it runs with; its fixes
+        are tried there.
+        """
+        near = self.files_in_same_process(module)[:MAX_FILES_AROUND]
         return Program(near, self.imports).modules[0]
 
     def with_text_changed(self, module: Module) -> Module:
-        """Another text of one of the files, in the same group."""
+        """The file with another text, in the same group."""
         # The whole group is analysed again: a value of the changed file may come from, or go to, any other.
         changed = [module if one.path == module.path else one for one in self.modules]
         program = Program(changed, self.imports)
         return next(one for one in program.modules if one.path == module.path)
 
     @cached_property
-    def _imported(self) -> dict[str, list[Module]]:
+    def _imported_files_by_path(self) -> dict[str, list[Module]]:
         """Path -> the files that it imports."""
         by_path = {module.path: module for module in self.modules}
         imported: dict[str, list[Module]] = {}
@@ -104,11 +111,11 @@ class Program:
         return imported
 
     @cached_property
-    def _importers(self) -> dict[str, list[Module]]:
+    def _importing_files_by_path(self) -> dict[str, list[Module]]:
         """Path -> the files that import it."""
         by_path = {module.path: module for module in self.modules}
         importers: dict[str, list[Module]] = {}
-        for path, targets in self._imported.items():
+        for path, targets in self._imported_files_by_path.items():
             for target in targets:
                 importers.setdefault(target.path, []).append(by_path[path])
         return importers
@@ -161,11 +168,11 @@ def group_by_imports(texts: Sequence[tuple[str, str]], imports: ImportSearch) ->
     grouped: set[str] = set()
     for path, _ in texts:
         if path not in grouped:
-            groups.append(_grow_group(path, neighbours, lengths, grouped))
+            groups.append(_group_from_first_file(path, neighbours, lengths, grouped))
     return groups
 
 
-def _grow_group(
+def _group_from_first_file(
     path: str, neighbours: dict[str, set[str]], lengths: dict[str, int], grouped: set[str]
 ) -> list[str]:
     """One group, from its first file on, as far as MAX_GROUP_CHARACTERS reach; `grouped` is added to."""

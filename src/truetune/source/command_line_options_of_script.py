@@ -1,4 +1,5 @@
-"""Defaults of command-line options: what `args.lr` is where nobody gives `--lr`.
+"""Finds the value of a script's command-line options: the default, or what commands beside the
+script give.
 
 Scripts hand their settings on from the command line. The default of `add_argument`, or of a field that
 HfArgumentParser fills, is what a run takes that gives no other.
@@ -21,8 +22,8 @@ from truetune.errors import DataError
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import last_option, read_command_file
-from truetune.source.constant_values import UNKNOWN, object_turned_into_dict
-from truetune.source.module import Module
+from truetune.source.evaluate_constant_expressions import UNKNOWN, object_turned_into_dict
+from truetune.source.parsed_source_file import Module
 
 PARSING_METHODS = ("parse_args", "parse_known_args", "parse_args_into_dataclasses")
 """Methods of argparse and HfArgumentParser whose result holds the options"""
@@ -55,25 +56,26 @@ with thousands must not be read for one default."""
 
 
 def find_option_default(module: Module, node: ast.AST) -> ast.expr | None:
-    """The default of the option that an attribute of parsed arguments is; None where there is no single one.
+    """The default value of the option that an attribute of parsed arguments is; None if there is no
+    single one.
 
     Args:
         module: the script.
         node: `args.lr`.
     """
-    name = find_option_name(module, node)
+    name = option_name_of_expression(module, node)
     if name is None:
         return None
     defaults = [
-        one for one in _find_defaults(module, name) if module.flow.value(one) is not UNKNOWN
+        one for one in _defaults_by_name(module, name) if module.flow.value(one) is not UNKNOWN
     ]
     # Two parsers of one script, or an option and a field, may differ; which is meant is not seen.
     if len(defaults) != 1 or module.flow.value(defaults[0]) is None:
         return None
-    return None if _is_given_by_a_command(module.path, name) else defaults[0]
+    return None if _is_option_given_anywhere(module.path, name) else defaults[0]
 
 
-def find_option_name(module: Module, node: ast.AST) -> str | None:
+def option_name_of_expression(module: Module, node: ast.AST) -> str | None:
     """The option of the command line that `args.lr` or `vars(args)["lr"]` reads; None for anything else."""
     if isinstance(node, ast.Attribute):
         name = node.attr
@@ -99,17 +101,18 @@ class GivenOption(NamedTuple):
     line: int
 
 
-def find_given_option(module: Module, node: ast.AST) -> GivenOption | None:
-    """What the commands beside the script give for the option that an attribute of parsed arguments is.
+def option_given_by_commands(module: Module, node: ast.AST) -> GivenOption | None:
+    """The value that the commands beside the script give for the option that an attribute of parsed
+    arguments is.
 
     None where no shell script there starts this one with the option, or two give other values.
     """
-    name = find_option_name(module, node)
-    return None if name is None else option_given_to(module.path, name)
+    name = option_name_of_expression(module, node)
+    return None if name is None else option_given_to_script(module.path, name)
 
 
-def option_given_to(script: str, name: str) -> GivenOption | None:
-    """What the commands beside a script give for an option of its command line.
+def option_given_to_script(script: str, name: str) -> GivenOption | None:
+    """The value that the commands beside a script give for an option of its command line.
 
     Args:
         script: The path of the script.
@@ -120,7 +123,7 @@ def option_given_to(script: str, name: str) -> GivenOption | None:
     """
     path = Path(script)
     given = [
-        GivenOption(_parse_option(value), file, line)
+        GivenOption(_parse_option_value(value), file, line)
         for file, line, words, _ in commands_starting(path.parent, path.name)
         for spelling in dict.fromkeys((name, name.replace("_", "-")))
         for value in [last_option(words, f"--{spelling}")]
@@ -134,7 +137,9 @@ def option_given_to(script: str, name: str) -> GivenOption | None:
 
 
 def is_left_out_by_commands(script: str, name: str) -> bool:
-    """Do the shell scripts beside a script start it, each by a command that does not give the option?"""
+    """Do the shell scripts beside a script start it, and does none of their commands give the
+    option?
+    """
     path = Path(script)
     commands = [one.words for one in commands_starting(path.parent, path.name)]
     flags = [f"--{spelling}" for spelling in {name, name.replace("_", "-")}]
@@ -147,13 +152,15 @@ def is_left_out_by_commands(script: str, name: str) -> bool:
 
 
 def is_switched_on_by_commands(script: str, name: str) -> bool:
-    """Do the shell scripts beside a script start it, each by a command with the switch: `--flag`, `--flag True`?"""
+    """Do the shell scripts beside a script start it, each by a command that turns the switch on:
+    `--flag`, `--flag True`?
+    """
     path = Path(script)
     commands = [one.words for one in commands_starting(path.parent, path.name)]
-    return bool(commands) and all(_has_switch(words, name) for words in commands)
+    return bool(commands) and all(_turns_switch_on(words, name) for words in commands)
 
 
-def _has_switch(words: tuple[str, ...], name: str) -> bool:
+def _turns_switch_on(words: tuple[str, ...], name: str) -> bool:
     """Does a command give a switch, and not `False` behind it?"""
     flags = [f"--{spelling}" for spelling in {name, name.replace("_", "-")}]
     for place, word in enumerate(words):
@@ -164,8 +171,8 @@ def _has_switch(words: tuple[str, ...], name: str) -> bool:
     return False
 
 
-def _parse_option(text: str) -> int | float | bool | str:
-    """A value of the command line as the number that it is, else as it stands."""
+def _parse_option_value(text: str) -> int | float | bool | str:
+    """A value of the command line as a number or truth value if it is one, otherwise as text."""
     for convert in (int, float):
         try:
             return convert(text)
@@ -196,20 +203,20 @@ def commands_starting(folder: Path, script: str) -> tuple[StartingCommand, ...]:
     found: list[StartingCommand] = []
     above = folder.parent
     for place in dict.fromkeys((folder, folder / SCRIPTS_FOLDER, above, above / SCRIPTS_FOLDER)):
-        for file in _shell_scripts(place):
+        for file in _shell_scripts_in_folder(place):
             try:
                 read = read_command_file(Path(file))
             except DataError:
                 continue
             for command in read.commands:
-                at = _place_of_script(command.words, place, folder, script)
+                at = _index_of_script_word(command.words, place, folder, script)
                 if at is not None:
                     words = command.words[at + 1 :]
                     found.append(StartingCommand(file, command.line, words, read.text))
     return tuple(found)
 
 
-def _shell_scripts(folder: Path) -> list[str]:
+def _shell_scripts_in_folder(folder: Path) -> list[str]:
     """The shell scripts of a folder, by name; none where it can't be read."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_FILES_IN_FOLDER]
@@ -222,8 +229,12 @@ def _shell_scripts(folder: Path) -> list[str]:
         return []
 
 
-def _place_of_script(words: tuple[str, ...], place: Path, folder: Path, script: str) -> int | None:
-    """Which word of a command in `place` names the script of a folder; None where none does."""
+def _index_of_script_word(
+    words: tuple[str, ...], place: Path, folder: Path, script: str
+) -> int | None:
+    """The index of the word of a command in `place` that names the script of a folder; None if none
+    does.
+    """
     wanted = os.path.abspath(folder / script)
     for number, word in enumerate(words):
         if os.path.basename(word) != script:
@@ -243,7 +254,7 @@ def _is_parsed_command_line(node: ast.AST) -> bool:
     return call.func.attr in PARSING_METHODS
 
 
-def _find_defaults(module: Module, name: str) -> Iterator[ast.expr]:
+def _defaults_by_name(module: Module, name: str) -> Iterator[ast.expr]:
     """Defaults of the options and fields of that name, in the script or in a file that runs with it."""
     for part in module.with_linked:
         yield from _defaults_of_options(part, name)
@@ -277,7 +288,7 @@ def _defaults_of_fields(module: Module, name: str) -> Iterator[ast.expr]:
             yield value
 
 
-def _is_given_by_a_command(path: str, name: str) -> bool:
+def _is_option_given_anywhere(path: str, name: str) -> bool:
     """Does a command beside the script, or in the script's own text, give the option?"""
     flags = tuple(f"--{spelling}" for spelling in {name, name.replace("_", "-")})
     script = Path(path)

@@ -1,4 +1,5 @@
-"""What an expression stands for while a script is run symbolically.
+"""The kinds of value that an expression can be in a symbolic run of a script: constants,
+containers, functions, opaque objects.
 
 How it works: a value is a constant, a container whose parts are known, a function or class of the project, or opaque:
 the result of a call of a library, an attribute or an item of such, an element of something that is iterated, an
@@ -17,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from truetune.source.module import Module
-    from truetune.source.symbolic_execution.trace import CallEvent, Frame
+    from truetune.source.parsed_source_file import Module
+    from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame
 
 MAX_OPTIONS = 8
 """Values that a choice holds; where there are more, an unknown one stands for the rest. Chosen, not measured: rules
@@ -94,7 +95,7 @@ class Function(Value):
 
     @property
     def name(self) -> str:
-        """As it is written; `<lambda>` for a lambda."""
+        """The function's name as it is written; `<lambda>` for a lambda."""
         return getattr(self.definition, "name", "<lambda>")
 
 
@@ -122,7 +123,7 @@ class Class(Value):
 
     @property
     def name(self) -> str:
-        """As it is written."""
+        """The class's name as it is written."""
         return self.definition.name
 
 
@@ -272,12 +273,12 @@ NO_CONSTANT: Any = _NoConstant()
 """What `constant_of` gives where a value is none"""
 
 
-def choose_among(values: list[Value]) -> Value:
+def choice_of_values(values: list[Value]) -> Value:
     """One of these, each once; the value itself where they are one."""
     options: list[Value] = []
     for value in values:
         for option in value.options if isinstance(value, Choice) else (value,):
-            if not any(_is_same(option, other) for other in options):
+            if not any(_are_same_value(option, other) for other in options):
                 options.append(option)
     if len(options) == 1:
         return options[0]
@@ -286,7 +287,7 @@ def choose_among(values: list[Value]) -> Value:
     return Choice(tuple(options))
 
 
-def _is_same(one: Value, other: Value) -> bool:
+def _are_same_value(one: Value, other: Value) -> bool:
     """Are two values one: the same object, or constants that are equal and of one type?"""
     if one is other:
         return True
@@ -297,13 +298,13 @@ def _is_same(one: Value, other: Value) -> bool:
     return False
 
 
-def options_of(value: Value) -> tuple[Value, ...]:
-    """The values that it may be: more than one only for a choice."""
+def options_of_choice(value: Value) -> tuple[Value, ...]:
+    """The values that a value may be: more than one only for a choice."""
     return value.options if isinstance(value, Choice) else (value,)
 
 
-def operands_of(value: Value) -> Iterator[Value]:
-    """The values that a value is made of directly."""
+def parts_of_value(value: Value) -> Iterator[Value]:
+    """The values that a value is directly made of."""
     if isinstance(value, Attribute | Item):
         yield value.base
         if isinstance(value, Item):

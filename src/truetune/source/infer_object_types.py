@@ -1,4 +1,4 @@
-"""What sort of object an expression is: tokenizer, model, trainer, data set and so on.
+"""Infers what sort of object an expression is: tokenizer, model, trainer, data set and so on.
 
 The types are: tokenizer, processor, model, peft-model (is also a model), trainer, arguments (of a trainer), collator,
 dataset, loader, optimizer, scheduler, lora, accelerator, chat (the result of `apply_chat_template`), encoding (the
@@ -119,7 +119,7 @@ TYPE_OF_ANNOTATION: tuple[tuple[str, str], ...] = (
 
 
 def infer_types(flow: DataFlow, node: ast.AST, depth: int = 0) -> frozenset[str]:
-    """The types that the origins of an expression have.
+    """The types of object that an expression may be, by all its origins.
 
     Args:
         flow: The data flow of the files; it keeps what was inferred.
@@ -176,17 +176,17 @@ def _types_of_call(
         if name in COPIES and node.args:
             return infer_types(flow, node.args[0], depth + 1)
     if not isinstance(node.func, ast.Attribute):
-        return _types_of_called_object(flow, node.func, depth)
+        return _types_of_called_tokenizer(flow, node.func, depth)
     if flow.assigned(
         node.func
     ):  # `self.tokenizer(texts)`: an attribute that holds an object, no method
-        inferred_by_call = _types_of_called_object(flow, node.func, depth)
+        inferred_by_call = _types_of_called_tokenizer(flow, node.func, depth)
         if inferred_by_call:
             return inferred_by_call
     return _types_of_method_call(flow, node, node.func, path, depth)
 
 
-def _types_of_called_object(flow: DataFlow, called: ast.expr, depth: int) -> frozenset[str]:
+def _types_of_called_tokenizer(flow: DataFlow, called: ast.expr, depth: int) -> frozenset[str]:
     """The types of `tokenizer(...)`; empty for other objects, whose calls nothing is known of."""
     if "tokenizer" in infer_types(flow, called, depth + 1):
         return frozenset({"encoding"})
@@ -206,12 +206,12 @@ def _types_of_method_call(
     if "dataset" in receiver and name in DATASET_METHODS_GIVING_A_DATASET:
         return receiver
     if "accelerator" in receiver and name == "prepare":
-        prepared = _argument_prepared(node, path)
+        prepared = _argument_of_accelerator_prepare(node, path)
         return frozenset() if prepared is None else infer_types(flow, prepared, depth + 1)
-    return _types_of_result(name, receiver)
+    return _types_of_method_of_model_or_tokenizer(name, receiver)
 
 
-def _types_of_result(method: str, receiver: frozenset[str]) -> frozenset[str]:
+def _types_of_method_of_model_or_tokenizer(method: str, receiver: frozenset[str]) -> frozenset[str]:
     """The types of what a method makes of a model or tokenizer."""
     if "model" in receiver and method == "generate":
         return frozenset({"generated"})
@@ -222,7 +222,7 @@ def _types_of_result(method: str, receiver: frozenset[str]) -> frozenset[str]:
     return frozenset()
 
 
-def _argument_prepared(node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
+def _argument_of_accelerator_prepare(node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
     """The argument that `accelerator.prepare` gives back here: it returns its arguments in their order."""
     if path:
         return node.args[path[0]] if 0 <= path[0] < len(node.args) else None

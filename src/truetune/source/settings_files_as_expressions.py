@@ -1,4 +1,5 @@
-"""What a script reads from a file of settings beside it (YAML, JSON, TOML), as expressions that rules can follow.
+"""Reads the settings files beside a script (YAML, JSON, TOML) as expressions that rules can follow
+like code.
 
 How it works: a call that reads settings (`yaml.safe_load(open(path))`, `OmegaConf.load(path)`, `tomllib.loads(text)`),
 or the parameter that Hydra fills, stands for a dictionary literal made of the file. Its nodes have the places of that
@@ -26,7 +27,7 @@ from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.parse_toml_within_limits import parse_toml
 from truetune.parsing.parse_yaml_within_limits import YamlError, parse_yaml
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
-from truetune.source.scopes import Scope, Scopes
+from truetune.source.name_bindings_in_scopes import Scope, Scopes
 
 if TYPE_CHECKING:
     from truetune.source.data_flow import DataFlow
@@ -102,32 +103,34 @@ class SettingsFiles:
         return any(name.partition(".")[0] in READING_PACKAGES for name in imported)
 
     def home_of(self, node: ast.AST) -> SettingsText | None:
-        """The file of settings that a node was made of; None for a node of a script."""
+        """The settings file that a node was made from; None for a node of a script."""
         if not self._home_of_scope:
             return None
         scope = self._scopes.of.get(node)
         return None if scope is None else self._home_of_scope.get(scope)
 
     def read_by(self, flow: DataFlow, call: ast.Call) -> ast.expr | None:
-        """The settings that a call reads, or gives on; None for any other call."""
+        """The settings that a call reads from a file, or passes on; None for any other call."""
         name = flow.name(call.func) if self.may_be_read else None
         if not call.args or name is None:
             return None
         if name in GIVES_ITS_ARGUMENT:
             return call.args[0]
         if name in NAMED_FILE_READERS:
-            named = _path_text(flow, call.args[0])
+            named = _path_of_open_call(flow, call.args[0])
             if named is None or not self._paths.get(self._scopes.of[call].of_file):
                 return None
-            file = _existing_file(self._folder_of(call), named, NAMED_FILE_READERS[name])
-            return None if file is None else self._literal(file, call)
+            file = _find_in_folder_or_above(self._folder_of(call), named, NAMED_FILE_READERS[name])
+            return None if file is None else self._file_as_dict_literal(file, call)
         if name not in YAML_READERS:
             return None
-        path = self._find_file(call, _path_text(flow, call.args[0]))
-        return None if path is None else self._literal(path, call)
+        path = self._find_file(call, _path_of_open_call(flow, call.args[0]))
+        return None if path is None else self._file_as_dict_literal(path, call)
 
-    def given_by_hydra(self, flow: DataFlow, function: ast.AST) -> ast.expr | None:
-        """The settings that Hydra gives a function; None where it is none of Hydra's, or they have several parts."""
+    def settings_given_by_hydra(self, flow: DataFlow, function: ast.AST) -> ast.expr | None:
+        """The settings that Hydra gives a function; None if it is none of Hydra's, or they have
+        several parts.
+        """
         for decorator in getattr(function, "decorator_list", ()) if self.may_be_read else ():
             if not isinstance(decorator, ast.Call) or flow.name(decorator.func) != HYDRA_MAIN:
                 continue
@@ -137,7 +140,7 @@ class SettingsFiles:
             if not isinstance(folder, str) or not isinstance(name, str):
                 return None
             file = self._folder_of(decorator) / folder / f"{name.removesuffix('.yaml')}.yaml"
-            literal = self._literal(file, decorator) if file.is_file() else None
+            literal = self._file_as_dict_literal(file, decorator) if file.is_file() else None
             # A list of defaults names files that this one is put together with.
             is_whole = literal is not None and all(
                 getattr(key, "value", None) != "defaults" for key in literal.keys
@@ -145,8 +148,11 @@ class SettingsFiles:
             return literal if is_whole else None
         return None
 
-    def arguments_read_by(self, flow: DataFlow, call: ast.Call, method: str) -> ast.Dict | None:
-        """The arguments of a training that a method of HfArgumentParser reads from a file; None where it is not seen.
+    def arguments_read_by_parser(
+        self, flow: DataFlow, call: ast.Call, method: str
+    ) -> ast.Dict | None:
+        """The arguments of a training that a method of HfArgumentParser reads from a file; None if
+        the file is not known.
 
         A path from the command line is not known: then the only file beside the script that holds such arguments is
         meant, for no file of rows has their keys.
@@ -157,12 +163,15 @@ class SettingsFiles:
             return None
         folder = self._folder_of(call)
         node = call.args[0] if call.args else call.keywords[0].value
-        named = _path_text(flow, node)
+        named = _path_of_open_call(flow, node)
         endings = ARGUMENT_FILES[method]
         if named is not None:
-            file = _existing_file(folder, named, endings)
-            return None if file is None else self._literal(file, call)
-        literals = (self._literal(file, call) for file in _files_with_arguments(folder, endings))
+            file = _find_in_folder_or_above(folder, named, endings)
+            return None if file is None else self._file_as_dict_literal(file, call)
+        literals = (
+            self._file_as_dict_literal(file, call)
+            for file in _files_with_training_arguments(folder, endings)
+        )
         found = [literal for literal in literals if literal is not None]
         return found[0] if len(found) == 1 else None
 
@@ -176,18 +185,18 @@ class SettingsFiles:
             return None
         folder = self._folder_of(call)
         if path is not None:
-            return _existing_file(folder, path)
+            return _find_in_folder_or_above(folder, path)
         named = {
             str(file): file
-            for name in self._names_in_code()
-            if (file := _existing_file(folder, name)) is not None
+            for name in self._yaml_names_in_code()
+            if (file := _find_in_folder_or_above(folder, name)) is not None
         }
         if len(named) == 1:
             return next(iter(named.values()))
-        beside = _settings_in(folder) if not named else []
+        beside = _yaml_settings_in_folder(folder) if not named else []
         return beside[0] if len(beside) == 1 else None
 
-    def _names_in_code(self) -> list[str]:
+    def _yaml_names_in_code(self) -> list[str]:
         """The names of YAML files in the texts of the scripts: defaults of options, and docstrings."""
         if self._named is None:
             texts = (
@@ -198,21 +207,27 @@ class SettingsFiles:
             self._named = [name for text in texts for name in YAML_NAME.findall(text)]
         return self._named
 
-    def _literal(self, path: Path, reader: ast.AST) -> ast.Dict | None:
-        """The dictionary that a file holds, its nodes known to the scopes; None where it holds none."""
+    def _file_as_dict_literal(self, path: Path, reader: ast.AST) -> ast.Dict | None:
+        """The content of a settings file as a dictionary literal whose nodes the scopes know; None
+        if it holds no dictionary.
+        """
         if path not in self._literals:
             self._literals[path] = None
             try:
                 text = read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
-                literal = _settings_of_text(text, path.suffix)
+                literal = _parse_settings_as_expression(text, path.suffix)
             except (OSError, ValueError, InputLimitError, DataError, YamlError):
                 return None
             if isinstance(literal, ast.Dict):
-                self._literals[path] = self._register(path, text, literal, reader)
+                self._literals[path] = self._add_scope_of_file(path, text, literal, reader)
         return self._literals[path]
 
-    def _register(self, path: Path, text: str, literal: ast.Dict, reader: ast.AST) -> ast.Dict:
-        """The dictionary, with a scope of its own: what scripts write to it is found whatever their order."""
+    def _add_scope_of_file(
+        self, path: Path, text: str, literal: ast.Dict, reader: ast.AST
+    ) -> ast.Dict:
+        """Give the dictionary of a file a scope of its own, so that what scripts write to it is
+        found whatever their order.
+        """
         scope = Scope(literal, None)
         self._home_of_scope[scope] = SettingsText(str(path), text)
         for node in ast.walk(literal):
@@ -224,8 +239,10 @@ class SettingsFiles:
         return literal
 
 
-def _path_text(flow: DataFlow, node: ast.AST | None) -> str | None:
-    """The path that is opened: of `path`, `open(path)`, `Path(path).read_text()`, `f.read()`; None if not known."""
+def _path_of_open_call(flow: DataFlow, node: ast.AST | None) -> str | None:
+    """The path that is opened by `path`, `open(path)`, `Path(path).read_text()` or `f.read()`; None
+    if it is not known.
+    """
     for _ in range(MAX_STEPS):
         value = flow.value(node)
         if isinstance(value, str):
@@ -234,7 +251,7 @@ def _path_text(flow: DataFlow, node: ast.AST | None) -> str | None:
         if len(origins) != 1:
             return None
         if isinstance(origins[0].node, ast.BinOp):
-            return _joined_path(flow, origins[0].node)
+            return _path_joined_by_slash(flow, origins[0].node)
         if not isinstance(origins[0].node, ast.Call):
             return None
         call = flow.call(origins[0].node)
@@ -249,8 +266,8 @@ def _path_text(flow: DataFlow, node: ast.AST | None) -> str | None:
     return None
 
 
-def _joined_path(flow: DataFlow, node: ast.BinOp) -> str | None:
-    """`ROOT / "settings" / "run.toml"`; None where it is no path that is put together."""
+def _path_joined_by_slash(flow: DataFlow, node: ast.BinOp) -> str | None:
+    """The path of `ROOT / "settings" / "run.toml"`; None if the expression is no such path."""
     parts: list[ast.expr] = []
     left: ast.expr = node
     while isinstance(left, ast.BinOp) and isinstance(left.op, ast.Div):
@@ -269,10 +286,10 @@ def _path_of_parts(flow: DataFlow, parts: Sequence[ast.expr]) -> str | None:
     root = flow.value(first)
     if isinstance(root, str):
         return "/".join([root, *map(str, texts)])
-    return "/".join(map(str, texts)) if _comes_from_script(flow, first) else None
+    return "/".join(map(str, texts)) if _is_folder_of_script(flow, first) else None
 
 
-def _comes_from_script(flow: DataFlow, node: ast.expr) -> bool:
+def _is_folder_of_script(flow: DataFlow, node: ast.expr) -> bool:
     """Is it the folder of the script, or one above it?"""
     return any(
         isinstance(part, ast.Name) and part.id == "__file__"
@@ -281,16 +298,16 @@ def _comes_from_script(flow: DataFlow, node: ast.expr) -> bool:
     )
 
 
-def _settings_of_text(text: str, suffix: str) -> ast.expr:
+def _parse_settings_as_expression(text: str, suffix: str) -> ast.expr:
     """The settings of a file as an expression. Raises ValueError, InputLimitError and what the readers raise."""
     if suffix == ".toml":
-        return _expression_of_toml(parse_toml(text), _toml_lines(text), ())
+        return _expression_of_toml(parse_toml(text), _lines_of_toml_keys(text), ())
     # JSON is YAML, too, but for tabs before values, which a file of settings seldom has.
     document = parse_yaml(text)
-    return _expression_of(document.value, document.node)
+    return _expression_of_yaml(document.value, document.node)
 
 
-def _toml_lines(text: str) -> dict[tuple[str, ...], int]:
+def _lines_of_toml_keys(text: str) -> dict[tuple[str, ...], int]:
     """Path of a key -> the line that sets it, by the sections above it."""
     lines: dict[tuple[str, ...], int] = {}
     section: tuple[str, ...] = ()
@@ -327,7 +344,7 @@ def _expression_of_toml(
     return made
 
 
-def _existing_file(
+def _find_in_folder_or_above(
     folder: Path, name: str, suffixes: tuple[str, ...] = YAML_SUFFIXES
 ) -> Path | None:
     """The file of that path, from the script's folder or one of those above it, in which the script may be started."""
@@ -342,7 +359,7 @@ def _existing_file(
     return None
 
 
-def _settings_in(folder: Path) -> list[Path]:
+def _yaml_settings_in_folder(folder: Path) -> list[Path]:
     """The YAML files of a folder that may hold settings of a script."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix in YAML_SUFFIXES)
@@ -351,16 +368,16 @@ def _settings_in(folder: Path) -> list[Path]:
     return [path for path in files if not NO_SETTINGS.search(path.name)]
 
 
-def _files_with_arguments(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+def _files_with_training_arguments(folder: Path, endings: tuple[str, ...]) -> list[Path]:
     """The files of a folder that hold the arguments of a training, by their text."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix in endings)
-        return [path for path in files if ARGUMENTS_KEY in _settings_text(path)]
+        return [path for path in files if ARGUMENTS_KEY in _read_small_text(path)]
     except OSError:
         return []
 
 
-def _settings_text(path: Path) -> str:
+def _read_small_text(path: Path) -> str:
     """The text of a file of settings; empty where it is larger than such files are."""
     try:
         return read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
@@ -368,20 +385,20 @@ def _settings_text(path: Path) -> str:
         return ""
 
 
-def _expression_of(value: Any, node: yaml.Node | None) -> ast.expr:
-    """A value of YAML as the expression that a script would write, at its place in the file."""
+def _expression_of_yaml(value: Any, node: yaml.Node | None) -> ast.expr:
+    """A YAML value as the expression that a script would write, at its place in the file."""
     made: ast.expr
     if isinstance(value, dict):
         nodes = dict(_entry_nodes(node))
         made = ast.Dict(
-            keys=[_at(ast.Constant(key), node) for key in value],
-            values=[_expression_of(one, nodes.get(key, node)) for key, one in value.items()],
+            keys=[_place_at_yaml_node(ast.Constant(key), node) for key in value],
+            values=[_expression_of_yaml(one, nodes.get(key, node)) for key, one in value.items()],
         )
     elif isinstance(value, list):
         items = node.value if isinstance(node, yaml.SequenceNode) else []
         parts = [items[number] if number < len(items) else node for number in range(len(value))]
         made = ast.List(
-            elts=[_expression_of(one, part) for one, part in zip(value, parts, strict=True)],
+            elts=[_expression_of_yaml(one, part) for one, part in zip(value, parts, strict=True)],
             ctx=ast.Load(),
         )
     elif isinstance(value, str) and OPEN_VALUE.search(value):
@@ -389,7 +406,7 @@ def _expression_of(value: Any, node: yaml.Node | None) -> ast.expr:
         made = ast.JoinedStr(values=[])
     else:
         made = ast.Constant(value)
-    return _at(made, node)
+    return _place_at_yaml_node(made, node)
 
 
 def _entry_nodes(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
@@ -398,8 +415,8 @@ def _entry_nodes(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
         yield from ((key.value, value) for key, value in node.value)
 
 
-def _at(made: ast.expr, node: yaml.Node | None) -> ast.expr:
-    """The expression, at the place of a YAML node."""
+def _place_at_yaml_node(made: ast.expr, node: yaml.Node | None) -> ast.expr:
+    """The expression, with the position of a YAML node."""
     begin = node.start_mark if node is not None else None
     end = node.end_mark if node is not None else None
     made.lineno, made.col_offset = (begin.line + 1, begin.column) if begin else (1, 0)

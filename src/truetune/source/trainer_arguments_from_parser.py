@@ -1,5 +1,5 @@
-"""What a script's parser puts into a class of a trainer's arguments: a file of settings (`parse_yaml_file`,
-`parse_json_file`), or the options of the command that starts the script.
+"""Finds what a script's parser puts into a trainer's class of arguments: a file of settings, or the
+options of the command that starts the script.
 
 How it works: the parser (`HfArgumentParser`, `TrlParser`) is given classes in the open; the one that a trainer takes
 decides what the keys of the file mean. Keys of the other classes are the script's own, and left out.
@@ -22,10 +22,10 @@ from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.config_file import identify_stack
 from truetune.settings.stacks.known_keys import RENAMED_KEYS
 from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
-from truetune.source.option_defaults import StartingCommand, commands_starting
-from truetune.source.settings_files import ARGUMENT_FILES
+from truetune.source.command_line_options_of_script import StartingCommand, commands_starting
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.parsed_source_file import Module
+from truetune.source.settings_files_as_expressions import ARGUMENT_FILES
 
 PARSERS = (
     "transformers.HfArgumentParser",
@@ -63,8 +63,9 @@ class ParsedSettings(NamedTuple):
     """Key -> its node and that of its value, in the file"""
 
 
-def find_parsed_settings(module: Module) -> Iterator[ParsedSettings]:
-    """The files that parsers of a script read, one for each call and class of a trainer's arguments.
+def settings_files_read_by_parser(module: Module) -> Iterator[ParsedSettings]:
+    """The files that parsers of a script read into a trainer's arguments, one for each call and
+    class. A file whose keys tell its program is left out: it is judged as a file of settings.
 
     A file whose program its keys tell is left out: it is judged as a file of settings.
     """
@@ -73,14 +74,21 @@ def find_parsed_settings(module: Module) -> Iterator[ParsedSettings]:
             parser = module.flow.producing_call(call.receiver)
             if parser is None or not parser.named(*PARSERS):
                 continue
-            classes = list(_given_classes(module, parser.argument(0, "dataclass_types")))
-            named = [name for one in classes if (name := _trainer_class(module, one))]
-            literal = module.flow.settings_files.arguments_read_by(module.flow, call.node, method)
+            classes = list(_classes_given_to_parser(module, parser.argument(0, "dataclass_types")))
+            named = [name for one in classes if (name := _library_class_of_arguments(module, one))]
+            literal = module.flow.settings_files.arguments_read_by_parser(
+                module.flow, call.node, method
+            )
             home = module.flow.settings_files.home_of(literal) if literal is not None else None
-            if literal is None or home is None or len(named) != 1 or _is_told_by_keys(home.path):
+            if (
+                literal is None
+                or home is None
+                or len(named) != 1
+                or _is_judged_as_settings_file(home.path)
+            ):
                 continue
-            entries = dict(_entries(literal))
-            own = _fields_of_script(module, classes)
+            entries = dict(_entries_of_settings_dict(literal))
+            own = _fields_of_script_classes(module, classes)
             if own is not None:
                 kept = {key: one for key, one in entries.items() if key not in own}
             else:
@@ -93,8 +101,10 @@ def find_parsed_settings(module: Module) -> Iterator[ParsedSettings]:
             yield ParsedSettings(named[0], home.path, home.text, kept)
 
 
-def find_command_settings(module: Module) -> Iterator[CommandSettings]:
-    """What the commands of shell scripts beside a script give to the class of a trainer's arguments, by its parser.
+def command_options_read_by_parser(module: Module) -> Iterator[CommandSettings]:
+    """The options that the commands of shell scripts beside a script give to a trainer's arguments,
+    by the script's parser. A command that names a file of settings is left out, for the file and
+    the options decide together.
 
     A command that names a file of settings is left out, for the file and the options decide together.
     """
@@ -103,30 +113,34 @@ def find_command_settings(module: Module) -> Iterator[CommandSettings]:
             parser = module.flow.producing_call(call.receiver)
             if parser is None or not parser.named(*PARSERS):
                 continue
-            classes = list(_given_classes(module, parser.argument(0, "dataclass_types")))
-            trainers = [one for one in classes if _trainer_class(module, one)]
+            classes = list(_classes_given_to_parser(module, parser.argument(0, "dataclass_types")))
+            trainers = [one for one in classes if _library_class_of_arguments(module, one)]
             if len(trainers) != 1:
                 continue
             path = Path(module.path)
             for command in commands_starting(path.parent, path.name)[:MAX_COMMANDS]:
                 options = dict(parse_options(command.words))
                 if options and not any(f"--{key}" in SETTINGS_FILE for key in options):
-                    yield _settings_of_command(module, trainers[0], classes, command, options)
+                    yield _options_for_trainer_class(module, trainers[0], classes, command, options)
 
 
-def _settings_of_command(
+def _options_for_trainer_class(
     module: Module,
     trainer: ast.expr,
     classes: list[ast.expr],
     command: StartingCommand,
     options: Mapping[str, Any],
 ) -> CommandSettings:
-    """The options that the trainer's class takes; those of the other classes are the script's own."""
-    name = _trainer_class(module, trainer)
+    """The options of a command that the trainer's class takes; those of the other classes are the
+    script's own.
+    """
+    name = _library_class_of_arguments(module, trainer)
     known = {*class_defaults(name), *RENAMED_KEYS["transformers"], *RENAMED_KEYS["trl"]}
-    values = {key: value for key, value in _own_defaults(module, trainer) if key in known}
+    values = {
+        key: value for key, value in _declared_fields_with_defaults(module, trainer) if key in known
+    }
     others = [one for one in classes if one is not trainer]
-    known -= {key for one in others for key, _ in _own_defaults(module, one)}
+    known -= {key for one in others for key, _ in _declared_fields_with_defaults(module, one)}
     spots: dict[str, TextPosition] = {}
     text_lines = command.text.splitlines()
     for option, value in options.items():
@@ -140,7 +154,7 @@ def _settings_of_command(
     return CommandSettings(name, command.file, values, spots, is_whole)
 
 
-def _own_defaults(module: Module, node: ast.expr) -> Iterator[tuple[str, Any]]:
+def _declared_fields_with_defaults(module: Module, node: ast.expr) -> Iterator[tuple[str, Any]]:
     """The fields that a class of the script declares, with their defaults."""
     for origin in module.flow.origins(node):
         body = origin.node.body if isinstance(origin.node, ast.ClassDef) else []
@@ -150,7 +164,7 @@ def _own_defaults(module: Module, node: ast.expr) -> Iterator[tuple[str, Any]]:
                 yield line.target.id, UNKNOWN_VALUE if value is UNKNOWN else value
 
 
-def _given_classes(module: Module, node: ast.expr | None) -> Iterator[ast.expr]:
+def _classes_given_to_parser(module: Module, node: ast.expr | None) -> Iterator[ast.expr]:
     """The classes of `(ScriptArguments, CPOConfig)`, written there or under a name."""
     origins = () if node is None else module.flow.origins(node)
     given = origins[0].node if len(origins) == 1 else node
@@ -160,7 +174,7 @@ def _given_classes(module: Module, node: ast.expr | None) -> Iterator[ast.expr]:
         yield node
 
 
-def _trainer_class(module: Module, node: ast.expr) -> str:
+def _library_class_of_arguments(module: Module, node: ast.expr) -> str:
     """The library's class of arguments that a class is, or is made of; empty for any other."""
     names = (name.rpartition(".") for name in module.flow.names(node))
     known = (
@@ -169,35 +183,35 @@ def _trainer_class(module: Module, node: ast.expr) -> str:
     return next((name for name in known if name in METHOD_OF_CLASS), "")
 
 
-def _fields_of_script(module: Module, classes: list[ast.expr]) -> frozenset[str] | None:
+def _fields_of_script_classes(module: Module, classes: list[ast.expr]) -> frozenset[str] | None:
     """The fields that classes of the script add; None where a class comes from elsewhere."""
     fields: set[str] = set()
     for node in classes:
         made_here = [
             one.node for one in module.flow.origins(node) if isinstance(one.node, ast.ClassDef)
         ]
-        if not made_here and not _trainer_class(module, node):
+        if not made_here and not _library_class_of_arguments(module, node):
             return None
         for one in made_here:
-            fields |= set(_own_fields(one))
+            fields |= set(_declared_fields(one))
     return frozenset(fields)
 
 
-def _own_fields(node: ast.ClassDef) -> Iterator[str]:
+def _declared_fields(node: ast.ClassDef) -> Iterator[str]:
     """The fields that a class of the script declares."""
     for line in node.body:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
             yield line.target.id
 
 
-def _entries(literal: ast.Dict) -> Iterator[tuple[str, tuple[ast.expr, ast.expr]]]:
+def _entries_of_settings_dict(literal: ast.Dict) -> Iterator[tuple[str, tuple[ast.expr, ast.expr]]]:
     """The keys of a file with their nodes and values."""
     for key, value in zip(literal.keys, literal.values, strict=True):
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             yield key.value, (key, value)
 
 
-def _is_told_by_keys(path: str) -> bool:
+def _is_judged_as_settings_file(path: str) -> bool:
     """Is the file judged by itself, because its keys or its project tell who reads it?"""
     try:
         return identify_stack(read_document(Path(path)).value, Path(path)) is not None

@@ -1,4 +1,5 @@
-"""The code cells of a notebook as one text, and the way back into the JSON.
+"""Reads the code cells of a notebook as one text, and maps places in it back to the notebook's
+JSON.
 
 How it works: the JSON is parsed once to know that it is a notebook, and scanned once by tokens to know where each
 character of a cell's source stands in the file. Cells are joined to one module, because names of one cell are used in
@@ -74,7 +75,7 @@ class Cell:
     """As which one the kernel ran it last; None where it was not run, or its outputs were cleared"""
 
     def has_line(self, line: int) -> bool:
-        """Does a line of the module stand in it?"""
+        """Is a line of the joined text in this cell?"""
         return self.first_line <= line < self.first_line + len(LineIndex(self.text))
 
 
@@ -94,13 +95,13 @@ class _JsonObject:
     """What stands in the file before the first string of a list, to be put between added lines as well"""
 
     @property
-    def is_code(self) -> bool:
+    def is_code_cell_with_text(self) -> bool:
         """Is it a code cell that is not empty?"""
         return self.in_cells and self.cell_type == "code" and bool(self.source)
 
 
 def read_code_cells(text: str, path: str) -> tuple[Cell, ...]:
-    """The code cells. Raises DataError."""
+    """The code cells of a notebook. Raises DataError."""
     try:
         whole = parse_json(text, NOTEBOOK)
     except ValueError as error:
@@ -112,15 +113,17 @@ def read_code_cells(text: str, path: str) -> tuple[Cell, ...]:
         return ()
     cells: list[Cell] = []
     start, line = 0, 1
-    for json_cell in _scan_code_cells(text):
-        cell = _read_cell(text, json_cell, len(cells) + 1, start, line)
+    for json_cell in _scan_json_for_code_cells(text):
+        cell = _cell_of_json_object(text, json_cell, len(cells) + 1, start, line)
         cells.append(cell)
         start += len(cell.text) + 1
         line += len(LineIndex(cell.text))
     return tuple(cells)
 
 
-def _read_cell(text: str, json_cell: _JsonObject, number: int, start: int, line: int) -> Cell:
+def _cell_of_json_object(
+    text: str, json_cell: _JsonObject, number: int, start: int, line: int
+) -> Cell:
     """One code cell: its text without the escapes of JSON, and where in the file each character stands."""
     parts, spots = [], []
     for begin, end in json_cell.source:
@@ -145,7 +148,7 @@ def _decode_json_string(token: str) -> Any:
     return parse_json(token, NOTEBOOK)
 
 
-def _scan_code_cells(text: str) -> Iterator[_JsonObject]:
+def _scan_json_for_code_cells(text: str) -> Iterator[_JsonObject]:
     """Objects in a list `cells` whose cell_type is code, with the strings of their source.
 
     The text is known to be JSON, so the tokens need no check.
@@ -161,42 +164,42 @@ def _scan_code_cells(text: str) -> Iterator[_JsonObject]:
             stack.append(_JsonObject(in_cells=top == "cells"))
             expects_key = True
         elif token == "[":
-            stack.append(_key_of_list(top))
+            stack.append(_key_that_holds_list(top))
             list_begin = match.end()
         elif token in "]}":
             closed = stack.pop() if stack else None
-            if isinstance(closed, _JsonObject) and closed.is_code:
+            if isinstance(closed, _JsonObject) and closed.is_code_cell_with_text:
                 yield closed
             expects_key = False
         elif token == ",":
             expects_key = isinstance(top, _JsonObject)
         elif token[0] == '"':
-            _note_string(stack, match, list_begin, is_key=expects_key)
+            _keep_key_type_or_source(stack, match, list_begin, is_key=expects_key)
             expects_key = False
         elif isinstance(top, _JsonObject):
-            _note_number(top, token)
+            _keep_execution_count(top, token)
 
 
-def _key_of_list(around: _JsonObject | str | None) -> str:
+def _key_that_holds_list(around: _JsonObject | str | None) -> str:
     """The key that a list stands under; empty for a list in a list."""
     return around.key or "" if isinstance(around, _JsonObject) else ""
 
 
-def _note_number(json_object: _JsonObject, token: str) -> None:
-    """Keep a number where it is the place of a cell in the order of runs."""
+def _keep_execution_count(json_object: _JsonObject, token: str) -> None:
+    """Keep a number if it is the execution count of a cell."""
     if json_object.key in RUN_COUNT_KEYS and token.isdecimal():
         # No kernel counts so far; Python refuses to read a number of thousands of digits.
         json_object.run_count = int(token[:9])
 
 
-def _note_string(
+def _keep_key_type_or_source(
     stack: list[_JsonObject | str], match: re.Match[str], list_begin: int, *, is_key: bool
 ) -> None:
     """Keep a string where it is a key, or the type or source of a cell."""
     top = stack[-1] if stack else None
     if not isinstance(top, _JsonObject):
         if top in SOURCE_KEYS:
-            _note_line_of_source(stack, match, list_begin)
+            _keep_line_of_source(stack, match, list_begin)
     elif is_key:
         top.key = _decode_json_string(match[0])
     elif top.key == "cell_type":
@@ -205,7 +208,7 @@ def _note_string(
         top.source.append(match.span())
 
 
-def _note_line_of_source(
+def _keep_line_of_source(
     stack: list[_JsonObject | str], match: re.Match[str], list_begin: int
 ) -> None:
     """Keep one string of a source that is a list of lines, and what stands before the first."""
@@ -217,36 +220,38 @@ def _note_line_of_source(
     cell.source.append(match.span())
 
 
-def possible_python(text: str) -> Iterator[str]:
-    """What a cell may be as Python, each as long as the cell."""
-    if _is_of_other_language(text):
-        yield blank_out(text)
+def readings_as_python(text: str) -> Iterator[str]:
+    """The readings of a cell as Python (without indent, without magics), each as long as the cell."""
+    if _has_magic_of_other_language(text):
+        yield blank_out_text(text)
         return
     yield text
-    yield _replace_magics(text)
-    dedented = _remove_indent(text)
+    yield _replace_magics_by_zero(text)
+    dedented = _remove_common_indent(text)
     if dedented != text:
         yield dedented
-        yield _replace_magics(dedented)
+        yield _replace_magics_by_zero(dedented)
     # Last, for `cat` or `run` alone may also be a name in Python.
     if AUTOMAGIC_CELL.fullmatch(text):
-        yield blank_out(text)
+        yield blank_out_text(text)
 
 
-def _is_of_other_language(text: str) -> bool:
+def _has_magic_of_other_language(text: str) -> bool:
     """Does the cell begin with a cell magic that makes it no Python, such as `%%bash`?"""
     first = text.lstrip()
     words = first[2:].split(None, 1) if first.startswith("%%") else []
     return bool(words) and words[0] not in PYTHON_MAGICS
 
 
-def blank_out(text: str) -> str:
-    """Nothing but the line ends."""
+def blank_out_text(text: str) -> str:
+    """The text with every character replaced by a blank, except the line ends."""
     return re.sub(r"[^\r\n]", " ", text)
 
 
-def _remove_indent(text: str) -> str:
-    """Without the indent of the first line on any line that has it, as IPython runs a cell.
+def _remove_common_indent(text: str) -> str:
+    """The cell without the indent of its first line, as IPython runs it. A form feed takes the
+    place of the indent, so that the length stays, and tells Python's parser to count the columns
+    again.
 
     A form feed in its last place is as long, and tells Python's parser to count the columns again.
     """
@@ -257,7 +262,7 @@ def _remove_indent(text: str) -> str:
     return re.sub(f"^{indent}", indent[:-1] + "\f", text, flags=re.M)
 
 
-def _replace_magics(text: str) -> str:
+def _replace_magics_by_zero(text: str) -> str:
     """Magics become `0`, so that what stands around them stays whole."""
     lines, continues = [], False
     for line in text.split("\n"):
@@ -278,8 +283,8 @@ def _replace_magics(text: str) -> str:
     return "\n".join(lines)
 
 
-def find_offset_in_file(cells: tuple[Cell, ...], offset: int) -> int:
-    """Where a character of the joined text stands in the file."""
+def offset_in_notebook_file(cells: tuple[Cell, ...], offset: int) -> int:
+    """The offset in the notebook's file of a character of the joined text."""
     cell = find_cell(cells, offset)
     return cell.spots[min(offset - cell.start, len(cell.text))]
 
@@ -289,14 +294,14 @@ def find_cell(cells: tuple[Cell, ...], offset: int) -> Cell:
     return next((cell for cell in reversed(cells) if cell.start <= offset), cells[0])
 
 
-def describe_place(cells: tuple[Cell, ...], lines: LineIndex, offset: int) -> str:
-    """`cell 3, line 2`"""
+def describe_cell_and_line(cells: tuple[Cell, ...], lines: LineIndex, offset: int) -> str:
+    """The place of a character as text: `cell 3, line 2`."""
     cell = find_cell(cells, offset)
     return f"cell {cell.number}, line {lines.place(offset)[0] - cell.first_line + 1}"
 
 
-def encode_for_cell(cell: Cell, text: str, *, ascii_only: bool) -> str:
-    """Code as it stands inside the strings of a cell's source."""
+def encode_as_json_source(cell: Cell, text: str, *, ascii_only: bool) -> str:
+    """Code as it is written in the JSON strings of a cell's source."""
     written = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
     if not cell.break_text:
         return written

@@ -1,4 +1,5 @@
-"""Edits of source text that leave everything else as it is.
+"""Makes edits of source text that leave everything else as it is: replaces, inserts and deletes by
+the syntax tree.
 
 How it works: a change is a span of characters and its new text, found by the positions of the syntax tree. So
 comments, quotes and line breaks that a change is not about cannot be lost. In a notebook the span is carried over into
@@ -16,8 +17,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from truetune.source import notebook
-from truetune.source.module import Module
+from truetune.source import notebook_code_cells
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 PARAMETERS_END = re.compile(r"\)\s*(?:->|:)")
@@ -37,7 +38,8 @@ Changes = tuple[Change, ...]
 
 
 def replace_expression(module: Module, node: ast.AST, text: str) -> Changes:
-    """Another expression in the place of one (inside the parentheses around it, if any).
+    """Changes that put another expression in the place of one, inside the parentheses around it.
+    Empty, as from all of these functions, if the node is in another file.
 
     Nothing, as in all of these, where the node stands in another file.
     """
@@ -47,7 +49,9 @@ def replace_expression(module: Module, node: ast.AST, text: str) -> Changes:
 
 
 def set_keyword(module: Module, call: Call, name: str, text: str) -> Changes:
-    """The keyword argument gets this value: replaced where the call gives it, else put behind the last argument.
+    """Changes that give a call's keyword argument this value: replaced if the call gives it,
+    otherwise added after the last argument. Empty if it comes from a `**` dictionary, or if a
+    generator is the only argument.
 
     Nothing where it comes from a `**` dictionary, or where a generator stands alone in the call.
     """
@@ -58,7 +62,7 @@ def set_keyword(module: Module, call: Call, name: str, text: str) -> Changes:
 
 
 def insert_argument(module: Module, call: ast.Call, text: str) -> Changes:
-    """One more argument behind the last one, on its own line where the last one has its own."""
+    """Changes that add an argument after the last one, on its own line if the last one has its own."""
     if module.home(call) is not module:
         return ()
     close = module.span(call)[1] - 1
@@ -71,11 +75,13 @@ def insert_argument(module: Module, call: ast.Call, text: str) -> Changes:
     begin, end = module.span(last)
     # The node of a keyword argument is its value; the line begins with its name.
     begin = next((module.span(k)[0] for k in call.keywords if k.value is last), begin)
-    return _insert_after_last(module, begin, end, close, text)
+    return _insert_after_last_item(module, begin, end, close, text)
 
 
 def insert_parameter(module: Module, function: ast.FunctionDef, text: str) -> Changes:
-    """One more parameter with a default, behind the last one; nothing where `*args` or `**kwargs` come last."""
+    """Changes that add a parameter with a default after the last one; empty if `*args` or
+    `**kwargs` come last.
+    """
     arguments = function.args
     # Behind `*args` a parameter is keyword-only, which calls by position do not fit; behind `**kwargs` none may stand.
     takes_any = arguments.vararg or arguments.kwarg or not (arguments.args or arguments.kwonlyargs)
@@ -91,10 +97,10 @@ def insert_parameter(module: Module, function: ast.FunctionDef, text: str) -> Ch
     close = end
     while not PARAMETERS_END.match(module.text, close):
         close = _find_line_end(module.text, close) if module.text[close] == "#" else close + 1
-    return _insert_after_last(module, begin, end, close, text)
+    return _insert_after_last_item(module, begin, end, close, text)
 
 
-def _insert_after_last(module: Module, begin: int, end: int, close: int, text: str) -> Changes:
+def _insert_after_last_item(module: Module, begin: int, end: int, close: int, text: str) -> Changes:
     """`text` behind the last item of a list in parentheses, which stands from `begin` to `end`."""
     source, newline = module.text, module.lines.newline
     comma, end = _comma_and_last_sign(source, end, close)
@@ -133,7 +139,9 @@ def _find_line_end(source: str, position: int) -> int:
 
 
 def delete_statement(module: Module, statement: ast.stmt) -> Changes:
-    """The statement with its lines; `pass` in its place where it is the only one, or shares its line."""
+    """Changes that delete a statement with its lines; `pass` replaces it if it is the only one, or
+    shares its line.
+    """
     if module.home(statement) is not module:
         return ()
     start, end = module.span(statement)
@@ -160,25 +168,31 @@ def _is_only_statement(module: Module, statement: ast.stmt) -> bool:
     return len(next(bodies)) == 1 and not isinstance(parent, ast.Module)
 
 
-def insert_after(module: Module, statement: ast.stmt, *lines: str) -> Changes:
-    """Statements behind one, with its indentation. Nothing where it shares its line with others."""
-    return _insert_beside(module, statement, lines, behind=True)
+def insert_statements_after(module: Module, statement: ast.stmt, *lines: str) -> Changes:
+    """Changes that add statements after one, with its indentation; empty if it shares its line with
+    others.
+    """
+    return _insert_lines_before_or_after(module, statement, lines, behind=True)
 
 
-def insert_before(module: Module, statement: ast.stmt, *lines: str) -> Changes:
-    """Statements before one, with its indentation. Nothing where it shares its line with others."""
-    return _insert_beside(module, statement, lines, behind=False)
+def insert_statements_before(module: Module, statement: ast.stmt, *lines: str) -> Changes:
+    """Changes that add statements before one, with its indentation; empty if it shares its line
+    with others.
+    """
+    return _insert_lines_before_or_after(module, statement, lines, behind=False)
 
 
 def _text_in_file(module: Module, start: int, end: int) -> str:
-    """The text as the file has it; the code of a notebook may stand for what IPython makes of its cells."""
+    """The text of a span as the file has it; in a notebook, the code may be what IPython makes of
+    its cells.
+    """
     if not module.cells:
         return module.text[start:end]
-    cell = notebook.find_cell(module.cells, start)
+    cell = notebook_code_cells.find_cell(module.cells, start)
     return cell.text[start - cell.start : end - cell.start]
 
 
-def _insert_beside(
+def _insert_lines_before_or_after(
     module: Module, statement: ast.stmt, lines: tuple[str, ...], *, behind: bool
 ) -> Changes:
     """Lines before or behind a statement, with its indentation; nothing where it shares its line."""
@@ -195,20 +209,24 @@ def _insert_beside(
     return (Change(first, first, "".join(indent + line + newline for line in lines)),)
 
 
-def to_file_positions(module: Module, changes: Iterable[Change]) -> Changes:
-    """The same changes in the text of the file."""
+def changes_in_file_positions(module: Module, changes: Iterable[Change]) -> Changes:
+    """The changes of the code's text as changes of the file's text."""
     if not module.cells:
         return tuple(changes)
     # A file that escapes all other characters keeps to that; nbformat writes both forms.
     ascii_only = module.file_text.isascii()
     in_file = []
     for change in changes:
-        cell = notebook.find_cell(module.cells, change.start)
+        cell = notebook_code_cells.find_cell(module.cells, change.start)
         start, end = (
             cell.spots[min(at - cell.start, len(cell.text))] for at in (change.start, change.end)
         )
         in_file.append(
-            Change(start, end, notebook.encode_for_cell(cell, change.text, ascii_only=ascii_only))
+            Change(
+                start,
+                end,
+                notebook_code_cells.encode_as_json_source(cell, change.text, ascii_only=ascii_only),
+            )
         )
     return tuple(in_file)
 

@@ -1,4 +1,4 @@
-"""What a name that a file imports stands for in another file that is judged with it.
+"""Resolves a name that a file imports to its definition in another file that is judged with it.
 
 How it works: the file is found (`import_search.py`), and the name is looked up among its bindings as they are at its
 end. Re-exports (`from .part import name` in an `__init__.py`), stars and cycles are followed up to a depth.
@@ -13,8 +13,8 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from truetune.source.import_search import ImportSearch
-from truetune.source.scopes import Binding, Scope, Scopes
+from truetune.source.find_file_of_import import ImportSearch
+from truetune.source.name_bindings_in_scopes import Binding, Scope, Scopes
 
 MAX_REEXPORTS = 8
 """Files that re-export a name one after the other. Chosen, not measured: packages re-export through two or three"""
@@ -39,26 +39,29 @@ class ImportedNames:
         self._files = {path: scope for scope, path in paths.items()}
         self._known: dict[tuple[Scope, int, tuple[str, ...]], tuple[ImportedName, ...]] = {}
 
-    def of_import(
+    def definitions_of_import(
         self, binding: Binding, attributes: Sequence[str] = ()
     ) -> tuple[ImportedName, ...]:
         """What an import, with attributes behind it, stands for among the files; empty where that is not known."""
         statement = binding.node
         level = statement.level if isinstance(statement, ast.ImportFrom) else 0
-        return self._follow(
-            self._scopes.of[statement].of_file, level, (*_split_target(binding), *attributes), 0
+        return self._definitions_of_dotted_name(
+            self._scopes.of[statement].of_file,
+            level,
+            (*_parts_of_imported_name(binding), *attributes),
+            0,
         )
 
-    def of_star(
+    def definitions_of_star_import(
         self, scope: Scope, name: str, attributes: Sequence[str] = ()
     ) -> tuple[ImportedName, ...]:
         """What a name stands for that `from x import *` may have brought into a file."""
-        return self._from_stars(scope, (name, *attributes), 0)
+        return self._definitions_of_last_star(scope, (name, *attributes), 0)
 
-    def _follow(
+    def _definitions_of_dotted_name(
         self, importer: Scope, level: int, parts: tuple[str, ...], depth: int
     ) -> tuple[ImportedName, ...]:
-        """What a dotted name stands for, seen from the file that imports it."""
+        """The definitions that a dotted name stands for, seen from the file that imports it."""
         key = (importer, level, parts)
         if key in self._known or depth > MAX_REEXPORTS:
             return self._known.get(key, ())
@@ -66,7 +69,7 @@ class ImportedNames:
         target = self._find_target(importer, level, parts)
         if target is not None:
             scope, used = target
-            self._known[key] = self._in_file(scope, parts[used:], depth)
+            self._known[key] = self._definitions_in_file(scope, parts[used:], depth)
         return self._known[key]
 
     def _find_target(
@@ -88,34 +91,40 @@ class ImportedNames:
                 return scope, package.used
         return self._files[target.path], target.used
 
-    def _in_file(
+    def _definitions_in_file(
         self, scope: Scope, parts: tuple[str, ...], depth: int
     ) -> tuple[ImportedName, ...]:
-        """What the parts of a name stand for in a file; the first part is one of its names."""
+        """The definitions that the parts of a name stand for in a file; the first part is one of
+        its names.
+        """
         if not parts:
             return ()
         bindings = self._scopes.at_end_of_file(scope, parts[0])
         if not bindings:
-            return self._from_stars(scope, parts, depth)
+            return self._definitions_of_last_star(scope, parts, depth)
         # Several bindings (`try: from a import x`, `except ImportError: x = None`) may each be the one that holds.
         links: list[ImportedName] = []
         for binding in bindings:
-            links += self._bound(binding, parts[1:], depth)
+            links += self._definitions_of_binding(binding, parts[1:], depth)
         return tuple(links)
 
-    def _bound(
+    def _definitions_of_binding(
         self, binding: Binding, rest: tuple[str, ...], depth: int
     ) -> tuple[ImportedName, ...]:
-        """What a binding with attributes stands for: itself, or of an import what that leads to."""
+        """The definition that a binding with attributes stands for: itself, or if it is an import,
+        what that leads to.
+        """
         if binding.kind != "import":
             return (ImportedName(binding, rest),)
         statement = binding.node
         level = statement.level if isinstance(statement, ast.ImportFrom) else 0
         importer = self._scopes.of[statement].of_file
-        further = self._follow(importer, level, (*_split_target(binding), *rest), depth + 1)
+        further = self._definitions_of_dotted_name(
+            importer, level, (*_parts_of_imported_name(binding), *rest), depth + 1
+        )
         return further or (ImportedName(binding, rest),)
 
-    def _from_stars(
+    def _definitions_of_last_star(
         self, scope: Scope, parts: tuple[str, ...], depth: int
     ) -> tuple[ImportedName, ...]:
         """What a name stands for that the last fitting `from x import *` brought; stars bring no private names."""
@@ -124,12 +133,14 @@ class ImportedNames:
         # The last star wins, as in Python.
         for star in reversed(scope.stars):
             module = tuple(star.module.split(".")) if star.module else ()
-            links = self._follow(scope, star.level, (*module, *parts), depth + 1)
+            links = self._definitions_of_dotted_name(
+                scope, star.level, (*module, *parts), depth + 1
+            )
             if links:
                 return links
         return ()
 
 
-def _split_target(binding: Binding) -> tuple[str, ...]:
+def _parts_of_imported_name(binding: Binding) -> tuple[str, ...]:
     """The dotted name that an import means, without the dots that a relative one begins with."""
     return tuple(part for part in binding.target.split(".") if part)

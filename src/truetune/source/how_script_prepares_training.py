@@ -1,4 +1,4 @@
-"""What a script makes ready itself before it trains: the rows, and which weights take part.
+"""Tells what a script prepares itself before it trains: the rows, and which weights are frozen.
 
 Rules on settings ask this before they judge a default: a trainer's `max_length` truncates nothing where the script
 made ids or batches on its own. What is not seen to be prepared counts as left to the trainer.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LIBRARY_COLLATORS = (
@@ -43,8 +43,9 @@ def trainer_truncates_rows(module: Module, arguments: Call) -> bool:
     )
 
 
-def find_message_mapping(module: Module) -> Call | None:
-    """The first `map` of a script whose function makes messages of a row, or renders it by a chat template.
+def map_that_makes_messages(module: Module) -> Call | None:
+    """The first `map` of a script whose function makes messages of a row, or renders it by a chat
+    template; None if there is none.
 
     A message is told by its keys, `role` and `content`. None where no `map` does so.
     """
@@ -105,13 +106,15 @@ def _returns_token_ids(module: Module, function: ast.expr) -> bool:
     )
 
 
-def freezes_parameters(module: Module) -> bool:
+def has_frozen_parameters(module: Module) -> bool:
     """Does the script freeze parameters itself: `p.requires_grad = False`, `requires_grad_(False)`?"""
     return any(frozen_objects(module))
 
 
 def frozen_objects(module: Module) -> Iterator[ast.expr]:
-    """What a script freezes itself: `p` of `p.requires_grad = False`, `model` of `model.requires_grad_(False)`."""
+    """The expressions that a script freezes itself: `p` of `p.requires_grad = False`, `model` of
+    `model.requires_grad_(False)`.
+    """
     for node in module.nodes(ast.Assign):
         if module.flow.value(node.value) is not False:
             continue

@@ -1,4 +1,5 @@
-"""One Python file, or the code cells of one notebook, parsed and ready to be asked.
+"""Module: one Python file, or the code cells of one notebook, parsed, with all that rules ask of
+it.
 
 How it works: a Module holds the text of the file, the code in it and its syntax tree. Everything derived (scopes, data
 flow, tables of calls) is computed at the first question and kept, since most rules ask of calls by a name that a given
@@ -24,15 +25,15 @@ from truetune.errors import DataError
 from truetune.parsing import InputLimitError
 from truetune.parsing.parse_python_within_limits import parse_python
 from truetune.settings.release_pins import Pins, pins_of_notebook, pins_of_script
-from truetune.source import notebook
+from truetune.source import notebook_code_cells
 from truetune.source.data_flow import DataFlow
-from truetune.source.qualified_names import variable_name
+from truetune.source.name_bindings_in_scopes import Scope, Scopes
+from truetune.source.qualified_names import spelling_of_variable
 from truetune.source.resolved_calls import Call
-from truetune.source.scopes import Scope, Scopes
 from truetune.source.source_text import LineIndex, decode_source, read_source_bytes
 
 if TYPE_CHECKING:
-    from truetune.source.import_groups import Program
+    from truetune.source.group_files_by_imports import Program
 
 N = TypeVar("N", bound=ast.AST)
 NEWER_SYNTAX: tuple[tuple[tuple[int, int], re.Pattern[str]], ...] = (
@@ -73,7 +74,7 @@ class Module:
     """Empty where the code does not parse"""
     broken: tuple[SyntaxProblem, ...] = ()
     codec: str = "utf-8"
-    cells: tuple[notebook.Cell, ...] = field(default=(), repr=False)
+    cells: tuple[notebook_code_cells.Cell, ...] = field(default=(), repr=False)
     program: Program | None = field(default=None, repr=False, compare=False)
     """The files that it is judged with; None where it is judged alone"""
 
@@ -97,14 +98,16 @@ class Module:
     @property
     def with_linked(self) -> tuple[Module, ...]:
         """It, and the files that it is judged with whose code runs together with its own."""
-        return (self,) if self.program is None else self.program.running_with(self)
+        return (self,) if self.program is None else self.program.files_in_same_process(self)
 
     def mentions(self, *texts: str) -> bool:
         """Does the code of this file, or of a file that runs with it, hold one of these texts?"""
         return any(text in module.text for module in self.with_linked for text in texts)
 
     def home(self, node: ast.AST) -> Module:
-        """The file that a node stands in: this one, one that it is judged with, or one of settings that it reads."""
+        """The file that a node is in: this one, one that it is judged with, or one of settings that
+        it reads.
+        """
         settings = self.flow.settings_files.home_of(node)
         if settings is not None:
             return Module(
@@ -114,7 +117,7 @@ class Module:
 
     @cached_property
     def order(self) -> list[ast.AST]:
-        """Every node of this file, in the order of the text."""
+        """All nodes of this file, in the order of the text."""
         # The scopes may be those of a whole group of files, whose nodes stand one file after the other.
         begin, end = self.scopes.nodes_of[self.tree]
         return self.scopes.order[begin:end]
@@ -126,7 +129,7 @@ class Module:
 
     @cached_property
     def name_reads(self) -> Mapping[str, list[ast.Name]]:
-        """Where each name is read, in order of the tree; made once, so that a search by name is not one of the file."""
+        """Name -> the nodes where it is read, in the order of the tree; made once."""
         reads: dict[str, list[ast.Name]] = {}
         for node in self.nodes(ast.Name):
             if isinstance(node.ctx, ast.Load):
@@ -134,49 +137,55 @@ class Module:
         return reads
 
     def variable_reads(self) -> Iterator[ast.Name | ast.Attribute]:
-        """Where variables are read: names, and attributes of `self`."""
+        """The nodes where variables are read: names, and attributes of `self`."""
         for node in self.order:
             is_read = isinstance(getattr(node, "ctx", None), ast.Load)
-            is_variable = is_read and variable_name(node) is not None
+            is_variable = is_read and spelling_of_variable(node) is not None
             if is_variable and isinstance(node, ast.Name | ast.Attribute):
                 yield node
 
     def additions_to(self, variable: ast.expr) -> list[ast.expr]:
-        """What is added to a list or sum of this name, or of `self.x`: by `+=`, `append` or `extend`; in the order of
-        the text.
+        """The expressions added to a list or sum of this name, or to `self.x`, by `+=`, `append` or
+        `extend`, in the order of the text.
         """
-        key = self._key_of_variable(variable)
-        return [] if key is None else self._additions.get(key, [])
+        key = self._scope_and_name_of_variable(variable)
+        return [] if key is None else self._additions_by_variable.get(key, [])
 
-    def _key_of_variable(self, node: ast.expr) -> tuple[Scope, str] | None:
+    def _scope_and_name_of_variable(self, node: ast.expr) -> tuple[Scope, str] | None:
         """The scope that holds a name, or the class that holds `self.x`, and how it is written."""
         if isinstance(node, ast.Name):
             return self.scopes.home_of(node), node.id
-        name = variable_name(node)
+        name = spelling_of_variable(node)
         owner = self.flow.class_around(node) if name is not None else None
         return None if name is None or owner is None else (self.scopes.inside[owner], name)
 
     @cached_property
-    def _additions(self) -> dict[tuple[Scope, str], list[ast.expr]]:
+    def _additions_by_variable(self) -> dict[tuple[Scope, str], list[ast.expr]]:
         """Scope and name -> what is added to it; made once, for `additions_to`."""
         additions: dict[tuple[Scope, str], list[ast.expr]] = {}
         for added in self.nodes(ast.AugAssign):
-            key = self._key_of_variable(added.target)
+            key = self._scope_and_name_of_variable(added.target)
             if key is not None:
                 additions.setdefault(key, []).append(added.value)
         for call in self.methods("append", "extend"):
-            key = self._key_of_variable(call.receiver) if call.receiver is not None else None
+            key = (
+                self._scope_and_name_of_variable(call.receiver)
+                if call.receiver is not None
+                else None
+            )
             if key is not None and call.args:
                 additions.setdefault(key, []).append(call.args[0])
         return additions
 
     def calls(self, *patterns: str) -> Iterator[Call]:
-        """Calls of what is named so (`transformers.Trainer`, `trl.*Trainer`), also through a subclass in the file."""
-        return self._matching(self._calls_by_name, patterns)
+        """The calls of anything with such a qualified name (`transformers.Trainer`,
+        `trl.*Trainer`), also through a subclass in the file.
+        """
+        return self._calls_that_match(self._calls_by_name, patterns)
 
     def methods(self, *patterns: str) -> Iterator[Call]:
-        """Calls of a method of that name on any object that is no module."""
-        return self._matching(self._calls_by_method, patterns)
+        """The calls of a method of that name on any object that is no module."""
+        return self._calls_that_match(self._calls_by_method, patterns)
 
     @cached_property
     def _calls_by_name(self) -> dict[str, list[int]]:
@@ -197,13 +206,15 @@ class Module:
         return numbers
 
     def calls_anywhere(self, *patterns: str) -> bool:
-        """Does this file, or one that runs with it, call what is named so?"""
+        """Does this file, or one that runs with it, call anything with such a name?"""
         return any(True for part in self.with_linked for _ in part.calls(*patterns))
 
-    def _matching(
+    def _calls_that_match(
         self, numbers_by_name: dict[str, list[int]], patterns: tuple[str, ...]
     ) -> Iterator[Call]:
-        """Patterns are compared with each name once, not with each call: a long file has few names."""
+        """The calls whose name matches a pattern. Patterns are compared with each name once, not
+        with each call: a long file has few names.
+        """
         numbers: set[int] = set()
         for pattern in patterns:
             names = fnmatch.filter(numbers_by_name, pattern) if "*" in pattern else (pattern,)
@@ -230,7 +241,9 @@ class Module:
 
     @cached_property
     def imports_unsloth(self) -> bool:
-        """Is unsloth imported where this file runs? It rewrites TRL's trainers and their arguments."""
+        """Does this file, or one that runs with it, import unsloth? It rewrites TRL's trainers and
+        their arguments.
+        """
         return any(module.names_unsloth for module in self.with_linked)
 
     @cached_property
@@ -261,12 +274,14 @@ class Module:
         return next((n for n in (node, *self.parents(node)) if isinstance(n, ast.stmt)), None)
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Where a node of this file begins and ends in `text`, in characters; parentheses around it are no part."""
-        at = begin_and_end(node)
+        """(start, end) of a node of this file in `text`, in characters, without the parentheses
+        around it.
+        """
+        at = begin_and_end_of_node(node)
         return self.lines.offset(*at[0]), self.lines.offset(*at[1])
 
     def text_of(self, node: ast.AST) -> str:
-        """The code of a node, of this file or of one that it is judged with."""
+        """The source text of a node, of this file or of one that it is judged with."""
         home = self.home(node)
         start, end = home.span(node)
         return home.text[start:end]
@@ -281,19 +296,25 @@ class Module:
         return self.file_lines.place(self.offset_in_file(offset))
 
     def place_of_broken(self, broken: SyntaxProblem) -> tuple[int, int]:
-        """1-based line and column in the file of what could not be parsed."""
+        """1-based line and column in the file of code that could not be parsed."""
         line, column = self.file_place(self.lines.starts[min(broken.line, len(self.lines)) - 1])
         return line, column + broken.column - 1
 
     def offset_in_file(self, offset: int) -> int:
-        """Where a character of the code stands in the file: the same, but in a notebook."""
-        return notebook.find_offset_in_file(self.cells, offset) if self.cells else offset
+        """The offset in the file of a character of the code: the same, except in a notebook."""
+        return (
+            notebook_code_cells.offset_in_notebook_file(self.cells, offset)
+            if self.cells
+            else offset
+        )
 
     def cell_of(self, node: ast.AST) -> str | None:
-        """`cell 3, line 2`, counted over code cells, in a notebook."""
+        """The place of a node in a notebook as text, `cell 3, line 2`, counted over code cells;
+        None in a script.
+        """
         home = self.home(node)
         return (
-            notebook.describe_place(home.cells, home.lines, home.span(node)[0])
+            notebook_code_cells.describe_cell_and_line(home.cells, home.lines, home.span(node)[0])
             if home.cells
             else None
         )
@@ -310,7 +331,7 @@ class Module:
 
     @cached_property
     def place_counts(self) -> dict[str, int]:
-        """How many places of each kind it has; rules fill it (`checks/examined_code_places.py`)."""
+        """The number of code places of each kind; rules fill it (`checks/examined_code_places.py`)."""
         return {}
 
     @cached_property
@@ -319,13 +340,19 @@ class Module:
         return LineIndex(self.file_text)
 
 
-def begin_and_end(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Line (1-based) and column (bytes) of a node's begin and end.
+def begin_and_end_of_node(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
+    """((line, column), (line, column)) where a node begins and ends; lines from 1, columns in
+    bytes. A node without a place of its own (the `for x in y` of a comprehension) is where its
+    parts are; line 1 without any.
 
     A node without a place of its own (the `for x in y` of a comprehension) is where its parts are; line 1 without any.
     """
     if not hasattr(node, "lineno"):
-        parts = [begin_and_end(part) for part in ast.iter_child_nodes(node) if _has_position(part)]
+        parts = [
+            begin_and_end_of_node(part)
+            for part in ast.iter_child_nodes(node)
+            if _has_position(part)
+        ]
         if not parts:
             return (1, 0), (1, 0)
         return min(begin for begin, _ in parts), max(end for _, end in parts)
@@ -366,34 +393,34 @@ def decode_source_file(path: Path) -> tuple[str, str]:
 def parse_module(text: str, path: str, codec: str = "utf-8") -> Module:
     """A Module of a text. What does not parse is in `broken`. Raises DataError for a notebook that is no JSON."""
     if not path.endswith(".ipynb"):
-        tree, broken = _parse_tree(text)
+        tree, broken = _parse_or_empty_tree(text)
         return Module(path, text, text, tree, broken, codec)
-    cells = notebook.read_code_cells(text, path)
+    cells = notebook_code_cells.read_code_cells(text, path)
     parts: list[str] = []
     problems: list[SyntaxProblem] = []
     for cell in cells:
-        code, of_cell = _parse_cell(cell)
+        code, of_cell = _parse_cell_as_python(cell)
         parts.append(code)
         problems += of_cell
     joined = "".join(part + "\n" for part in parts)
     # Parsed again as a whole: cells that parse alone may not do so together (`from __future__` in a later one).
-    tree, broken = _parse_tree(joined)
+    tree, broken = _parse_or_empty_tree(joined)
     return Module(path, text, joined, tree, (*problems, *broken), codec, cells)
 
 
-def _parse_cell(cell: notebook.Cell) -> tuple[str, list[SyntaxProblem]]:
+def _parse_cell_as_python(cell: notebook_code_cells.Cell) -> tuple[str, list[SyntaxProblem]]:
     """A cell as Python, as long as the cell; blank with what is wrong where no reading of it parses."""
     broken: tuple[SyntaxProblem, ...] = ()
-    for candidate in notebook.possible_python(cell.text):
-        broken = _parse_tree(candidate)[1]
+    for candidate in notebook_code_cells.readings_as_python(cell.text):
+        broken = _parse_or_empty_tree(candidate)[1]
         if not broken:
             return candidate, []
     # The last reading is the one that IPython would run, so its error is the one to show.
     problems = [replace(one, line=cell.first_line + one.line - 1) for one in broken]
-    return notebook.blank_out(cell.text), problems
+    return notebook_code_cells.blank_out_text(cell.text), problems
 
 
-def _may_be_newer(text: str, reason: str, line: int) -> bool:
+def _may_be_newer_python_syntax(text: str, reason: str, line: int) -> bool:
     """Is what could not be parsed of a form that a newer Python than this one takes?"""
     lines = LineIndex(text)
     written = lines.line(min(line, len(lines)))
@@ -404,8 +431,8 @@ def _may_be_newer(text: str, reason: str, line: int) -> bool:
     return any(sys.version_info < since and form.search(written) for since, form in NEWER_SYNTAX)
 
 
-def _parse_tree(text: str) -> tuple[ast.Module, tuple[SyntaxProblem, ...]]:
-    """The tree of a text; where it does not parse, an empty one and what is wrong."""
+def _parse_or_empty_tree(text: str) -> tuple[ast.Module, tuple[SyntaxProblem, ...]]:
+    """The syntax tree of a text; if it does not parse, an empty tree and what is wrong."""
     # The parser may run out of depth or meet a null byte: each is a reason to be shown, never an exception here.
     try:
         return parse_python(text), ()
@@ -415,7 +442,7 @@ def _parse_tree(text: str) -> tuple[ast.Module, tuple[SyntaxProblem, ...]]:
             error.lineno or 1,
             error.offset or 1,
             reason,
-            newer=_may_be_newer(text, reason, error.lineno or 1),
+            newer=_may_be_newer_python_syntax(text, reason, error.lineno or 1),
         )
     except InputLimitError as error:
         broken = SyntaxProblem(error.lineno or 1, 1, error.msg)

@@ -1,4 +1,5 @@
-"""The constants, lists and dictionaries that expressions are, where the file says so.
+"""Evaluates expressions of a script to constants, lists and dictionaries, as far as the file says
+what they are.
 
 How it works: the origins of an expression (`data_flow.py`) are evaluated without running any code: literals, a few
 operators on them, and dictionaries with the entries that later statements set. Where several origins may reach a
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from truetune.source.data_flow import DataFlow
-    from truetune.source.scopes import Scope
+    from truetune.source.name_bindings_in_scopes import Scope
 
 MAX_NESTED_VALUES = 12
 """Lists in lists, or operators in operators, that are followed. Chosen, not measured: settings nest three or four deep,
@@ -64,19 +65,22 @@ NUMBER_CONVERSIONS: dict[str, Callable[[Any], Any]] = {"int": int, "float": floa
 
 
 def evaluate_constant(flow: DataFlow, node: ast.AST, depth: int = 0) -> Any:
-    """A constant, list, tuple, set or dictionary; UNKNOWN where any part of it is not known.
+    """The constant, list, tuple, set or dictionary that an expression is; UNKNOWN if any part of it
+    is not known. If several values may reach the expression, they must be equal.
 
     Where several values may reach the place, they must be equal.
     """
     if node in flow.known_values or depth > MAX_NESTED_VALUES:
         return flow.known_values.get(node, UNKNOWN)
     flow.known_values[node] = UNKNOWN  # `x = x + 1` in a loop asks for itself
-    flow.known_values[node] = _evaluate_origins(flow, node, depth)
+    flow.known_values[node] = _evaluate_common_origin_value(flow, node, depth)
     return flow.known_values[node]
 
 
-def _evaluate_origins(flow: DataFlow, node: ast.AST, depth: int) -> Any:
-    """The one value that all origins of an expression have, else UNKNOWN."""
+def _evaluate_common_origin_value(flow: DataFlow, node: ast.AST, depth: int) -> Any:
+    """The one value that all origins of an expression have; UNKNOWN if they differ or one is not
+    known.
+    """
     origins = flow.origins(node)
     values: list[Any] = []
     for origin in origins:
@@ -95,28 +99,30 @@ def _evaluate_origins(flow: DataFlow, node: ast.AST, depth: int) -> Any:
 
 
 def _evaluate_literal(flow: DataFlow, node: ast.AST, depth: int, name: ast.AST) -> Any:
-    """What a literal is; `name` stands for it, and a dictionary may have been added to under it."""
+    """The value of a literal. `name` is the variable that stands for it, under which a dictionary
+    may have got more entries.
+    """
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
         return _evaluate_items(flow, node, depth)
-    if _is_dict(flow, node):
+    if _is_dict_literal_or_call(flow, node):
         return _evaluate_dict(flow, name, depth)
     if isinstance(node, ast.UnaryOp):
-        return _evaluate_sign(node.op, evaluate_constant(flow, node.operand, depth + 1))
+        return _evaluate_unary(node.op, evaluate_constant(flow, node.operand, depth + 1))
     if isinstance(node, ast.JoinedStr):
-        return _format_text(flow, node, depth)
+        return _evaluate_f_string(flow, node, depth)
     if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
         left = evaluate_constant(flow, node.left, depth + 1)
-        return _compute_operation(node, left, evaluate_constant(flow, node.right, depth + 1))
+        return _evaluate_binary(node, left, evaluate_constant(flow, node.right, depth + 1))
     if isinstance(node, ast.Call):
-        path = _join_path(flow, node, depth)
-        return _convert_number(flow, node, depth) if path is UNKNOWN else path
+        path = _evaluate_path(flow, node, depth)
+        return _evaluate_number_conversion(flow, node, depth) if path is UNKNOWN else path
     return UNKNOWN
 
 
-def _format_text(flow: DataFlow, node: ast.JoinedStr, depth: int) -> Any:
-    """What an f-string is whose parts are known texts and whole numbers; UNKNOWN of any other."""
+def _evaluate_f_string(flow: DataFlow, node: ast.JoinedStr, depth: int) -> Any:
+    """The text of an f-string whose parts are known texts and whole numbers; UNKNOWN of any other."""
     if not node.values:
         return UNKNOWN  # it stands for what a file of settings leaves open
     text = ""
@@ -134,8 +140,10 @@ def _format_text(flow: DataFlow, node: ast.JoinedStr, depth: int) -> Any:
     return text
 
 
-def _join_path(flow: DataFlow, node: ast.Call, depth: int) -> Any:
-    """The text of `Path("runs", "sft")`, `str(path)`, `os.path.join(...)` of known texts; UNKNOWN of anything else."""
+def _evaluate_path(flow: DataFlow, node: ast.Call, depth: int) -> Any:
+    """The text of `Path("runs", "sft")`, `str(path)`, `os.path.join(...)` of known texts; UNKNOWN
+    of anything else.
+    """
     name = flow.name(node.func)
     is_text = name in TEXTS_OF_PATHS and len(node.args) == 1
     if not (is_text or name in PATHS) or node.keywords or not node.args:
@@ -146,8 +154,10 @@ def _join_path(flow: DataFlow, node: ast.Call, depth: int) -> Any:
     return parts[0] if is_text else os.path.join(*parts)
 
 
-def _convert_number(flow: DataFlow, node: ast.Call, depth: int) -> Any:
-    """What `int(...)`, `float(...)` or `round(...)` gives of one known number; UNKNOWN of anything else."""
+def _evaluate_number_conversion(flow: DataFlow, node: ast.Call, depth: int) -> Any:
+    """The result of `int(...)`, `float(...)` or `round(...)` of one known number; UNKNOWN of
+    anything else.
+    """
     convert = NUMBER_CONVERSIONS.get(flow.name(node.func) or "")
     if convert is None or len(node.args) != 1 or node.keywords:
         return UNKNOWN
@@ -156,7 +166,7 @@ def _convert_number(flow: DataFlow, node: ast.Call, depth: int) -> Any:
     return convert(value) if is_number else UNKNOWN
 
 
-def _is_dict(flow: DataFlow, node: ast.AST) -> bool:
+def _is_dict_literal_or_call(flow: DataFlow, node: ast.AST) -> bool:
     """Is it `{...}` or `dict(...)`?"""
     is_call = isinstance(node, ast.Call) and flow.name(node.func) == "dict"
     return is_call or isinstance(node, ast.Dict)
@@ -185,7 +195,7 @@ def _evaluate_dict(flow: DataFlow, name: ast.AST, depth: int) -> Any:
     return values if is_known else UNKNOWN
 
 
-def _evaluate_sign(operator_: ast.unaryop, value: Any) -> Any:
+def _evaluate_unary(operator_: ast.unaryop, value: Any) -> Any:
     """`-x`, `+x` or `not x` of a number; UNKNOWN of anything else."""
     if not isinstance(value, (int, float)):
         return UNKNOWN
@@ -196,15 +206,17 @@ def _evaluate_sign(operator_: ast.unaryop, value: Any) -> Any:
     return value if isinstance(operator_, ast.UAdd) else UNKNOWN
 
 
-def _compute_operation(node: ast.BinOp, left: Any, right: Any) -> Any:
-    """What an operator gives of two numbers, or `+` of two texts or lists; UNKNOWN of anything else."""
+def _evaluate_binary(node: ast.BinOp, left: Any, right: Any) -> Any:
+    """The result of an operator on two numbers, or of `+` on two texts or lists; UNKNOWN of
+    anything else.
+    """
     numbers = all(
         isinstance(value, (int, float)) and abs(value) < MAX_COMPUTED_NUMBER
         for value in (left, right)
     )
     if isinstance(node.op, ast.Div) and isinstance(left, str) and isinstance(right, str):
         return os.path.join(left, right)  # two paths, for plain texts can't be divided
-    if not numbers and not _can_be_joined(node, left, right):
+    if not numbers and not _are_short_texts_or_lists(node, left, right):
         return UNKNOWN
     try:
         return ARITHMETIC[type(node.op)](left, right)
@@ -212,7 +224,7 @@ def _compute_operation(node: ast.BinOp, left: Any, right: Any) -> Any:
         return UNKNOWN
 
 
-def _can_be_joined(node: ast.BinOp, left: Any, right: Any) -> bool:
+def _are_short_texts_or_lists(node: ast.BinOp, left: Any, right: Any) -> bool:
     """Are these two texts or two lists that `+` joins, and short enough?"""
     texts = isinstance(left, str) and isinstance(right, str)
     lists = isinstance(left, list) and isinstance(right, list)
@@ -238,7 +250,7 @@ def resolve_dict_entries(flow: DataFlow, node: ast.AST, depth: int = 0) -> DictE
         return DictEntries({}, False)
     literal = origins[0].node
     if isinstance(literal, ast.Dict):
-        entries = _entries_of_display(flow, literal, depth)
+        entries = _entries_of_dict_literal(flow, literal, depth)
     elif isinstance(literal, ast.Call) and flow.name(literal.func) == "dict":
         entries = _entries_of_dict_call(flow, literal, depth)
     else:
@@ -254,20 +266,24 @@ def resolve_dict_entries(flow: DataFlow, node: ast.AST, depth: int = 0) -> DictE
     return _add_writes_in_other_scopes(flow, literal, entries)
 
 
-def entries_handed_over(flow: DataFlow, node: ast.expr) -> DictEntries:
-    """The entries that `**d` hands over: without those that `d.pop("x")` or `del d["x"]` takes out under that name."""
+def entries_passed_by_double_star(flow: DataFlow, node: ast.expr) -> DictEntries:
+    """The entries that `**d` passes to a call: without those that `d.pop("x")` or `del d["x"]`
+    takes out under that name.
+    """
     entries = resolve_dict_entries(flow, node)
     if not isinstance(node, ast.Name):
         return entries
-    taken = _collect_keys_taken_out(flow).get((flow.scopes.of[node], node.id))
+    taken = _collect_removed_keys(flow).get((flow.scopes.of[node], node.id))
     if not taken:
         return entries
     left = {key: value for key, value in entries.by_name.items() if key not in taken}
     return DictEntries(left, entries.whole)
 
 
-def _collect_keys_taken_out(flow: DataFlow) -> dict[tuple[Scope, str], set[str]]:
-    """The keys that are taken out, by the scope and the name of the dictionary, once per file."""
+def _collect_removed_keys(flow: DataFlow) -> dict[tuple[Scope, str], set[str]]:
+    """The keys that are removed from dictionaries, by the scope and the name of the dictionary,
+    once per file.
+    """
     if flow.keys_taken_out is None:
         flow.keys_taken_out = {}
         for node in flow.scopes.order:
@@ -299,7 +315,7 @@ def object_turned_into_dict(flow: DataFlow, node: ast.AST) -> ast.expr | None:
     return node.func.value if node.func.attr in METHODS_TO_DICTS else None
 
 
-def _entries_of_display(flow: DataFlow, literal: ast.Dict, depth: int) -> DictEntries:
+def _entries_of_dict_literal(flow: DataFlow, literal: ast.Dict, depth: int) -> DictEntries:
     """The entries of `{"x": 1, **more}`; later ones replace earlier ones, as in Python."""
     by_name: dict[str, ast.expr] = {}
     whole = True
@@ -356,7 +372,7 @@ def _add_writes_before_use(
     if so_far is None or so_far.line > name.lineno:
         so_far = WrittenDict(first, 0, 0)
     by_name, whole = dict(so_far.entries.by_name), so_far.entries.whole
-    writes = _collect_writes(flow).get((scope, name.id), [])
+    writes = _collect_writes_by_name(flow).get((scope, name.id), [])
     number = so_far.writes
     while number < len(writes) and writes[number].lineno <= name.lineno:
         # What is written before the literal belongs to an earlier dictionary of this name.
@@ -365,7 +381,7 @@ def _add_writes_before_use(
             flow.written_dicts[literal, scope, name.id] = WrittenDict(
                 DictEntries(dict(by_name), whole), number + 1, name.lineno
             )
-            more = _entries_written_by(flow, writes[number])
+            more = _entries_set_by_statement(flow, writes[number])
             by_name.update(more.by_name)
             whole = whole and more.whole
         number += 1
@@ -384,26 +400,28 @@ def _add_writes_in_other_scopes(
     """
     by_name, whole = dict(first.by_name), first.whole
     for write in _collect_writes_by_literal(flow).get(literal, ()):
-        more, is_whole = _entries_written_by(flow, write)
+        more, is_whole = _entries_set_by_statement(flow, write)
         by_name.update(more)
         whole = whole and is_whole
     return DictEntries(by_name, whole)
 
 
 def _collect_writes_by_literal(flow: DataFlow) -> dict[ast.AST, list[ast.Assign | ast.Call]]:
-    """The statements that set something in a dictionary, by the literal that it begins as, once per file."""
+    """The statements that set entries of a dictionary, by the literal that it begins as, once per
+    file.
+    """
     if flow.writes_by_literal is None:
         flow.writes_by_literal = {}
-        for writes in _collect_writes(flow).values():
+        for writes in _collect_writes_by_name(flow).values():
             for write in writes:
-                base = _name_written_to(write)
+                base = _dict_name_written_to(write)
                 origins = flow.origins(base) if base is not None else ()
                 if len(origins) == 1:
                     flow.writes_by_literal.setdefault(origins[0].node, []).append(write)
     return flow.writes_by_literal
 
 
-def _entries_written_by(flow: DataFlow, node: ast.Assign | ast.Call) -> DictEntries:
+def _entries_set_by_statement(flow: DataFlow, node: ast.Assign | ast.Call) -> DictEntries:
     """What one statement sets in a dictionary."""
     if isinstance(node, ast.Assign):
         target = node.targets[0]
@@ -417,18 +435,18 @@ def _entries_written_by(flow: DataFlow, node: ast.Assign | ast.Call) -> DictEntr
     return DictEntries({**more.by_name, **named}, more.whole and not has_stars)
 
 
-def _collect_writes(flow: DataFlow) -> dict[tuple[Scope, str], list[ast.Assign | ast.Call]]:
+def _collect_writes_by_name(flow: DataFlow) -> dict[tuple[Scope, str], list[ast.Assign | ast.Call]]:
     """`d[...] = x` and `d.update(...)` by the scope they stand in and the name of the dictionary, once per file."""
     if flow.dictionary_writes is None:
         flow.dictionary_writes = {}
         for node in flow.scopes.order:
-            base = _name_written_to(node)
+            base = _dict_name_written_to(node)
             if base is not None and isinstance(node, (ast.Assign, ast.Call)):
                 flow.dictionary_writes.setdefault((flow.scopes.of[base], base.id), []).append(node)
     return flow.dictionary_writes
 
 
-def _name_written_to(node: ast.AST) -> ast.Name | None:
+def _dict_name_written_to(node: ast.AST) -> ast.Name | None:
     """The name `d` in `d[...] = x` and `d.update(...)`; None for any other node."""
     base: ast.expr | None = None
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):

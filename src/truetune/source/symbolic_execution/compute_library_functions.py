@@ -1,4 +1,4 @@
-"""Functions of Python and of libraries whose result follows from their arguments.
+"""Computes the functions of Python and of libraries whose result follows from their arguments.
 
 The trade-off: only those that settings and rows pass through on their way in scripts are known; the result of any
 other stays opaque, and its call is in the trace.
@@ -10,10 +10,10 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.containers import merge_mapping
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.lists_and_dicts import update_dict
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Constant,
     Instance,
@@ -61,34 +61,38 @@ NAMESPACES = ("types.SimpleNamespace", "argparse.Namespace", "dict", "easydict.E
 def result_of_known_function(
     name: str, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
 ) -> Value | None:
-    """What a function gives; None where it is not one of those that are known here."""
+    """The result of a function of Python or a library; None if it is not one of those that are
+    known.
+    """
     if name in ("os.getenv", "os.environ.get") and args:
         default = args[1] if len(args) > 1 else None
         return Option(str(constant_of(args[0])), default, node=node)
     if name in COMPUTED:
-        return _compute(COMPUTED[name], args, keywords, node)
+        return _compute_on_constants(COMPUTED[name], args, keywords, node)
     if name in ("list", "tuple", "set") and len(args) < 2:
-        return _list_of(name, args, node)
+        return _list_of_known_items(name, args, node)
     if name == "len" and args:
-        return _length_of(args[0], node)
+        return _length_of_known_value(args[0], node)
     if name in NAMESPACES and keywords and not args:
         return Mapping(dict(keywords), is_open="**" in keywords, node=node)
     if name == "dict" and not args:
         return Mapping({}, node=node)
     if name in GIVES_ITS_ARGUMENT and args:
-        return _copy_of(name, args, keywords, node)
+        return _argument_returned_or_copied(name, args, keywords, node)
     return None
 
 
-def _compute(
+def _compute_on_constants(
     function: Callable[..., Any], args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
 ) -> Value | None:
-    """The result on constants. An option stays one, since a user may give another value."""
+    """The result of a function on constants; None if an argument is none. An option stays one,
+    since a user may give another value.
+    """
     if len(args) == 1 and isinstance(args[0], Option) and not keywords:
         option = args[0]
         default = None
         if option.default is not None:
-            default = _compute(function, (option.default,), {}, node)
+            default = _compute_on_constants(function, (option.default,), {}, node)
         return Option(option.name, default, node=option.node)
     plain = [constant_of(one, with_defaults=False) for one in args]
     if keywords or not plain or any(one is NO_CONSTANT for one in plain):
@@ -99,7 +103,7 @@ def _compute(
         return None
 
 
-def _list_of(kind: str, args: tuple[Value, ...], node: ast.AST) -> Value | None:
+def _list_of_known_items(kind: str, args: tuple[Value, ...], node: ast.AST) -> Value | None:
     """`list(...)` of a list that is known."""
     if not args:
         return Sequence(kind, [], node=node)
@@ -109,7 +113,7 @@ def _list_of(kind: str, args: tuple[Value, ...], node: ast.AST) -> Value | None:
     return None
 
 
-def _length_of(given: Value, node: ast.AST) -> Value | None:
+def _length_of_known_value(given: Value, node: ast.AST) -> Value | None:
     """`len(...)` of a list or text that is known."""
     if isinstance(given, Sequence) and not given.is_open:
         return Constant(len(given.items), node=node)
@@ -117,10 +121,10 @@ def _length_of(given: Value, node: ast.AST) -> Value | None:
     return Constant(len(plain), node=node) if isinstance(plain, str) else None
 
 
-def _copy_of(
+def _argument_returned_or_copied(
     name: str, args: tuple[Value, ...], keywords: dict[str, Value], node: ast.AST
 ) -> Value | None:
-    """What is given back, as a dictionary of its own where it is one."""
+    """The argument that a function returns, copied if it is a dictionary."""
     given = args[-1] if name == "typing.cast" else args[0]
     if name == "copy.deepcopy" and _is_loaded_model(given):
         # Its weights are others from here on: a reference that the policy's training leaves as it is.
@@ -131,7 +135,7 @@ def _copy_of(
         return None if name == "dict" else given
     copied = Mapping(dict(given.entries), given.rest, given.is_open, node=given.node)
     for other in args[1:]:
-        merge_mapping(copied, other, _set_entry)
+        update_dict(copied, other, _set_entry_of_copy)
     for key, value in keywords.items():
         if name == "dict" and key != "**":
             copied.entries[key] = value
@@ -144,6 +148,6 @@ def _is_loaded_model(value: Value) -> bool:
     return any(load is not None and load.named(*MODEL_LOADS) for load in loads)
 
 
-def _set_entry(names: dict[Any, Value], key: Any, value: Value) -> None:
+def _set_entry_of_copy(names: dict[Any, Value], key: Any, value: Value) -> None:
     """Set an entry of a copy, which no branch needs to take back."""
     names[key] = value

@@ -1,4 +1,4 @@
-"""Where each name is bound, and which of its bindings may reach a place.
+"""Finds where each name is bound, and which of its bindings may reach a place in the code.
 
 How it works: one pass over the trees notes for each node its scope and its arms (the branches of `if`, loops, `try`
 and `match` around it); a second one collects the bindings of each scope in the order of the text. A use of a name then
@@ -76,8 +76,10 @@ class Scope:
     """Names declared global (True) or nonlocal (False)"""
 
     @property
-    def inline(self) -> bool:
-        """Runs where it stands."""
+    def runs_in_place(self) -> bool:
+        """Does the code of the scope run where it stands, as that of a class body or a
+        comprehension, and not when it is called?
+        """
         return isinstance(self.node, (ast.ClassDef, *COMPREHENSIONS))
 
     @property
@@ -113,11 +115,11 @@ class Scopes:
         self._ending: set[Arm] = set()
         for tree in trees:
             begin = len(self.order)
-            self._walk(tree)
+            self._note_nodes(tree)
             self.nodes_of[tree] = (begin, len(self.order))
-        self._bind()
+        self._collect_bindings()
 
-    def _walk(self, tree: ast.Module) -> None:
+    def _note_nodes(self, tree: ast.Module) -> None:
         """Note the order, scope, arms and parent of each node of a tree."""
         # A stack, because generated code nests deeper than Python's recursion limit.
         stack: list[_Visit] = [(tree, self.inside[tree], ())]
@@ -143,11 +145,13 @@ class Scopes:
                 elif inner is not scope:
                     children.append((child, inner, ()))
                 else:
-                    children.append((child, scope, self._arms(node, name, arms)))
+                    children.append((child, scope, self._arms_of_field(node, name, arms)))
             stack.extend(reversed(children))
 
-    def _arms(self, node: ast.AST, name: str, arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
-        """The arms of a node's parts of that name; arms that leave at their end are noted."""
+    def _arms_of_field(self, node: ast.AST, name: str, arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
+        """The arms (branches of `if`, loops, `try`) around the parts of a node in the field of that
+        name; arms that leave at their end are noted.
+        """
         # An `if` whose branch returns or raises cannot reach what follows it. A loop or `try` is only left in part by
         # such a statement, so its body still can.
         if isinstance(node, CONDITIONAL) and name in ("body", "orelse", "handlers", "cases"):
@@ -164,7 +168,7 @@ class Scopes:
             return (*arms, arm)
         return arms
 
-    def _bind(self) -> None:
+    def _collect_bindings(self) -> None:
         """Collect the bindings of each scope, in the order of the text."""
         for node in self.order:
             for binding in _bindings_of_node(node, self.arms[node]):
@@ -189,10 +193,10 @@ class Scopes:
             # its own: it may reach every use and replaces none.
             arm = (id(scope.node), "elsewhere")
             binding = replace(binding, arms=(arm,))
-            scope = _declared_scope(scope, binding.name)
+            scope = _scope_of_global_or_nonlocal(scope, binding.name)
         scope.bindings.setdefault(binding.name, []).append(binding)
 
-    def reaching(self, name: ast.Name) -> tuple[Binding, ...]:
+    def bindings_that_reach(self, name: ast.Name) -> tuple[Binding, ...]:
         """The bindings that may hold where `name` is used, the last one first."""
         scope: Scope | None = self.of[name]
         position, arms = (name.lineno, name.col_offset), self.arms[name]
@@ -201,17 +205,21 @@ class Scopes:
             # A class body's names are not seen by the functions in it, but by its own statements.
             if scope is first or not isinstance(scope.node, ast.ClassDef):
                 if name.id in scope.elsewhere:
-                    scope = _declared_scope(scope, name.id)
+                    scope = _scope_of_global_or_nonlocal(scope, name.id)
                     position, arms = END_OF_SCOPE, ()
-                reaching = self._in_scope(scope, name.id, position, arms)
+                reaching = self._bindings_that_hold_in_scope(scope, name.id, position, arms)
                 if reaching:
                     return reaching
-                if name.id in scope.bindings and position != END_OF_SCOPE and not scope.inline:
+                if (
+                    name.id in scope.bindings
+                    and position != END_OF_SCOPE
+                    and not scope.runs_in_place
+                ):
                     # A local that is bound later only: in a loop its first binding is the one that comes around.
                     return tuple(scope.bindings[name.id][:1])
             # A class body and a comprehension run in their place, so around them the order still counts; a function
             # runs at any time later.
-            if scope.inline:
+            if scope.runs_in_place:
                 arms = self.arms[scope.node]
             else:
                 position, arms = END_OF_SCOPE, ()
@@ -227,24 +235,26 @@ class Scopes:
 
     def at_end_of_file(self, scope: Scope, name: str) -> tuple[Binding, ...]:
         """The bindings of a file's name that may hold when the file has run, the last one first."""
-        return self._in_scope(scope, name, END_OF_SCOPE, ())
+        return self._bindings_that_hold_in_scope(scope, name, END_OF_SCOPE, ())
 
-    def _in_scope(
+    def _bindings_that_hold_in_scope(
         self, scope: Scope, name: str, position: Position, arms: tuple[Arm, ...]
     ) -> tuple[Binding, ...]:
         """The bindings of a scope that may hold at a position in these arms, the last one first."""
-        return self.last_of(scope.bindings.get(name, []), position, arms)
+        return self.bindings_that_hold(scope.bindings.get(name, []), position, arms)
 
-    def last_of(
+    def bindings_that_hold(
         self, bindings: list[Binding], position: Position, arms: tuple[Arm, ...]
     ) -> tuple[Binding, ...]:
-        """Those of one name's bindings, in the order of the text, that may hold at a position, the last one first."""
+        """Those bindings of one name that may hold at a position, the last one first. They come in
+        the order of the text.
+        """
         reaching: list[Binding] = []
         # Bisected, because a test file may bind one name a thousand times and use it as often.
         before = bisect_right(bindings, position, key=lambda binding: binding.position)
         for number in range(before - 1, -1, -1):
             binding = bindings[number]
-            if self._excluded(binding.arms, arms):
+            if self._can_never_reach(binding.arms, arms):
                 continue
             reaching.append(binding)
             has_run = arms[: len(binding.arms)] == binding.arms
@@ -252,7 +262,7 @@ class Scopes:
                 break
         return tuple(reaching)
 
-    def _excluded(self, bound: tuple[Arm, ...], used: tuple[Arm, ...]) -> bool:
+    def _can_never_reach(self, bound: tuple[Arm, ...], used: tuple[Arm, ...]) -> bool:
         """Can a binding in these arms never reach a use in those?
 
         It can not where its branch leaves at its end, or where the use stands in the other branch.
@@ -275,7 +285,7 @@ class Scopes:
         )
 
 
-def _declared_scope(scope: Scope, name: str) -> Scope:
+def _scope_of_global_or_nonlocal(scope: Scope, name: str) -> Scope:
     """The scope that a `global` or `nonlocal` in this one means."""
     of_file = scope.elsewhere[name]
     return scope.of_file if of_file else scope.outer or scope
@@ -292,7 +302,7 @@ def _bindings_of_node(node: ast.AST, arms: tuple[Arm, ...]) -> Iterator[Binding]
         yield Binding(node.name, kind, node, None, (), "", start, arms)
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
         for bound, qualified in _iterate_imported_names(node):
-            yield Binding(bound, "import", node, None, (), qualified, _end_of(node), arms)
+            yield Binding(bound, "import", node, None, (), qualified, _end_position(node), arms)
     elif isinstance(node, ast.ExceptHandler) and node.name:
         yield Binding(node.name, "other", node, None, (), "", start, arms)
     else:
@@ -306,24 +316,34 @@ def _bindings_of_targets(node: ast.AST, arms: tuple[Arm, ...]) -> Iterator[Bindi
     """The bindings of an assignment, a loop or a `with`, by the names in its targets."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            yield from _bind_names(target, "value", node, node.value, _end_of(node), arms)
+            yield from _bindings_of_target_names(
+                target, "value", node, node.value, _end_position(node), arms
+            )
     elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
-        yield from _bind_names(node.target, "value", node, node.value, _end_of(node), arms)
+        yield from _bindings_of_target_names(
+            node.target, "value", node, node.value, _end_position(node), arms
+        )
     elif isinstance(node, ast.AugAssign):
-        yield from _bind_names(node.target, "other", node, None, _end_of(node), arms)
+        yield from _bindings_of_target_names(
+            node.target, "other", node, None, _end_position(node), arms
+        )
     elif isinstance(node, (ast.For, ast.AsyncFor)):
         # A loop may run zero times, so what it binds is in its own arm and does not replace what was before.
         body = (*arms, (id(node), "body"))
-        yield from _bind_names(node.target, "element", node, node.iter, _end_of(node.iter), body)
+        yield from _bindings_of_target_names(
+            node.target, "element", node, node.iter, _end_position(node.iter), body
+        )
     elif isinstance(node, ast.comprehension):
         # Its names are read before they are bound in the text (`f(x) for x in xs`): they hold from the beginning.
-        yield from _bind_names(node.target, "element", node, node.iter, (0, 0), arms)
+        yield from _bindings_of_target_names(node.target, "element", node, node.iter, (0, 0), arms)
     elif isinstance(node, ast.withitem) and node.optional_vars is not None:
         target = node.optional_vars
-        yield from _bind_names(target, "value", node, node.context_expr, _end_of(target), arms)
+        yield from _bindings_of_target_names(
+            target, "value", node, node.context_expr, _end_position(target), arms
+        )
 
 
-def _bind_names(
+def _bindings_of_target_names(
     target: ast.expr,
     kind: BindingKind,
     node: ast.AST,
@@ -336,7 +356,7 @@ def _bind_names(
         yield Binding(name, kind, node, value, path, "", position, arms)
 
 
-def _end_of(node: ast.AST) -> Position:
+def _end_position(node: ast.AST) -> Position:
     """Line and column where a node ends."""
     return getattr(node, "end_lineno", 0) or 0, getattr(node, "end_col_offset", 0) or 0
 

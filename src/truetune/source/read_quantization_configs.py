@@ -1,4 +1,4 @@
-"""Settings of a quantization that a script builds, and whether anything reads them.
+"""Finds the quantization configs that a script builds, and whether anything reads them.
 
 Examples and notebooks leave a `BitsAndBytesConfig` behind that no longer reaches a model; rules on quantization must
 not judge it, and one rule says so. Settings are followed forwards: through names, dictionaries and functions of the
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.unread_values import is_never_read
 
@@ -41,15 +41,18 @@ IGNORING_CALLS = (
 """Calls that take `quantization_config` among their `**kwargs` and load no weights of a base with it"""
 
 
-def find_quantization_configs(module: Module) -> Iterator[Call]:
-    """The settings of bitsandbytes that may reach a model: those that something reads."""
+def find_read_quantization_configs(module: Module) -> Iterator[Call]:
+    """The calls that build bitsandbytes settings which may reach a model: those that something
+    reads.
+    """
     return (
-        call for call in module.calls(BITSANDBYTES_CONFIG) if not is_unused_config(module, call)
+        call for call in module.calls(BITSANDBYTES_CONFIG) if not is_config_never_read(module, call)
     )
 
 
-def is_unused_config(module: Module, call: Call) -> bool:
-    """Do the settings that a call builds reach no model, in a file that loads one itself?
+def is_config_never_read(module: Module, call: Call) -> bool:
+    """Do the settings that a call builds reach no model, in a file that loads one itself? A file
+    that loads none may hold settings for others, and a class's attributes are read through it.
 
     A file that loads none may hold settings for others, and a class's attributes are read through it.
     """

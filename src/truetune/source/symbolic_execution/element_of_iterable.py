@@ -1,4 +1,5 @@
-"""What one element of an iterable is: of a list, a loader, a data set that was mapped, `zip`, `tqdm`.
+"""Finds what one element of an iterable is: of a list, a loader, a data set that was mapped, `zip`,
+`tqdm`.
 
 The trade-off: a data set of which nothing is known gives one element, the same object each time, which stands for any
 of its rows; a loader with a collator of the project gives what the collator returns.
@@ -8,9 +9,9 @@ from __future__ import annotations
 
 import ast
 
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import (
     Choice,
     Constant,
     Element,
@@ -23,8 +24,8 @@ from truetune.source.symbolic_execution.values import (
     Result,
     Sequence,
     Value,
-    choose_among,
-    options_of,
+    choice_of_values,
+    options_of_choice,
 )
 
 ELEMENT = "<element>"
@@ -80,30 +81,32 @@ def element_of(iterable: Value, depth: int = 0) -> Value:
     if depth > 12:
         return Element(iterable)
     if isinstance(iterable, Sequence):
-        return choose_among(iterable.items) if iterable.items else Element(iterable)
+        return choice_of_values(iterable.items) if iterable.items else Element(iterable)
     if isinstance(iterable, Mapping):
         keys: list[Value] = [Constant(key) for key in iterable.entries]
-        return choose_among(keys) if keys else Element(iterable)
+        return choice_of_values(keys) if keys else Element(iterable)
     if isinstance(iterable, Choice):
-        return choose_among([element_of(one, depth + 1) for one in iterable.options])
+        return choice_of_values([element_of(one, depth + 1) for one in iterable.options])
     if not isinstance(iterable, Opaque):
         return Element(iterable)
     if ELEMENT not in iterable.entries:
-        iterable.entries[ELEMENT] = _element_of_opaque(iterable, depth)
+        iterable.entries[ELEMENT] = _element_of_library_object(iterable, depth)
     return iterable.entries[ELEMENT]
 
 
-def _element_of_opaque(iterable: Opaque, depth: int) -> Value:
+def _element_of_library_object(iterable: Opaque, depth: int) -> Value:
     """One element of something that a library gave."""
     if isinstance(iterable, Item):
         # `splits["train"]` of a dictionary of data sets that was mapped as a whole.
-        given = _prepared(iterable)
+        given = _argument_at_prepared_place(iterable)
         if given is not None:
             return element_of(given, depth + 1)
         inner = element_of(iterable.base, depth + 1)
         return inner if isinstance(inner, Mapping) else Element(iterable, node=iterable.node)
     if isinstance(iterable, Result):
-        return _element_of_result(iterable.call, depth) or Element(iterable, node=iterable.node)
+        return _element_of_call_result(iterable.call, depth) or Element(
+            iterable, node=iterable.node
+        )
     if isinstance(iterable, Parameter):
         return _row_of_collator(iterable, depth) or Element(iterable, node=iterable.node)
     if isinstance(iterable, Instance):
@@ -124,20 +127,22 @@ def _row_of_collator(rows: Parameter, depth: int) -> Value | None:
     if not is_function and (collator is None or collator is not rows.function.receiver):
         return None
     row = element_of(loader.args[0], depth + 1)
-    is_known = all(isinstance(one, Mapping | Sequence) for one in options_of(row))
+    is_known = all(isinstance(one, Mapping | Sequence) for one in options_of_choice(row))
     return row if is_known else None
 
 
-def columns_of(row: Value, node: ast.AST) -> Sequence | None:
-    """What `zip(*rows)` gives: of each place of a row a list; None where the places are not known."""
+def columns_of_zipped_rows(row: Value, node: ast.AST) -> Sequence | None:
+    """The result of `zip(*rows)`: a list for each place of a row; None if the places are not known."""
     if not isinstance(row, Sequence) or row.is_open:
         return None
     columns = [Sequence("tuple", [one], is_open=True, node=one.node) for one in row.items]
     return Sequence("list", list(columns), node=node)
 
 
-def _prepared(item: Item) -> Value | None:
-    """What stands at one place of `accelerator.prepare(model, loader)`; None where it is no such result."""
+def _argument_at_prepared_place(item: Item) -> Value | None:
+    """The argument at one place of `accelerator.prepare(model, loader)`; None if the item is of no
+    such result.
+    """
     made, position = item.base, constant_of(item.key)
     if not isinstance(made, Result) or made.call.method not in PREPARING_METHODS:
         return None
@@ -145,7 +150,7 @@ def _prepared(item: Item) -> Value | None:
     return made.call.args[position] if is_place else None
 
 
-def _element_of_result(call: CallEvent, depth: int) -> Value | None:
+def _element_of_call_result(call: CallEvent, depth: int) -> Value | None:
     """One element of what a call gave; None where it is not known."""
     if call.named("zip", "enumerate", TENSOR_ROWS) and call.args:
         parts = [element_of(one, depth + 1) for one in call.args]
@@ -174,7 +179,7 @@ def _element_of_loader(call: CallEvent, depth: int) -> Value | None:
         return call.returned_by_callbacks[-1][1]
     if collator is None and call.args:
         row = element_of(call.args[0], depth + 1)
-        is_known = all(isinstance(one, Mapping | Sequence) for one in options_of(row))
+        is_known = all(isinstance(one, Mapping | Sequence) for one in options_of_choice(row))
         return row if is_known else None
     return None
 
@@ -187,13 +192,17 @@ def _mapped_row(call: CallEvent, depth: int) -> Value | None:
     row = element_of(call.receiver, depth + 1)
     options = returned.options if isinstance(returned, Choice) else (returned,)
     # A function that writes into the row it is given, and returns it, adds those columns.
-    mapped = [one for one in options if isinstance(one, Mapping) or _is_encoding(one) or one is row]
+    mapped = [
+        one
+        for one in options
+        if isinstance(one, Mapping) or _is_tokenizer_output(one) or one is row
+    ]
     if len(mapped) != len(options):
         return Element(call.result, node=call.node)
-    return choose_among([_row_with_columns(row, one) for one in mapped])
+    return choice_of_values([_row_with_columns(row, one) for one in mapped])
 
 
-def _is_encoding(value: Value) -> bool:
+def _is_tokenizer_output(value: Value) -> bool:
     """Is it what a tokenizer gave, to which a function may have added columns of its own?"""
     return isinstance(value, Result) and value.call.method == "__call__" and bool(value.entries)
 
@@ -211,20 +220,22 @@ def _row_with_columns(row: Value, added: Value) -> Mapping:
     return Mapping(entries, added, node=added.node)
 
 
-def items_to_unroll(iterable: Value) -> list[Value] | None:
-    """The items of a short list that is known, each of which gets a pass of its own; None for anything else."""
+def items_of_short_list(iterable: Value) -> list[Value] | None:
+    """The items of a short known list, each of which gets its own pass of a loop; None for anything
+    else.
+    """
     if isinstance(iterable, Sequence) and not iterable.is_open:
         return list(iterable.items) if len(iterable.items) <= MAX_UNROLLED else None
     if isinstance(iterable, Result):
-        return _items_of_call(iterable.call)
+        return _items_of_enumerate_call(iterable.call)
     return None
 
 
-def _items_of_call(call: CallEvent) -> list[Value] | None:
+def _items_of_enumerate_call(call: CallEvent) -> list[Value] | None:
     """The items of `enumerate(list)` and the like."""
     if not call.args or not call.named("enumerate", *PASSES_ON):
         return None
-    inner = items_to_unroll(call.args[0])
+    inner = items_of_short_list(call.args[0])
     if inner is None or not call.named("enumerate"):
         return inner
     return [Sequence("tuple", [Constant(i), one]) for i, one in enumerate(inner)]

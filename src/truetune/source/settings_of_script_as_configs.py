@@ -1,4 +1,4 @@
-"""The settings that a script gives to trainers, LoRA and models, as a Config.
+"""Reads the settings that a script gives to trainers, LoRA and models, as a Config.
 
 How it works: each call of a trainer's arguments is laid out as a plain call (names and evaluated values), with those
 that belong to it: `LoraConfig`, `BitsAndBytesConfig`, the model's `from_pretrained`, `trainer.train`. `spec.stacks`
@@ -24,18 +24,24 @@ from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.known_keys import load_known_keys
 from truetune.settings.stacks.python_calls import ConfigCall, config_of_calls
 from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module, read_module
-from truetune.source.option_defaults import find_given_option, find_option_default
-from truetune.source.parsed_settings import (
+from truetune.source.command_line_options_of_script import (
+    find_option_default,
+    option_given_by_commands,
+)
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.how_script_prepares_training import (
+    has_frozen_parameters,
+    trainer_truncates_rows,
+)
+from truetune.source.parsed_source_file import Module, read_module
+from truetune.source.read_quantization_configs import find_read_quantization_configs
+from truetune.source.resolved_calls import Call
+from truetune.source.trainer_arguments_from_parser import (
     CommandSettings,
     ParsedSettings,
-    find_command_settings,
-    find_parsed_settings,
+    command_options_read_by_parser,
+    settings_files_read_by_parser,
 )
-from truetune.source.quantization_configs import find_quantization_configs
-from truetune.source.resolved_calls import Call
-from truetune.source.script_preparation import freezes_parameters, trainer_truncates_rows
 from truetune.source.version_guards import (
     ADDED_BY_UNSLOTH,
     arguments_added_by_subclass,
@@ -79,7 +85,8 @@ FIRST_PARAMETER = {
 
 
 def extract_configs(module: Module) -> tuple[Config, ...]:
-    """One Config for each call of a trainer's arguments (`SFTConfig`, `TrainingArguments`, ...) in the file.
+    """The settings of a script, one Config for each call of a trainer's arguments (`SFTConfig`,
+    `TrainingArguments`, ...).
 
     `LoraConfig`, `BitsAndBytesConfig`, the model's `from_pretrained` and `trainer.train` belong to it where the file
     holds one of each; of several loads, that of the model which the trainer is given, else what all have in common. Any
@@ -91,12 +98,12 @@ def extract_configs(module: Module) -> tuple[Config, ...]:
         classes = _argument_classes(module, call)
         if classes:
             argument_calls.append((call, classes[0]))
-    from_files = list(find_parsed_settings(module))
+    from_files = list(settings_files_read_by_parser(module))
     # A class that the script also fills itself is judged there.
-    from_commands = [] if argument_calls else list(find_command_settings(module))
+    from_commands = [] if argument_calls else list(command_options_read_by_parser(module))
     if not argument_calls and not from_files and not from_commands:
         return ()
-    parts = _read_parts(module)
+    parts = _read_file_parts(module)
     made = [_make_config(module, call, name, parts) for call, name in argument_calls]
     made += [_config_of_file(module, parsed, parts) for parsed in from_files]
     made += [_config_of_command(module, parsed, parts) for parsed in from_commands]
@@ -112,31 +119,35 @@ def _config_of_command(module: Module, parsed: CommandSettings, parts: _FilePart
     arguments = ConfigCall(
         parsed.class_name, parsed.values, places, complete=parsed.is_whole, older=parts.older
     )
-    return _config_of_parser(module, arguments, parts, module.path, module.file_text)
+    return _config_of_parsed_arguments(module, arguments, parts, module.path, module.file_text)
 
 
 def _config_of_file(module: Module, parsed: ParsedSettings, parts: _FileParts) -> Config:
     """The Config of a file of settings that a parser of the script reads into a class of arguments."""
-    arguments = _lay_out_file(module, parsed, older=parts.older)
-    return _config_of_parser(module, arguments, parts, parsed.file, parsed.text)
+    arguments = _file_as_config_call(module, parsed, older=parts.older)
+    return _config_of_parsed_arguments(module, arguments, parts, parsed.file, parsed.text)
 
 
-def _config_of_parser(
+def _config_of_parsed_arguments(
     module: Module, arguments: ConfigCall, parts: _FileParts, path: str, text: str
 ) -> Config:
     """The Config of arguments that a parser fills, with the parts of the script that belong to them."""
     own = [arguments, *parts.single]
     if len(parts.loads) > 1:
         own.append(
-            _common_of([_lay_out_call(module, load, "from_pretrained") for load in parts.loads])
+            _values_common_to_loads(
+                [_call_as_config_call(module, load, "from_pretrained") for load in parts.loads]
+            )
         )
     config = config_of_calls(own, path, text)
     limit = config.limit if "max_length" in config.places else None
     return replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
 
 
-def _lay_out_file(module: Module, parsed: ParsedSettings, *, older: Pins | None) -> ConfigCall:
-    """The entries of a file that are arguments of the class, as a call of it."""
+def _file_as_config_call(
+    module: Module, parsed: ParsedSettings, *, older: Pins | None
+) -> ConfigCall:
+    """The entries of a settings file that are arguments of the class, as a call of the class."""
     arguments: dict[str, Any] = {}
     places: dict[str, SettingLocation] = {}
     for key, (_, value_node) in parsed.entries.items():
@@ -162,14 +173,14 @@ class _FileParts:
     """The script freezes parameters by hand"""
 
 
-def _read_parts(module: Module) -> _FileParts:
-    """The parts of a file that belong to each of its trainers."""
+def _read_file_parts(module: Module) -> _FileParts:
+    """The calls of a file that belong to each of its trainers: LoRA, quantization, model loads."""
     calls = {name: list(module.calls(*patterns)) for name, patterns in PART_CALLS.items()}
-    calls["BitsAndBytesConfig"] = list(find_quantization_configs(module))
+    calls["BitsAndBytesConfig"] = list(find_read_quantization_configs(module))
     calls["train"] = [
         call for call in module.methods("train") if "trainer" in module.flow.types(call.receiver)
     ]
-    single = _lay_out_single_parts(module, calls)
+    single = _single_parts_as_config_calls(module, calls)
     # Of several adapters it is not seen which one is trained; that there is one still matters to many rules.
     if len(calls["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
         single.append(ConfigCall("LoraConfig", {}, complete=False))
@@ -179,7 +190,7 @@ def _read_parts(module: Module) -> _FileParts:
     )
     loads = tuple(calls["from_pretrained"])
     older = module.pins if has_older_pins else None
-    return _FileParts(tuple(single), loads, older, freezes_parameters(module))
+    return _FileParts(tuple(single), loads, older, has_frozen_parameters(module))
 
 
 def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Config:
@@ -188,28 +199,32 @@ def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Co
     if any(part.name == "LoraConfig" for part in own) and _trains_no_adapter(module, call):
         own = [part for part in own if part.name != "LoraConfig"]
     if not any(part.name == "LoraConfig" for part in own):
-        own += _lay_out_adapter_of_helper(module, call)
+        own += _adapter_of_other_file(module, call)
     if len(parts.loads) > 1:
-        own.append(_lay_out_trained_load(module, call, parts.loads))
+        own.append(_load_of_trained_model(module, call, parts.loads))
     elif not parts.loads:
-        own += _lay_out_named_models(module, call)
-    laid_out = [_lay_out_call(module, call, name, older=parts.older), *own]
+        own += _model_loaded_by_trainer(module, call)
+    laid_out = [_call_as_config_call(module, call, name, older=parts.older), *own]
     config = config_of_calls(laid_out, module.path, module.file_text)
     is_default = "max_length" not in config.places
     # A default that cuts no row is no limit, else rules would count rows as cut that are not.
     limit = config.limit
     if is_default:
-        limit = _default_limit(call, name, config) if _truncates_at_default(module, call) else None
-        config = _with_limit_of_trainer(config, module, call)
+        limit = (
+            _default_length_limit(call, name, config)
+            if _truncates_at_default(module, call)
+            else None
+        )
+        config = _add_length_limit_of_trainer(config, module, call)
     config = replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
-    return _drop_excused_faults(config, module, call)
+    return _drop_faults_of_unsure_arguments(config, module, call)
 
 
-def _with_limit_of_trainer(config: Config, module: Module, arguments: Call) -> Config:
+def _add_length_limit_of_trainer(config: Config, module: Module, arguments: Call) -> Config:
     """The settings with the limit that an earlier release takes from the trainer's call, where all calls agree."""
     given = [
         node
-        for trainer in _trainers_given(module, arguments)
+        for trainer in _trainers_with_arguments(module, arguments)
         for key, node in trainer.keywords.items()
         if key in EARLIER_LENGTH_ARGUMENTS
     ]
@@ -224,8 +239,10 @@ def _with_limit_of_trainer(config: Config, module: Module, arguments: Call) -> C
     return replace(config, spec=spec.model_copy(update={"training": training}))
 
 
-def _default_limit(call: Call, name: str, config: Config) -> int | None:
-    """The limit of arguments that set none; TRL's own for SFT is one number in all its releases."""
+def _default_length_limit(call: Call, name: str, config: Config) -> int | None:
+    """The length limit of arguments that set none; TRL's own for SFT is one number in all its
+    releases.
+    """
     is_set = LENGTH_ARGUMENTS & set(config.raw)
     if config.limit is None and name == "SFTConfig" and not call.open and not is_set:
         return SFT_LIMIT
@@ -251,10 +268,10 @@ def extract_loop_config(module: Module) -> Config | None:
     if not loads or not any(module.methods("backward")):
         return None
     parts = {"LoraConfig": list(module.calls(*PART_CALLS["LoraConfig"]))}
-    parts["BitsAndBytesConfig"] = list(find_quantization_configs(module))
+    parts["BitsAndBytesConfig"] = list(find_read_quantization_configs(module))
     laid_out = [
-        _lay_out_call(module, loads[-1], "from_pretrained"),
-        *_lay_out_single_parts(module, parts),
+        _call_as_config_call(module, loads[-1], "from_pretrained"),
+        *_single_parts_as_config_calls(module, parts),
     ]
     config = config_of_calls(laid_out, module.path, module.file_text)
     loaders = list(module.calls("torch.utils.data.*DataLoader"))
@@ -292,15 +309,19 @@ def _loaded_model_name(module: Module, call: Call) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _lay_out_single_parts(module: Module, parts: Mapping[str, list[Call]]) -> list[ConfigCall]:
-    """The parts of which the file holds one each."""
+def _single_parts_as_config_calls(
+    module: Module, parts: Mapping[str, list[Call]]
+) -> list[ConfigCall]:
+    """The parts (LoRA, quantization, ...) of which the file holds just one, each as a ConfigCall."""
     return [
-        _lay_out_call(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1
+        _call_as_config_call(module, calls[0], name)
+        for name, calls in parts.items()
+        if len(calls) == 1
     ]
 
 
-def _drop_excused_faults(config: Config, module: Module, call: Call) -> Config:
-    """Without the faults of arguments that the class may well take.
+def _drop_faults_of_unsure_arguments(config: Config, module: Module, call: Call) -> Config:
+    """The settings without the faults of arguments that the class may well take.
 
     Those that the program gives only where it asked for them, those that another class takes which may stand there
     (`try: from trl import SFTConfig`, `except ImportError: SFTConfig = TrainingArguments`), and those that unsloth
@@ -319,28 +340,29 @@ def _drop_excused_faults(config: Config, module: Module, call: Call) -> Config:
 
 def _trains_no_adapter(module: Module, arguments: Call) -> bool:
     """Do the trainers of these arguments certainly train no adapter, whatever others of the file do?"""
-    trainers = _trainers_given(module, arguments)
+    trainers = _trainers_with_arguments(module, arguments)
     return bool(trainers) and all(
-        trainer.lacks("peft_config") and _is_plain_model(module, trainer.argument(0, "model"))
+        trainer.lacks("peft_config") and _is_unwrapped_model(module, trainer.argument(0, "model"))
         for trainer in trainers
     )
 
 
-def _lay_out_adapter_of_helper(module: Module, arguments: Call) -> list[ConfigCall]:
+def _adapter_of_other_file(module: Module, arguments: Call) -> list[ConfigCall]:
     """The adapter that these arguments' trainers are given by another file: its settings, or a model that has it."""
     described = [
-        _adapter_settings_of(module, trainer) for trainer in _trainers_given(module, arguments)
+        _adapter_settings_of_trainer(module, trainer)
+        for trainer in _trainers_with_arguments(module, arguments)
     ]
     if not described or any(one is None for one in described):
         return []
     calls = [one for one in described if one is not None]
     same = all(one is calls[0] for one in calls) and calls[0].named(*PART_CALLS["LoraConfig"])
     # That there is an adapter matters to many rules, also where nothing more is known of it.
-    laid_out = _lay_out_call(module, calls[0], "LoraConfig") if same else None
+    laid_out = _call_as_config_call(module, calls[0], "LoraConfig") if same else None
     return [laid_out or ConfigCall("LoraConfig", {}, complete=False)]
 
 
-def _adapter_settings_of(module: Module, trainer: Call) -> Call | None:
+def _adapter_settings_of_trainer(module: Module, trainer: Call) -> Call | None:
     """The settings of the adapter that a trainer trains, else the call that makes it; None where none is seen."""
     given = module.flow.producing_call(trainer.keywords.get("peft_config"))
     if given is not None:
@@ -351,7 +373,7 @@ def _adapter_settings_of(module: Module, trainer: Call) -> Call | None:
     return module.flow.producing_call(model.argument(1, "peft_config")) or model
 
 
-def _lay_out_trained_load(module: Module, arguments: Call, loads: Sequence[Call]) -> ConfigCall:
+def _load_of_trained_model(module: Module, arguments: Call, loads: Sequence[Call]) -> ConfigCall:
     """Of several loads that of the model which these arguments' trainers are given.
 
     Where it is not seen which one that is (a wrapper or a branch stands between), what all loads have in common; a
@@ -359,19 +381,23 @@ def _lay_out_trained_load(module: Module, arguments: Call, loads: Sequence[Call]
     """
     models = [
         module.flow.producing_call(trainer.argument(0, "model"))
-        for trainer in _trainers_given(module, arguments)
+        for trainer in _trainers_with_arguments(module, arguments)
     ]
     # By identity: two loads with the same arguments are two models.
     for load in loads:
         if models and all(one is load for one in models):
-            return _lay_out_call(module, load, "from_pretrained")
-    return _common_of([_lay_out_call(module, load, "from_pretrained") for load in loads])
+            return _call_as_config_call(module, load, "from_pretrained")
+    return _values_common_to_loads(
+        [_call_as_config_call(module, load, "from_pretrained") for load in loads]
+    )
 
 
-def _lay_out_named_models(module: Module, arguments: Call) -> list[ConfigCall]:
+def _model_loaded_by_trainer(module: Module, arguments: Call) -> list[ConfigCall]:
     """The one model that these arguments' trainers are given by its name and load themselves, as its load; or none."""
     key = FIRST_PARAMETER["from_pretrained"]
-    given = [trainer.argument(0, "model") for trainer in _trainers_given(module, arguments)]
+    given = [
+        trainer.argument(0, "model") for trainer in _trainers_with_arguments(module, arguments)
+    ]
     laid_out: list[ConfigCall] = []
     for node in given:
         if node is None:
@@ -387,7 +413,7 @@ def _lay_out_named_models(module: Module, arguments: Call) -> list[ConfigCall]:
     return laid_out if len({one.arguments[key] for one in laid_out}) == 1 else []
 
 
-def _common_of(laid_out: list[ConfigCall]) -> ConfigCall:
+def _values_common_to_loads(laid_out: list[ConfigCall]) -> ConfigCall:
     """One load with the values that all loads share; the others are unknown."""
     common: dict[str, Any] = {}
     for key in {key for one in laid_out for key in one.arguments}:
@@ -401,7 +427,7 @@ def _common_of(laid_out: list[ConfigCall]) -> ConfigCall:
     return ConfigCall("from_pretrained", common, places, complete=complete)
 
 
-def _trainers_given(module: Module, arguments: Call) -> list[Call]:
+def _trainers_with_arguments(module: Module, arguments: Call) -> list[Call]:
     """The calls of trainers that are given these arguments."""
     return [
         trainer
@@ -413,7 +439,7 @@ def _trainers_given(module: Module, arguments: Call) -> list[Call]:
 
 def _truncates_at_default(module: Module, arguments: Call) -> bool:
     """Are rows cut at the default of these arguments? Earlier releases take the length from the trainer's call."""
-    trainers = _trainers_given(module, arguments)
+    trainers = _trainers_with_arguments(module, arguments)
     is_of_project = module.flow.name(arguments.node.func) is None
     if is_of_project and not trainers:
         return False  # a class of the project may set the length itself, and what reads it is not in sight
@@ -422,7 +448,7 @@ def _truncates_at_default(module: Module, arguments: Call) -> bool:
     )
 
 
-def _is_plain_model(module: Module, model: ast.expr | None) -> bool:
+def _is_unwrapped_model(module: Module, model: ast.expr | None) -> bool:
     """Is it the name of a model, or one that is loaded and wrapped by nothing?"""
     if isinstance(module.flow.value(model), str):
         return True
@@ -432,8 +458,8 @@ def _is_plain_model(module: Module, model: ast.expr | None) -> bool:
     )
 
 
-def extract_only_config(module: Module) -> Config | None:
-    """The one that the file holds; None where there is none, or more than one."""
+def only_config_of_script(module: Module) -> Config | None:
+    """The one Config that a script holds; None if there is none, or more than one."""
     configs = extract_configs(module)
     return configs[0] if len(configs) == 1 else None
 
@@ -450,10 +476,10 @@ def _argument_classes(module: Module, call: Call) -> list[str]:
     return [last for _, last in sorted(classes, key=lambda one: one[0] != "trl")]
 
 
-def _lay_out_call(
+def _call_as_config_call(
     module: Module, call: Call, name: str, *, older: Pins | None = None
 ) -> ConfigCall:
-    """A call with its evaluated arguments and their places.
+    """A call as a ConfigCall, with its evaluated arguments and their places.
 
     Args:
         module: The script.
@@ -478,7 +504,7 @@ def _lay_out_call(
             default is not None
         ):  # the place is that of the default, which is what a user would change
             node, value = default, _evaluate_setting(module, default)
-        given = find_given_option(module, node) if value is UNKNOWN else None
+        given = option_given_by_commands(module, node) if value is UNKNOWN else None
         if given is not None:
             arguments[key] = given.value
             places[key] = SettingLocation(given.file, given.line, key)
@@ -511,14 +537,14 @@ def _find_later_settings(module: Module, call: Call, name: str) -> dict[str, ast
 
 
 def _evaluate_setting(module: Module, node: ast.expr) -> Any:
-    """A constant; a dtype by its name; UNKNOWN."""
+    """The value of an argument: a constant, or a dtype by its name; otherwise UNKNOWN."""
     value = module.flow.value(node)
     if value is UNKNOWN:
         name = module.flow.name(node)
         return name.removeprefix("torch.") if name and name.startswith("torch.") else UNKNOWN
-    return value if _is_plain_value(value) else UNKNOWN
+    return value if _can_be_in_config_file(value) else UNKNOWN
 
 
-def _is_plain_value(value: Any) -> bool:
+def _can_be_in_config_file(value: Any) -> bool:
     """Is it a value that a config file can hold too? Bytes and complex numbers are none."""
     return value is None or isinstance(value, (bool, int, float, str, list, tuple, dict, frozenset))

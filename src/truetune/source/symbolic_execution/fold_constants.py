@@ -1,6 +1,6 @@
-"""Constants among values: what follows from what is written, and which way a test goes.
+"""Folds values of a symbolic run to constants, and decides which way a test goes.
 
-How it works: `constant_of` folds operators, containers and the defaults of options; `truth_of` decides a test only
+How it works: `constant_of` folds operators, containers and the defaults of options; `truth_of_test` decides a test only
 where nothing that a user may give otherwise is part of it.
 
 The trade-off: only operators whose result stays small are computed, so `"a" * 10**9` in a script costs nothing.
@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Choice,
     Class,
@@ -80,11 +80,13 @@ CONSTRUCTORS = ("from_pretrained", "from_config", "get_peft_model", "load_datase
 """Library functions that give an object, never None"""
 
 
-def compute(sign: str, *operands: Any) -> Any:
+def compute_operator(sign: str, *operands: Any) -> Any:
     """The result of an operator on plain values; NO_CONSTANT where it fails or may be large."""
     if sign == "%" and isinstance(operands[0], str | bytes):
         return NO_CONSTANT  # a width (`%1000000000d`) would take the memory
-    if sign in ("**", "<<") or (sign == "*" and any(_is_large(one) for one in operands)):
+    if sign in ("**", "<<") or (
+        sign == "*" and any(_may_make_large_product(one) for one in operands)
+    ):
         if not all(isinstance(one, int | float) and abs(one) < 1000 for one in operands):
             return NO_CONSTANT
     try:
@@ -96,7 +98,7 @@ def compute(sign: str, *operands: Any) -> Any:
     return NO_CONSTANT if isinstance(result, complex) else result
 
 
-def _is_large(value: Any) -> bool:
+def _may_make_large_product(value: Any) -> bool:
     """May a product with it take much memory?"""
     return not isinstance(value, int | float) or abs(value) > 10**12
 
@@ -122,21 +124,23 @@ class _Folding:
         self._folded: dict[int, Any] = {}
 
     def fold(self, value: Value | None, depth: int) -> Any:
-        """The constant that a value is, so many values inside the first one."""
+        """The constant that a value is, which is nested at this depth in the first one; NO_CONSTANT
+        if it is none.
+        """
         if value is None or depth > MAX_DEPTH:
             return NO_CONSTANT
         if isinstance(value, Constant):
             return value.value
         if id(value) not in self._folded:
-            self._folded[id(value)] = self._fold_parts(value, depth + 1)
+            self._folded[id(value)] = self._fold_from_parts(value, depth + 1)
         return self._folded[id(value)]
 
-    def _fold_parts(self, value: Value, depth: int) -> Any:
-        """The constant that follows from the parts of a value."""
+    def _fold_from_parts(self, value: Value, depth: int) -> Any:
+        """The constant that follows from the parts of a value; NO_CONSTANT if there is none."""
         if isinstance(value, Option):
             return self.fold(value.default, depth) if self._with_defaults else NO_CONSTANT
         if isinstance(value, Choice):
-            return self._common_constant(value, depth)
+            return self._constant_of_all_options(value, depth)
         if isinstance(value, Operation):
             return self._constant_of_operation(value, depth)
         if isinstance(value, Sequence | Mapping):
@@ -153,8 +157,8 @@ class _Folding:
             plain.append(constant)
         return plain
 
-    def _common_constant(self, value: Choice, depth: int) -> Any:
-        """The constant that all options are."""
+    def _constant_of_all_options(self, value: Choice, depth: int) -> Any:
+        """The constant that all options of a choice are; NO_CONSTANT if they differ."""
         constants = self._fold_all(value.options, depth)
         if constants is None:
             return NO_CONSTANT
@@ -163,18 +167,20 @@ class _Folding:
         return first if is_one else NO_CONSTANT
 
     def _constant_of_operation(self, value: Operation, depth: int) -> Any:
-        """The constant that an operator gives on constants."""
+        """The constant that an operator gives on constants; NO_CONSTANT if an operand is none."""
         operands = self._fold_all(value.operands, depth)
         if operands is None:
             return NO_CONSTANT
         if value.operator == "format":
-            return join_text(operands)
+            return join_f_string_parts(operands)
         if value.operator == "not":
             return not operands[0]
-        return compute(value.operator, *operands) if len(operands) == 2 else NO_CONSTANT
+        return compute_operator(value.operator, *operands) if len(operands) == 2 else NO_CONSTANT
 
     def _constant_of_container(self, value: Sequence | Mapping, depth: int) -> Any:
-        """The plain container, where all its parts are constant and no other may be in it."""
+        """The list or dictionary as a plain one, if all its parts are constant and no other may be
+        in it.
+        """
         if value.is_open or (isinstance(value, Mapping) and value.rest is not None):
             return NO_CONSTANT
         parts = value.items if isinstance(value, Sequence) else list(value.entries.values())
@@ -186,7 +192,7 @@ class _Folding:
         return tuple(plain) if value.kind == "tuple" else plain
 
 
-def join_text(parts: list[Any]) -> Any:
+def join_f_string_parts(parts: list[Any]) -> Any:
     """The text of an f-string's parts; NO_CONSTANT where it is long."""
     if sum(len(one) for one in parts if isinstance(one, str | list | dict)) > MAX_TEXT:
         return NO_CONSTANT
@@ -194,7 +200,7 @@ def join_text(parts: list[Any]) -> Any:
     return text if len(text) <= MAX_TEXT else NO_CONSTANT
 
 
-def format_plain(plain: Any, conversion: int, how: Any) -> Any:
+def format_f_string_part(plain: Any, conversion: int, how: Any) -> Any:
     """One part of an f-string with a conversion or a format, `{name!r}` or `{rate:.2e}`.
 
     Args:
@@ -218,8 +224,8 @@ def format_plain(plain: Any, conversion: int, how: Any) -> Any:
         return NO_CONSTANT
 
 
-def constants_of(value: Value | None) -> list[Any]:
-    """The plain values that it may be, one for each option that is constant."""
+def constants_of_options(value: Value | None) -> list[Any]:
+    """The plain values that a value may be, one for each of its options that is constant."""
     if value is None:
         return []
     options = value.options if isinstance(value, Choice) else (value,)
@@ -227,8 +233,8 @@ def constants_of(value: Value | None) -> list[Any]:
     return [one for one in plain if one is not NO_CONSTANT]
 
 
-def truth_of(value: Value) -> bool | None:
-    """Which way a test goes; None where a run may go both ways."""
+def truth_of_test(value: Value) -> bool | None:
+    """Whether a test is true; None if a run may go both ways."""
     if isinstance(value, Sequence | Mapping):
         parts = value.items if isinstance(value, Sequence) else value.entries
         if parts:
@@ -238,7 +244,7 @@ def truth_of(value: Value) -> bool | None:
     if isinstance(value, Operation) and value.operator in ("is", "is not"):
         return _truth_of_identity(value)
     if isinstance(value, Operation) and value.operator == "not":
-        inner = truth_of(value.operands[0])
+        inner = truth_of_test(value.operands[0])
         return None if inner is None else not inner
     if isinstance(value, OBJECTS):
         return True
@@ -253,14 +259,14 @@ def _truth_of_identity(value: Operation) -> bool | None:
         return None
     if isinstance(left, Constant):
         is_none = left.value is None
-    elif isinstance(left, OBJECTS) or _is_constructed(left):
+    elif isinstance(left, OBJECTS) or _is_made_by_library_class(left):
         is_none = False
     else:
         return None
     return is_none == (value.operator == "is")
 
 
-def _is_constructed(value: Value) -> bool:
+def _is_made_by_library_class(value: Value) -> bool:
     """Is it what a class of a library gives when it is called?"""
     if not isinstance(value, Result):
         return False

@@ -1,4 +1,4 @@
-"""The traces of the runs that a file takes part in.
+"""Runs each script that a file takes part in once, and keeps the traces.
 
 How it works: each file that can be started is run once, with the files that it imports; the traces are kept with the
 data flow of the group of files, and go when it goes.
@@ -12,9 +12,9 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from truetune.source.data_flow import DataFlow
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.interpreter import run_symbolically
-from truetune.source.symbolic_execution.trace import Trace
+from truetune.source.symbolic_execution.trace_of_events import Trace
 
 MAX_TRACES = 6
 """Runs that one file is judged by. Chosen, not measured: a helper that more scripts import is used alike in most"""

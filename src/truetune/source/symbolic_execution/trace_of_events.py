@@ -1,4 +1,5 @@
-"""What a symbolic run of a script did, in order: calls of libraries, what was set, and where each stood.
+"""Trace: what a symbolic run of a script did, in order, as events: calls of libraries, what was
+set, and where.
 
 How it works: the interpreter appends events; each knows the frames around it (loops, branches, `with` blocks, function
 calls, callbacks), innermost first. `Trace.calls` finds calls by the qualified name of what is called, `Trace.methods`
@@ -17,18 +18,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.values_of_run import (
     Class,
     Constant,
     Function,
     Instance,
     Result,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 if TYPE_CHECKING:
-    from truetune.source.module import Module
+    from truetune.source.parsed_source_file import Module
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -68,7 +69,9 @@ class Event:
     frame: Frame | None
 
     def frames(self, *kinds: str) -> Iterator[Frame]:
-        """The frames around it of these kinds (all without any), from the inside out."""
+        """The frames around the event of these kinds (all kinds if none are given), from the inside
+        out.
+        """
         if self.frame is not None:
             yield from (one for one in self.frame.around() if not kinds or one.kind in kinds)
 
@@ -196,11 +199,11 @@ class Trace:
         return [event for event in self.events if isinstance(event, StoreEvent)]
 
     @cached_property
-    def _uses(self) -> dict[int, list[Value | Event]]:
+    def _uses_by_value_id(self) -> dict[int, list[Value | Event]]:
         """Identity of a value -> the values and events that are made of it."""
         uses: dict[int, list[Value | Event]] = {}
         for value in self.values:
-            for operand in operands_of(value):
+            for operand in parts_of_value(value):
                 uses.setdefault(id(operand), []).append(value)
         for event in self.events:
             for given in _inputs_of(event):
@@ -208,8 +211,10 @@ class Trace:
         return uses
 
     def uses(self, value: Value) -> list[Value | Event]:
-        """What was made of a value directly: values (an attribute, a sum) and events (calls, names, stores)."""
-        return self._uses.get(id(value), [])
+        """The values and events that were made of a value directly: an attribute, a sum, a call, a
+        name, a store.
+        """
+        return self._uses_by_value_id.get(id(value), [])
 
 
 def _inputs_of(event: Event) -> tuple[Value, ...]:
@@ -224,6 +229,6 @@ def _inputs_of(event: Event) -> tuple[Value, ...]:
     return ()
 
 
-def is_none(value: Value | None) -> bool:
+def is_constant_none(value: Value | None) -> bool:
     """Is it the constant None?"""
     return isinstance(value, Constant) and value.value is None
