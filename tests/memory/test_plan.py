@@ -19,7 +19,7 @@ from truetune.memory.find_remedies import ORDER
 from truetune.memory.plan_memory import Plan, judge_peak, parse_gpu_memory, plan_memory
 from truetune.memory.spell_remedy_settings import SPELLINGS
 from truetune.report.memory_plan_terminal import render_plan
-from truetune.settings.config import Config, Stack
+from truetune.settings.config_of_run import Config, Stack
 from truetune.settings.run_spec import RunSpec
 
 LLAMA_8B = parse_architecture({**SHAPES["llama-3.1-8b"], "dtype": "bfloat16"})
@@ -126,7 +126,7 @@ def test_every_stack_spells_every_change() -> None:
 
 
 def test_lines_of_axolotl_are_read_as_they_are_meant(tmp_path: Path) -> None:
-    from truetune.settings.stacks.config_file import read_config
+    from truetune.settings.stacks.read_config_of_any_stack import read_config
 
     lines = [line for remedy in planned("axolotl").remedies for line in remedy.lines]
     path = tmp_path / "axolotl.yaml"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.source.parsed_source_file import read_module
 from truetune.source.settings_of_script_as_configs import only_config_of_script
 

@@ -93,7 +93,7 @@ from truetune.parsing.shell_commands import is_command_file
 from truetune.render.probes import prepare_probes_of_run
 from truetune.render.tokenizer_folder import find_tokenizer_folder, lacks_tokenizer
 from truetune.settings import located_document
-from truetune.settings.config import Config, WeightUse
+from truetune.settings.config_of_run import Config, WeightUse
 from truetune.settings.recognise_input_kind import (
     MAX_FOLDER_ENTRIES,
     METADATA_FILES,
@@ -102,9 +102,9 @@ from truetune.settings.recognise_input_kind import (
     recognise_kinds,
     title_of_kind,
 )
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.config_file import how_to_identify, read_config
+from truetune.settings.stacks.read_config_of_any_stack import advise_how_to_identify, read_config
 from truetune.settings.stacks.registry import config_readers
 from truetune.settings.suggest_spelling import did_you_mean_path
 from truetune.source.find_source_files import SKIPPED_FOLDERS, find_source_files
@@ -348,7 +348,7 @@ def _judgement_of(report: Report | None) -> Judgement:
 def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
     """The run with what the script that trains its files says of them: tokenizer, evaluation rows, and how it shapes
     the rows, where that is not as they stand."""
-    if run.data and run.format is not None and is_script_format(run.format):
+    if run.data and run.format is not None and is_script_named_as_format(run.format):
         _bring_tokenizer(run.format, run)
         return run
     if not run.data or run.format is not None or run.map:
@@ -647,7 +647,7 @@ def _data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
         # What is joined or split loses no token at the limit.
         rules = [rule for rule in rules if not rule.judges_cut]
     # Rows that are followed through the script are seen as the messages that it makes.
-    is_followed = run.format is not None and is_script_format(run.format)
+    is_followed = run.format is not None and is_script_named_as_format(run.format)
     made_messages = seen.trainers.made_messages if run.data and not is_followed else ""
     if made_messages and PlainStringPairSkipsTemplate in rules:
         # Rows that a script maps to messages are not trained as the strings that stand in the file.
@@ -1228,13 +1228,13 @@ def _of_unknown_program(path: str) -> NotJudged:
         "the settings",
         "no key of theirs is that of one program alone: a script may read them",
         place=path,
-        unlock=how_to_identify(located_document.read_document(Path(path)).value),
+        unlock=advise_how_to_identify(located_document.read_located_document(Path(path)).value),
     )
 
 
 def _of_launch(path: str) -> NotJudged:
     """How accelerate starts a script: which GPUs the machine has that it starts on is not in the file."""
-    value = located_document.read_document(Path(path)).value
+    value = located_document.read_located_document(Path(path)).value
     settings = ", ".join(f"{key}: {value[key]}" for key in LAUNCH_KEYS if key in value)
     return NotJudged(
         "the accelerate launch configuration",

@@ -17,7 +17,7 @@ from truetune.errors import TruetuneError
 from truetune.memory.memory_settings import Offload, find_offload, flatten_settings
 from truetune.parsing.shell_commands import CommandFile, is_command_file, read_command_file
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.arguments_of_several_stacks import zero_offloads
+from truetune.settings.stacks.read_shared_stack_arguments import offloads_in_zero
 
 MAX_FILES = 60
 """Of a folder. Chosen, not measured: it bounds the time"""
@@ -144,7 +144,7 @@ def _offload_of(launch: LaunchFiles) -> frozenset[Offload]:
     """What the files of a launch put on the CPU."""
     zero = _table(launch, "deepspeed", "zero_optimization")
     if zero:
-        return find_offload(zero_offloads(zero))
+        return find_offload(offloads_in_zero(zero))
     for key in ("deepspeed_config", "fsdp_config"):
         settings = flatten_settings(_table(launch, "accelerate", key))
         if settings:

@@ -32,13 +32,13 @@ from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan
 from truetune.memory.plan_memory import plan_memory as plan_of
 from truetune.parsing.shell_commands import read_command_file
-from truetune.settings.config import Config
+from truetune.settings.config_of_run import Config
+from truetune.settings.read_truetune_settings import merge_settings, validate_settings
 from truetune.settings.recognise_input_kind import recognise_kinds, title_of_kind
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import merge_settings, spec_of
-from truetune.settings.stacks.command_options import configs_of_commands
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
+from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
 from truetune.source.parsed_source_file import Module, read_module
 from truetune.source.settings_of_script_as_configs import (
     extract_configs,
@@ -65,7 +65,7 @@ def config_with_training(
     """
     config = _config_of_path(fspath(path))
     changed = merge_settings(config.spec.training.model_dump(), training or {})
-    spec = spec_of({"training": changed}, "--set")
+    spec = validate_settings({"training": changed}, "--set")
     return replace(config, spec=config.spec.model_copy(update={"training": spec.training}))
 
 

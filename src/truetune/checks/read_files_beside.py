@@ -86,12 +86,12 @@ from truetune.parsing.shell_commands import (
     parse_digits,
     read_command_file,
 )
-from truetune.settings.config import Config
+from truetune.settings.config_of_run import Config
 from truetune.settings.located_document import read_config_text
 from truetune.settings.recognise_input_kind import recognise_kinds
-from truetune.settings.stacks.command_options import configs_of_commands
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
+from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
 from truetune.source.notebook_commands import read_notebook_commands
 from truetune.source.parsed_source_file import Module
 from truetune.source.settings_of_script_as_configs import extract_configs

@@ -150,7 +150,7 @@ def _ask_for_missing(
     *,
     ask: bool,
 ) -> RunSpec:
-    from truetune.settings.settings_files import spec_of
+    from truetune.settings.read_truetune_settings import validate_settings
 
     if ask:
         model = model or click.prompt("Model (a folder, or a name in the local hub cache)")
@@ -162,7 +162,7 @@ def _ask_for_missing(
     model, tokenizer = expanduser(str(model)), expanduser(str(tokenizer or model))
     files = {"data": tuple(map(expanduser, data)), "eval_data": tuple(map(expanduser, eval_data))}
     training = {} if out is None else {"output_dir": out}
-    return spec_of(
+    return validate_settings(
         {"model": model, "tokenizer": tokenizer, **files, "training": training}, "command line"
     )
 

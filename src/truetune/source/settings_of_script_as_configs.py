@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import TruetuneError
-from truetune.settings.config import Config, SettingLocation
+from truetune.settings.config_of_run import Config, SettingLocation
 from truetune.settings.release_pins import Pins
-from truetune.settings.removed_names import first_of_major
+from truetune.settings.release_windows_of_removed_names import first_release_of_major
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.known_keys import load_known_keys
-from truetune.settings.stacks.python_calls import ConfigCall, config_of_calls
-from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
+from truetune.settings.stacks.read_trainer_arguments import METHOD_OF_CLASS, class_defaults
+from truetune.settings.stacks.settings_of_python_calls import ConfigCall, config_of_calls_in_run
 from truetune.source.command_line_options_of_script import (
     find_option_default,
     option_given_by_commands,
@@ -139,7 +139,7 @@ def _config_of_parsed_arguments(
                 [_call_as_config_call(module, load, "from_pretrained") for load in parts.loads]
             )
         )
-    config = config_of_calls(own, path, text)
+    config = config_of_calls_in_run(own, path, text)
     limit = config.limit if "max_length" in config.places else None
     return replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
 
@@ -185,7 +185,7 @@ def _read_file_parts(module: Module) -> _FileParts:
     if len(calls["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
         single.append(ConfigCall("LoraConfig", {}, complete=False))
     has_older_pins = any(
-        module.pins.before(stack, first_of_major(load_known_keys(stack).release))
+        module.pins.before(stack, first_release_of_major(load_known_keys(stack).release))
         for stack in ("trl", "transformers")
     )
     loads = tuple(calls["from_pretrained"])
@@ -205,7 +205,7 @@ def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Co
     elif not parts.loads:
         own += _model_loaded_by_trainer(module, call)
     laid_out = [_call_as_config_call(module, call, name, older=parts.older), *own]
-    config = config_of_calls(laid_out, module.path, module.file_text)
+    config = config_of_calls_in_run(laid_out, module.path, module.file_text)
     is_default = "max_length" not in config.places
     # A default that cuts no row is no limit, else rules would count rows as cut that are not.
     limit = config.limit
@@ -273,7 +273,7 @@ def extract_loop_config(module: Module) -> Config | None:
         _call_as_config_call(module, loads[-1], "from_pretrained"),
         *_single_parts_as_config_calls(module, parts),
     ]
-    config = config_of_calls(laid_out, module.path, module.file_text)
+    config = config_of_calls_in_run(laid_out, module.path, module.file_text)
     loaders = list(module.calls("torch.utils.data.*DataLoader"))
     rows = module.flow.value(loaders[0].argument(1, "batch_size")) if loaders else UNKNOWN
     training = config.spec.training.model_copy(

@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.errors import TruetuneError
-from truetune.settings.located_document import TextPosition, read_document
-from truetune.settings.stacks.command_options import SETTINGS_FILE, locate_option, parse_options
+from truetune.settings.located_document import TextPosition, read_located_document
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
-from truetune.settings.stacks.config_file import identify_stack
 from truetune.settings.stacks.known_keys import RENAMED_KEYS
-from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
+from truetune.settings.stacks.read_config_of_any_stack import identify_stack
+from truetune.settings.stacks.read_trainer_arguments import METHOD_OF_CLASS, class_defaults
+from truetune.settings.stacks.settings_of_trl_commands import (
+    SETTINGS_FILE,
+    parse_options,
+    position_of_option,
+)
 from truetune.source.command_line_options_of_script import StartingCommand, commands_starting
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
@@ -149,7 +153,7 @@ def _options_for_trainer_class(
         if key not in known:
             continue
         values[key] = False if is_negated else value
-        spots[key] = locate_option(text_lines, command.line, option)
+        spots[key] = position_of_option(text_lines, command.line, option)
     is_whole = not any(word.startswith(("$", "`")) for word in command.words)
     return CommandSettings(name, command.file, values, spots, is_whole)
 
@@ -214,6 +218,6 @@ def _entries_of_settings_dict(literal: ast.Dict) -> Iterator[tuple[str, tuple[as
 def _is_judged_as_settings_file(path: str) -> bool:
     """Is the file judged by itself, because its keys or its project tell who reads it?"""
     try:
-        return identify_stack(read_document(Path(path)).value, Path(path)) is not None
+        return identify_stack(read_located_document(Path(path)).value, Path(path)) is not None
     except TruetuneError:
         return True  # what is wrong with the file is said where it is looked at

@@ -50,7 +50,7 @@ from truetune.checks.model_making_steps import MODEL_OPTIONS, MakingStep, making
 from truetune.checks.rule import CommandRule
 from truetune.checks.trained_by_scripts import plain_folder
 from truetune.parsing.shell_commands import SETS_A_VARIABLE, CommandFile, ShellCommand, last_option
-from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
+from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
 
 VARIABLE = re.compile(r"\$\{?(\w+)")
 UNKNOWN_PATH = re.compile(r"(?:--?[\w-]+=|\w+=)?\$\{?\w+[^/]*")
@@ -196,7 +196,7 @@ def _texts_of_project(file: CommandFile, step: MakingStep) -> Iterator[str]:
     own = {Path(file.path).absolute(), *(folder / word for word in step.command.words)}
     for path in _project_files(Path(file.path)):
         if path.absolute() not in own:
-            yield read_project_text(str(path))
+            yield read_project_text_cached(str(path))
 
 
 def _project_files(path: Path) -> Iterator[Path]:

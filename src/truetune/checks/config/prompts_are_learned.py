@@ -54,8 +54,8 @@ from truetune.checks.config.evidence.training_file_columns import file_columns, 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.data.answering_roles import ANSWERING_ROLES
-from truetune.settings.config import Config
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.config_of_run import Config
+from truetune.settings.row_formats import is_script_named_as_format
 
 PROMPT_ROLES = frozenset(("user", "human", "system", "tool"))
 """Roles of the turns before an answer, by their names in published chats"""
@@ -92,7 +92,7 @@ class PromptsAreLearned(ConfigRule):
     def _labels_of_script(self) -> Iterator[Finding]:
         """The labels that a script makes of chats itself; with its tokenizer at hand rules on token ids judge them."""
         config = self.subject
-        if not is_script_format(config.path) or has_tokenizer(config):
+        if not is_script_named_as_format(config.path) or has_tokenizer(config):
             return
         learned = whole_prompts_in_labels(config.path)
         if learned is None:

@@ -71,8 +71,8 @@ from truetune.checks.padding_share import (
     pad_batches,
 )
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config import Config
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.config_of_run import Config
+from truetune.settings.row_formats import is_script_named_as_format
 
 BATCH = "training.per_device_train_batch_size"
 DEFAULT_BATCH = 8
@@ -179,7 +179,7 @@ def _program_joins_rows(config: Config) -> bool:
 
 def _row_lengths(config: Config) -> list[int] | None:
     """About how many tokens each row has; None where the rows are not here, or are not the ones that are trained."""
-    if is_script_format(config.path):
+    if is_script_named_as_format(config.path):
         lengths = token_row_lengths(config.path, CHARACTERS_PER_TOKEN)
         if lengths is not None:
             return list(lengths)

@@ -82,8 +82,8 @@ from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.checks.training_stages import stage_of
 from truetune.checks.weight_uses import is_same_folder, is_within
-from truetune.settings.config import Config, LossBasis, LossSetting, TrainingStage
-from truetune.settings.evidence_of_past_run import has_run
+from truetune.settings.config_of_run import Config, LossBasis, LossSetting, TrainingStage
+from truetune.settings.evidence_of_past_run import has_trained_before
 
 MAX_UNRUN = 2
 """Settings in all files of which none was run, up to which two are compared: a folder of examples has more, and nobody
@@ -155,7 +155,7 @@ def runs_beside(config: Config) -> list[TrainingStage]:
 
 def _has_figures(own: TrainingStage, other: TrainingStage) -> bool:
     """Was one of two runs made, so that there are losses to compare?"""
-    return has_run(own.file) or has_run(other.file)
+    return has_trained_before(own.file) or has_trained_before(other.file)
 
 
 def _trains_on_same_rows(own: TrainingStage, other: TrainingStage) -> bool:

@@ -50,7 +50,7 @@ from truetune.checks.source.evidence.adapter_folders import loads_adapter_folder
 from truetune.checks.source.evidence.adapter_guards import is_kept_from_adapters
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.trl_release_of_trainer import why_before
-from truetune.settings.removed_names import SECOND_ADAPTER_HARMLESS
+from truetune.settings.release_windows_of_removed_names import SECOND_ADAPTER_HARMLESS
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

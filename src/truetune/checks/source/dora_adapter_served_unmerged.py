@@ -107,7 +107,7 @@ def _has_dora_in_folder(module: Module, folder: str) -> str | None:
         path = base / folder / ADAPTER_CONFIG
         if path.is_file():
             try:
-                config = located_document.read_document(path).value
+                config = located_document.read_located_document(path).value
             except (TruetuneError, OSError, ValueError):
                 return None
             has_dora = isinstance(config, dict) and config.get("use_dora") is True

@@ -71,7 +71,7 @@ from truetune.checks.source.evidence.wrapped_models import (
     model_objects,
     wrapped_models,
 )
-from truetune.settings.stacks.find_config_consumer import launches_of_several
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
@@ -162,7 +162,7 @@ class ForwardAroundTheWrapper(SourceRule):
                     " the processes, and each trains a model of its own",
                     "give it the model too: model, optimizer, ... = accelerator.prepare(model, optimizer, ...)",
                     severity="error"
-                    if next(launches_of_several(Path(module.path)), None)
+                    if next(commands_that_launch_several_processes(Path(module.path)), None)
                     else "warning",
                     cases=[case_at(module, call.node), case_at(module, backward.node)],
                 )

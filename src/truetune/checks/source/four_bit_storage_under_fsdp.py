@@ -60,7 +60,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.errors import SpecError
 from truetune.settings import located_document
-from truetune.settings.stacks.find_config_consumer import launches_of
+from truetune.settings.stacks.find_config_consumer import commands_that_launch
 from truetune.source.parsed_source_file import Module
 from truetune.source.read_quantization_configs import find_read_quantization_configs
 from truetune.source.resolved_calls import Call
@@ -110,7 +110,7 @@ class FourBitStorageUnderFsdp(SourceRule):
 
 def _fsdp_command(module: Module) -> str | None:
     """The launch command of the project that runs the script under FSDP; None where there is none."""
-    for command in launches_of(Path(module.path)):
+    for command in commands_that_launch(Path(module.path)):
         if FSDP_IN_COMMAND.search(command) or _starts_fsdp(
             CONFIG_FILE_OPTION.search(command), Path(module.path)
         ):
@@ -124,7 +124,7 @@ def _starts_fsdp(named: re.Match[str] | None, script: Path) -> bool:
         return False
     for folder in [Path(), *list(script.absolute().parents)[:3]]:
         try:
-            value = located_document.read_document(folder / named[1]).value
+            value = located_document.read_located_document(folder / named[1]).value
         except SpecError:
             continue
         return isinstance(value, dict) and str(value.get("distributed_type")).upper() == "FSDP"

@@ -64,7 +64,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, optimizer_steps
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.settings.stacks.find_config_consumer import launches_of_several
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
 from truetune.source.parsed_source_file import Module
 
 SPARES_TRANSFERS = re.compile(
@@ -145,7 +145,9 @@ def _wrapper(module: Module) -> str | None:
     if any(True for part in parts for _ in part.calls(DDP)):
         return "model.no_sync()"
     by_accelerate = any(True for part in parts for _ in part.calls("accelerate.Accelerator"))
-    is_several = any(True for part in parts for _ in launches_of_several(Path(part.path)))
+    is_several = any(
+        True for part in parts for _ in commands_that_launch_several_processes(Path(part.path))
+    )
     if not by_accelerate or not is_several:
         return None
     return "accelerator.accumulate(model), with Accelerator(gradient_accumulation_steps=N)"

@@ -74,7 +74,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.wrapped_models import model_objects, wrapped_models
-from truetune.settings.stacks.find_config_consumer import launches_of_several
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
 from truetune.source.parsed_source_file import Module
 
 LAYERS = re.compile(
@@ -295,4 +295,6 @@ def _runs_as_several(module: Module) -> bool:
         True for part in module.with_linked for _ in part.calls("torch.*.DistributedDataParallel")
     ):
         return True
-    return module.mentions("ightning") or any(launches_of_several(Path(module.path)))
+    return module.mentions("ightning") or any(
+        commands_that_launch_several_processes(Path(module.path))
+    )

@@ -60,7 +60,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.multi_process_loops import for_loops
 from truetune.checks.source.evidence.rows_of_processes import are_divided_by_process
-from truetune.settings.stacks.find_config_consumer import launches_of_several
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
@@ -160,7 +160,9 @@ class LoaderWithoutDistributedSampler(SourceRule):
         prepared = _calls_of_prepare(module)
         if not prepared:
             return
-        is_several = next(launches_of_several(Path(module.path)), None) is not None
+        is_several = (
+            next(commands_that_launch_several_processes(Path(module.path)), None) is not None
+        )
         for call in module.calls(*DATA_LOADERS):
             if _is_left_out(module, call, prepared) and _is_trained_on(module, call):
                 yield self.finding(
@@ -214,7 +216,10 @@ def _runs_several(module: Module) -> bool:
     parts = module.with_linked
     if any(True for part in parts for _ in part.calls(*PROCESS_WRAPPERS)):
         return True
-    return any(next(launches_of_several(Path(part.path)), None) is not None for part in parts)
+    return any(
+        next(commands_that_launch_several_processes(Path(part.path)), None) is not None
+        for part in parts
+    )
 
 
 def _calls_of_prepare(module: Module) -> list[Call]:

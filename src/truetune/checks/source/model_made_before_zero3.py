@@ -46,7 +46,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import routes_to, runs_before
 from truetune.checks.source.evidence.weight_sharding import sharding_of
-from truetune.settings.stacks.find_config_consumer import launches_of
+from truetune.settings.stacks.find_config_consumer import commands_that_launch
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
@@ -75,7 +75,7 @@ class ModelMadeBeforeZero3(SourceRule):
             "HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "zero.Init"
         ):
             return
-        if any("accelerate" in command for command in launches_of(Path(module.path))):
+        if any("accelerate" in command for command in commands_that_launch(Path(module.path))):
             return  # accelerate tells transformers of ZeRO-3 before the script runs
         sharding = sharding_of(module)
         if sharding is None or sharding.how != "ZeRO-3" or not sharding.certain:

@@ -70,7 +70,7 @@ from truetune.checks.source.evidence.single_process_starts import (
     find_single_process_starts,
 )
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.stacks.find_config_consumer import launches_of
+from truetune.settings.stacks.find_config_consumer import commands_that_launch
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
@@ -125,7 +125,7 @@ class SeveralGpusInOneProcess(SourceRule):
             gpus = _gpu_count(module, visible)
         if not gpus and named is None and start is not None:
             gpus = start.gpus
-        if gpus < 2 or any(launches_of(Path(module.path))):
+        if gpus < 2 or any(commands_that_launch(Path(module.path))):
             return
         yield self.finding(
             f"nn.DataParallel trains on {gpus} GPUs in one process: each step copies all weights to every GPU, and"
@@ -151,7 +151,7 @@ class SeveralGpusInOneProcess(SourceRule):
             return
         command_file = start.text if start is not None else ""
         may_be_copied = not _needs_several_gpus(module, trainer, command_file)
-        if may_be_copied and not any(launches_of(Path(module.path))):
+        if may_be_copied and not any(commands_that_launch(Path(module.path))):
             yield self._finding(trainer, visible, start)
 
     def _of_spread_model(
@@ -162,7 +162,7 @@ class SeveralGpusInOneProcess(SourceRule):
         start = next(iter(starts), None)
         if visible is None and start is None:
             return
-        launches = launches_of(Path(module.path))
+        launches = commands_that_launch(Path(module.path))
         # A launcher that starts one process leaves the others idle as well.
         if any(ONE_PROCESS.search(launch) is None for launch in launches):
             return

@@ -193,7 +193,7 @@ def _of_file(folder: Path, name: str) -> Accumulation | None:
     value = None if document is None else document.value.get(KEY)
     if document is None or not isinstance(value, int) or isinstance(value, bool):
         return None
-    spot = document.spot(KEY)
+    spot = document.position_of_key(KEY)
     line = spot.line if spot is not None else 1
     return Accumulation(value, str(value), None, document.path, line)
 
@@ -207,7 +207,7 @@ def _of_file_beside(script: Path) -> Accumulation | None:
         return None
     for file in files:
         try:
-            keys = located_document.read_document(file).value
+            keys = located_document.read_located_document(file).value
         except (TruetuneError, OSError, ValueError):
             continue
         if isinstance(keys, dict) and not DEEPSPEED_KEYS.isdisjoint(keys):

@@ -30,7 +30,7 @@ from truetune.checks.source.evidence.logprob_model_uses import model_uses
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
-from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
+from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
@@ -109,7 +109,7 @@ def evaluated_model(module: Module, found: Float16Evaluation) -> EvaluatedModel 
 def nan_beside(module: Module) -> str:
     """The line of an output beside a script that shows a loss of an evaluation which is NaN; empty where none does."""
     for path in _outputs(Path(module.path).parent):
-        for number, line in enumerate(read_project_text(str(path)).splitlines(), 1):
+        for number, line in enumerate(read_project_text_cached(str(path)).splitlines(), 1):
             if NAN_LOSS.search(line):
                 return f"{path.name}, line {number}: {line.strip()[:80]}"
     return ""
@@ -254,7 +254,7 @@ def _named_by_commands(module: Module) -> Iterator[EvaluatedModel]:
     path = Path(module.path)
     files = [one for one in files_around(path) if one.suffix != ".py"]
     for file in (*files, *_outputs(path.parent)):
-        for number, line in enumerate(read_project_text(str(file)).splitlines(), 1):
+        for number, line in enumerate(read_project_text_cached(str(file)).splitlines(), 1):
             if path.name not in line or "python" not in line:
                 continue
             for word in line.split():

@@ -13,7 +13,7 @@ from truetune.checks.source.evidence.labels_and_padding import (
 )
 from truetune.checks.source.evidence.pad_settings import PadSetting, is_of_tokenizer
 from truetune.checks.source.evidence.trl_release_of_trainer import why_before
-from truetune.settings.removed_names import PAD_MASKED_BY_ID
+from truetune.settings.release_windows_of_removed_names import PAD_MASKED_BY_ID
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.errors import SpecError
-from truetune.settings.located_document import read_document
+from truetune.settings.located_document import read_located_document
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
@@ -116,7 +116,7 @@ def _mappings_beside(module: Module, settings: ReadSettings) -> Iterator[Mapping
     ]
     for path in files[:MAX_FILES]:
         try:
-            value = read_document(path).value
+            value = read_located_document(path).value
         except SpecError:
             continue
         for key in settings.keys:

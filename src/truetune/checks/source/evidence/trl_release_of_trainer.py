@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from packaging.version import Version
 
-from truetune.settings.removed_names import (
+from truetune.settings.release_windows_of_removed_names import (
     ARGUMENTS_MOVED_TO_CONFIG,
     MOVED_TO_CONFIG,
     RemovalWindow,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from truetune.checks.source.evidence.optimizers_in_runs import LOADS, models_of_parameters
-from truetune.settings.stacks.find_config_consumer import launches_of_several
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.kept_traces import traces_of
 from truetune.source.symbolic_execution.trace_back_to_load import lineages
@@ -113,7 +113,7 @@ def _is_run_of_several(trace: Trace) -> bool:
         return False
     if next(trace.calls(SAMPLER), None) is not None:
         return True
-    return next(launches_of_several(Path(trace.entry.path)), None) is not None
+    return next(commands_that_launch_several_processes(Path(trace.entry.path)), None) is not None
 
 
 def _steps_plain_model(step: CallEvent) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings import located_document
-from truetune.settings.stacks.find_config_consumer import launches_of
+from truetune.settings.stacks.find_config_consumer import commands_that_launch
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
@@ -74,7 +74,7 @@ def sharding_around(script: Path) -> Sharding | None:
     """What the commands that start a script or settings say, else the files beside it; None where nothing does."""
     started = [
         sharding
-        for command in launches_of(script)
+        for command in commands_that_launch(script)
         for sharding in _sharding_of_command(command, script)
     ]
     if started:
@@ -91,7 +91,7 @@ def uses_deepspeed(module: Module) -> bool:
     """May the script run under DeepSpeed, by its text, its commands or the files beside it?"""
     if module.mentions("deepspeed", "DeepSpeed", "DEEPSPEED"):
         return True
-    if any("deepspeed" in command for command in launches_of(Path(module.path))):
+    if any("deepspeed" in command for command in commands_that_launch(Path(module.path))):
         return True
     return any(
         setup is not None and setup.deepspeed for _, setup in _configs_beside(Path(module.path))
@@ -111,7 +111,7 @@ def may_keep_float32_weights(path: Path) -> bool:
 
     DeepSpeed's bf16 optimizer keeps one at each stage of ZeRO. FSDP under mixed precision holds float32 shards.
     """
-    started = [*launches_of(path), *_launches_in(path), *_launches_in_words(path)]
+    started = [*commands_that_launch(path), *_launches_in(path), *_launches_in_words(path)]
     by_commands = [_launch_may_keep_float32_weights(command, path) for command in started]
     if True in by_commands:
         return True
@@ -232,7 +232,7 @@ def _in_words_alone(module: Module) -> Sharding | None:
     script = Path(module.path)
     started = (
         sharding
-        for command in launches_of(script)
+        for command in commands_that_launch(script)
         for sharding in _sharding_of_command(command, script)
     )
     if any(True for _ in started) or any(setup for _, setup in _configs_beside(script)):
@@ -286,7 +286,7 @@ def _sharding_config(path: Path) -> ShardingConfig | None:
 def _read_cached(path: str, _changed: int) -> ShardingConfig | None:
     """Kept, because every script of a folder asks for the same files."""
     try:
-        value = located_document.read_document(Path(path)).value
+        value = located_document.read_located_document(Path(path)).value
     except (TruetuneError, OSError, ValueError):
         return None
     if not isinstance(value, dict):
@@ -320,7 +320,7 @@ def _stage_of_accelerate(path: Path, value: dict[str, Any]) -> Any:
     for folder in list(path.parents)[:3]:
         if (folder / named).is_file():
             try:
-                return _zero_stage(located_document.read_document(folder / named).value)
+                return _zero_stage(located_document.read_located_document(folder / named).value)
             except (TruetuneError, OSError, ValueError):
                 return None
     return None

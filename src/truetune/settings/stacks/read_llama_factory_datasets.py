@@ -1,4 +1,4 @@
-"""LLaMA-Factory's data sets: names that dataset_info.json explains.
+"""Reads the data sets of LLaMA-Factory, whose names dataset_info.json explains.
 
 A name that dataset_info.json lacks stops LLaMA-Factory, so it is kept as `missing`; a name whose entry points to a
 hub is right and not here. Defaults of columns hold only for an entry without `columns`, as in LLaMA-Factory itself.
@@ -12,10 +12,10 @@ from typing import Any
 
 from truetune.errors import SpecError
 from truetune.settings import located_document
-from truetune.settings.config import SettingLocation
+from truetune.settings.config_of_run import SettingLocation
 from truetune.settings.run_spec import FormatName
-from truetune.settings.stacks.config_datasets import ConfigDataset, put_datasets
-from truetune.settings.stacks.config_draft import ConfigDraft, split_names
+from truetune.settings.stacks.config_draft import ConfigDraft, list_of_names
+from truetune.settings.stacks.datasets_of_config import ConfigDataset, set_datasets_of_draft
 
 DATASET_INFO = "dataset_info.json"
 ALPACA_COLUMNS = {
@@ -60,13 +60,15 @@ ROLE_OF_TAG = {
 MEDIA_KEYS = ("images", "videos", "audios")
 
 
-def put_llama_factory_datasets(draft: ConfigDraft) -> None:
-    """`dataset` and `eval_dataset`. Raises SpecError where dataset_info.json is broken."""
+def read_llama_factory_datasets(draft: ConfigDraft) -> None:
+    """Read `dataset` and `eval_dataset` into the draft. Raises SpecError if dataset_info.json is
+    broken.
+    """
     draft.get("dataset_dir")
     for key, field in (("dataset", "data"), ("eval_dataset", "eval_data")):
-        wanted = split_names(draft.get(key))
+        wanted = list_of_names(draft.get(key))
         info, folder = _read_dataset_info(draft) if wanted else (None, None)
-        put_datasets(
+        set_datasets_of_draft(
             draft,
             [_read_dataset(draft, name, key, info, folder) for name in wanted],
             key,
@@ -75,6 +77,7 @@ def put_llama_factory_datasets(draft: ConfigDraft) -> None:
 
 
 def _read_dataset_info(draft: ConfigDraft) -> tuple[Mapping[str, Any] | None, Path | None]:
+    """The content of dataset_info.json, and its folder; None if it is not here."""
     where = draft.get("dataset_dir")
     folder = draft.find(str(where)) if isinstance(where, str) else None
     if isinstance(where, dict):
@@ -82,7 +85,7 @@ def _read_dataset_info(draft: ConfigDraft) -> tuple[Mapping[str, Any] | None, Pa
     if folder is None or not (folder / DATASET_INFO).is_file():
         draft.notes.append(f"dataset_dir: {where}/{DATASET_INFO} is not here")
         return None, None
-    value = located_document.read_document(folder / DATASET_INFO).value
+    value = located_document.read_located_document(folder / DATASET_INFO).value
     if not isinstance(value, dict):
         raise SpecError(
             f"{folder / DATASET_INFO}: expected data sets by name, found a {type(value).__name__}"
@@ -93,6 +96,7 @@ def _read_dataset_info(draft: ConfigDraft) -> tuple[Mapping[str, Any] | None, Pa
 def _read_dataset(
     draft: ConfigDraft, name: str, key: str, info: Mapping[str, Any] | None, folder: Path | None
 ) -> ConfigDataset:
+    """One data set by its name: its files, format and columns, or why it is not read."""
     if info is None or folder is None:
         return ConfigDataset(name, ())
     about = info.get(name)
@@ -106,7 +110,7 @@ def _read_dataset(
     path = folder / str(about.get("file_name"))
     if draft.get("stage") == "pt":
         draft.notes += _notes_on_pretraining(name, about)
-    made = _dataset_form(about, str(draft.get("stage")))
+    made = _format_and_map(about, str(draft.get("stage")))
     paths = (str(path),) if path.exists() else ()
     return (
         ConfigDataset(name, paths, why_not=made)
@@ -138,7 +142,9 @@ def _notes_on_pretraining(name: str, about: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _dataset_form(about: Mapping[str, Any], stage: str) -> tuple[FormatName, dict[str, str]] | str:
+def _format_and_map(
+    about: Mapping[str, Any], stage: str
+) -> tuple[FormatName, dict[str, str]] | str:
     """The format and the map of a data set.
 
     Args:
@@ -171,18 +177,18 @@ def _dataset_form(about: Mapping[str, Any], stage: str) -> tuple[FormatName, dic
         )
         if stage == "pt":
             # Its processor reads the prompt alone, and no response, be it mapped.
-            return "text", _column_map({"text": columns_of_row["instruction"]})
-        return label_format or "alpaca", _column_map({**columns_of_row, **extra})
-    return _message_form(about, column_of("messages"), label_format, extra)
+            return "text", _map_of_named_columns({"text": columns_of_row["instruction"]})
+        return label_format or "alpaca", _map_of_named_columns({**columns_of_row, **extra})
+    return _format_and_map_of_messages(about, column_of("messages"), label_format, extra)
 
 
-def _message_form(
+def _format_and_map_of_messages(
     about: Mapping[str, Any],
     messages: str | None,
     label_format: FormatName | None,
     extra: Mapping[str, str | None],
 ) -> tuple[FormatName, dict[str, str]] | str:
-    """The same of rows that hold messages.
+    """The format and the map of a data set of messages.
 
     Args:
         about: the entry of dataset_info.json.
@@ -203,7 +209,7 @@ def _message_form(
     elif keys == ("from", "value"):
         form = "sharegpt"
     ours = "messages" if form == "messages" and label_format is None else "conversations"
-    return label_format or form, {**_column_map({ours: messages, **extra}), **inside}
+    return label_format or form, {**_map_of_named_columns({ours: messages, **extra}), **inside}
 
 
 def _names_in_messages(tags: Mapping[str, str]) -> dict[str, str]:
@@ -215,5 +221,6 @@ def _names_in_messages(tags: Mapping[str, str]) -> dict[str, str]:
     return inside
 
 
-def _column_map(columns: Mapping[str, str | None]) -> dict[str, str]:
+def _map_of_named_columns(columns: Mapping[str, str | None]) -> dict[str, str]:
+    """The columns that an entry names, as a map."""
     return {ours: str(theirs) for ours, theirs in columns.items() if theirs and theirs != ours}

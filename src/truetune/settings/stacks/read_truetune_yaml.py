@@ -1,4 +1,4 @@
-"""truetune's own settings, as a Config with the places of its keys.
+"""Reads truetune's own settings as a Config with the places of its keys.
 
 The same record as for other stacks, so that every rule on settings holds for truetune's own file too.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from truetune.package import __version__
-from truetune.settings.config import Config, SettingLocation
+from truetune.settings.config_of_run import Config, SettingLocation
 from truetune.settings.located_document import LocatedDocument
+from truetune.settings.read_truetune_settings import find_settings, validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import find_settings, spec_of
-from truetune.settings.stacks.config_draft import location_of
+from truetune.settings.stacks.config_draft import location_of_keys
 
 
 def truetune_keys() -> frozenset[str]:
@@ -21,13 +21,13 @@ def truetune_keys() -> frozenset[str]:
 
 
 def read_truetune_config(document: LocatedDocument) -> Config:
-    """A truetune.yaml. Raises SpecError."""
+    """The settings in a truetune.yaml as a Config. Raises SpecError."""
     settings, _ = find_settings(document.path, Path(document.path).parent)
-    spec = spec_of(settings, document.path)
+    spec = validate_settings(settings, document.path)
     places: dict[str, SettingLocation] = {}
     for keys in document.spots:
         if not any(isinstance(key, int) for key in keys):
-            places[".".join(str(key).replace("-", "_") for key in keys)] = location_of(
+            places[".".join(str(key).replace("-", "_") for key in keys)] = location_of_keys(
                 document, keys
             )
     raw = (

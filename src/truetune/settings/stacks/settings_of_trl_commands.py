@@ -1,4 +1,5 @@
-"""The settings that a command gives a stack as options: `trl dpo --learning_rate 5e-6 --use_peft`.
+"""Reads the settings that a command gives a stack as options: `trl dpo --learning_rate 5e-6
+--use_peft`.
 
 Only commands whose options are the whole of their settings are read: one that names a file of settings beside them is
 left to the reader of that file.
@@ -11,9 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
-from truetune.settings.config import Config
+from truetune.settings.config_of_run import Config
 from truetune.settings.located_document import KeyPath, LocatedDocument, TextPosition
-from truetune.settings.stacks import llama_factory, swift, trl
+from truetune.settings.stacks import (
+    read_llama_factory_settings,
+    read_swift_command_options,
+    read_trl_yaml,
+)
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 
 TRL_COMMAND_CLASSES = {
@@ -37,26 +42,29 @@ WORD_VALUES = {"true": True, "false": False, "none": None, "null": None}
 
 
 def configs_of_commands(file: CommandFile) -> Iterator[Config]:
-    """One Config for each command of a file that trains by options alone. Raises SpecError for a value that a field
-    does not take."""
+    """The settings of each command of a file that trains by options alone, as a Config."""
     for command in file.commands:
-        name, options = _split_trl_command(command)
+        name, options = _class_and_options_of_command(command)
         if name and options:
-            yield trl.read_trl_config(_options_as_document(file, command, options), name)
+            yield read_trl_yaml.read_trl_config(_options_as_document(file, command, options), name)
             continue
         for kind in SWIFT_COMMANDS:
             options = command.behind("swift", kind) or ()
             if options and not any(one.partition("=")[0] in SETTINGS_FILE for one in options):
-                yield swift.read_swift_options(_options_as_document(file, command, options), kind)
+                yield read_swift_command_options.read_swift_options(
+                    _options_as_document(file, command, options), kind
+                )
         options = command.behind("llamafactory-cli", "train") or ()
         if options and options[0].startswith("--"):
-            yield llama_factory.read_llama_factory_config(
+            yield read_llama_factory_settings.read_llama_factory_config(
                 _options_as_document(file, command, options)
             )
 
 
-def _split_trl_command(command: ShellCommand) -> tuple[str, Sequence[str]]:
-    """The class of the settings, and the options; empty where it is no such command, or names a file of settings."""
+def _class_and_options_of_command(command: ShellCommand) -> tuple[str, Sequence[str]]:
+    """The class of the settings, and the options; empty if it is no such command, or names a file
+    of settings.
+    """
     for number, word in enumerate(command.words[:-1]):
         of_script = TRL_SCRIPT.fullmatch(word)
         follows = command.words[number + 1]
@@ -82,7 +90,7 @@ def _options_as_document(
     lines = file.text.splitlines()
     for name, given in parse_options(options):
         values[name] = given
-        spots[name,] = locate_option(lines, command.line, name)
+        spots[name,] = position_of_option(lines, command.line, name)
     # The text is no YAML: without it, no rule offers an edit of it.
     return LocatedDocument(file.path, "", values, spots)
 
@@ -103,19 +111,20 @@ def parse_options(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
             given.append(word)
             continue
         if name:
-            yield name, _option_value(given)
+            yield name, _value_of_option_words(given)
         key, equals, value = word[2:].partition("=")
         name, given = key.replace("-", "_"), [value] if equals else []
 
 
-def _option_value(words: Sequence[str]) -> Any:
-    values = [_parse_word(word) for word in words]
+def _value_of_option_words(words: Sequence[str]) -> Any:
+    """The value of an option's words: True without any, a list for several."""
+    values = [_parse_word_of_value(word) for word in words]
     if not values:
         return True
     return values[0] if len(values) == 1 else values
 
 
-def _parse_word(word: str) -> Any:
+def _parse_word_of_value(word: str) -> Any:
     """A number, a truth value or a text; UNKNOWN_VALUE where the shell puts something in."""
     if "$" in word or "`" in word:
         return UNKNOWN_VALUE
@@ -129,7 +138,7 @@ def _parse_word(word: str) -> Any:
     return word
 
 
-def locate_option(lines: Sequence[str], begin: int, name: str) -> TextPosition:
+def position_of_option(lines: Sequence[str], begin: int, name: str) -> TextPosition:
     """Where the option stands: on the command's first line, or one that continues it."""
     spelled = re.compile(rf"--{name.replace('_', '[-_]')}(?![\w-])")
     for number, line in enumerate(lines[begin - 1 :], begin):

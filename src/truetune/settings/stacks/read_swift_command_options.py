@@ -1,4 +1,4 @@
-"""ms-swift: the options of `swift sft`, `swift pt` and `swift rlhf`.
+"""Reads the options of ms-swift's commands: `swift sft`, `swift pt` and `swift rlhf`.
 
 They are those of transformers' TrainingArguments, with other defaults, and words of its own for the model, LoRA and
 quantization. Names of release 4 (`tuner_type`) and of release 3 (`train_type`, earlier `sft_type`) are read alike.
@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from truetune.settings.config import Config
+from truetune.settings.config_of_run import Config
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.stacks.arguments_of_several_stacks import put_sharding
-from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document, is_on, split_names
+from truetune.settings.stacks.config_draft import (
+    ConfigDraft,
+    begin_draft,
+    is_switched_on,
+    list_of_names,
+)
+from truetune.settings.stacks.read_shared_stack_arguments import read_sharding
 
 SWIFT_RELEASE = "3.9"
 DEFAULTS: dict[str, Any] = {
@@ -53,15 +58,15 @@ ATTENTION_NAMES = {
 
 def read_swift_options(document: LocatedDocument, command: str = "sft") -> Config:
     """The options of one command. Raises SpecError for a value that a field does not take."""
-    draft = draft_of_document(document, "ms-swift", SWIFT_RELEASE, DEFAULTS)
+    draft = begin_draft(document, "ms-swift", SWIFT_RELEASE, DEFAULTS)
     draft.same()
-    _put_method(draft, command)
+    _read_training_method(draft, command)
     model = draft.folder(draft.get("model", "model_id_or_path"))
     draft.put("model", model, "model", "model_id_or_path")
     draft.put("tokenizer", model, "model", "model_id_or_path")
     tuner = str(draft.get(*TUNER_KEYS) or "lora")
     if tuner in ("lora", "longlora", "adalora"):
-        _put_lora(draft)
+        _read_lora(draft)
     elif tuner != "full":
         draft.notes.append(f"{tuner} is read as if all weights were trained")
     rate = draft.get("learning_rate")
@@ -72,16 +77,16 @@ def read_swift_options(document: LocatedDocument, command: str = "sft") -> Confi
     draft.put(
         "training.load_in", bits if bits in (4, 8) else None, "quant_bits", "quantization_bit"
     )
-    _put_precision(draft)
+    _read_precision(draft)
     draft.put(
         "training.gradient_checkpointing",
-        is_on(draft.get("gradient_checkpointing")),
+        is_switched_on(draft.get("gradient_checkpointing")),
         "gradient_checkpointing",
     )
     attention = ATTENTION_NAMES.get(str(draft.get("attn_impl")))
     draft.put("training.attn_implementation", attention, "attn_impl")
-    _put_evaluation(draft)
-    _put_sharding(draft)
+    _read_evaluation(draft)
+    _read_sharding(draft)
     limit = draft.get("max_length")
     limit = limit if isinstance(limit, int) else None
     draft.put("max_length", limit, "max_length")
@@ -89,16 +94,18 @@ def read_swift_options(document: LocatedDocument, command: str = "sft") -> Confi
     return draft.config(draft.values.keys() | DEFAULTS.keys(), limit, ())
 
 
-def _put_method(draft: ConfigDraft, command: str) -> None:
+def _read_training_method(draft: ConfigDraft, command: str) -> None:
+    """Read the method of training, by the command and `rlhf_type`."""
     kind = str(draft.get("rlhf_type")) if command == "rlhf" else ""
     method = "pretrain" if command == "pt" else METHOD_OF_RLHF_TYPE.get(kind, "sft")
     draft.put("training.method", method, "rlhf_type")
 
 
-def _put_lora(draft: ConfigDraft) -> None:
+def _read_lora(draft: ConfigDraft) -> None:
+    """Read the settings of LoRA."""
     targets = draft.get("target_modules") or "all-linear"
     if isinstance(targets, list):
-        targets = split_names(targets)
+        targets = list_of_names(targets)
     lora: dict[str, Any] = {
         "r": draft.get("lora_rank") or 8,
         "lora_alpha": draft.get("lora_alpha") or 32,
@@ -107,12 +114,14 @@ def _put_lora(draft: ConfigDraft) -> None:
     }
     whole = draft.get("modules_to_save")
     if whole is not None:
-        lora["modules_to_save"] = split_names(whole)
+        lora["modules_to_save"] = list_of_names(whole)
     draft.put("training.lora", lora, "lora_rank", "target_modules")
 
 
-def _put_precision(draft: ConfigDraft) -> None:
-    """`torch_dtype` is what the weights are loaded in, and the precision of the training follows it."""
+def _read_precision(draft: ConfigDraft) -> None:
+    """Read the precision: `torch_dtype` is what the weights are loaded in, and the training follows
+    it.
+    """
     dtype = draft.get("torch_dtype", "dtype")
     draft.put("training.dtype", dtype, "torch_dtype", "dtype")
     if draft.get("bf16") is None and draft.get("fp16") is None:
@@ -120,18 +129,21 @@ def _put_precision(draft: ConfigDraft) -> None:
         draft.put("training.fp16", dtype == "float16", "torch_dtype")
 
 
-def _put_evaluation(draft: ConfigDraft) -> None:
-    """Where rows are held out and no strategy is named, it evaluates as often as it saves; else it never does."""
+def _read_evaluation(draft: ConfigDraft) -> None:
+    """Read when it evaluates: if rows are held out and no strategy is named, as often as it saves;
+    otherwise never.
+    """
     has_rows = draft.get("split_dataset_ratio") or draft.get(*EVALUATION_SETS)
     if draft.get("eval_strategy") is None and has_rows:
         strategy = draft.get("save_strategy") or "steps"
         draft.put("training.eval_strategy", strategy, "save_strategy")
 
 
-def _put_sharding(draft: ConfigDraft) -> None:
+def _read_sharding(draft: ConfigDraft) -> None:
+    """Read DeepSpeed's settings, by a name or a file."""
     stage = ZERO_STAGES.get(str(draft.get("deepspeed")))
     if stage is None:
-        put_sharding(draft)
+        read_sharding(draft)
         return
     draft.put("training.deepspeed_stage", stage, "deepspeed")
     if str(draft.get("deepspeed")).endswith("_offload"):

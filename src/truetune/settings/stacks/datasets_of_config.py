@@ -1,4 +1,5 @@
-"""Data sets that a config names: which are here, and by which format and columns truetune reads them.
+"""Finds the data sets that a config names: which are here, and by which format and columns they are
+read.
 
 A run has one format and one map, as `RunSpec` has. Data sets of another form than the first are left out with a note:
 rows that are read by the wrong columns would give findings on texts that nobody trains.
@@ -66,7 +67,7 @@ def local_dataset_files(
         return ()
     else:
         wanted = [name]
-    paths = [_find_path(draft, file) for file in wanted]
+    paths = [_find_local_path(draft, file) for file in wanted]
     return tuple(path for path in paths if path) if all(paths) else ()
 
 
@@ -79,7 +80,7 @@ def _data_file_names(data_files: Any) -> list[str]:
     return files
 
 
-def _find_path(draft: ConfigDraft, name: str) -> str | None:
+def _find_local_path(draft: ConfigDraft, name: str) -> str | None:
     """The file, folder or pattern on this machine; None where nothing of that name is here."""
     # A URL may hold `?` and is no pattern.
     if "://" not in name and any(sign in name for sign in "*?["):
@@ -92,7 +93,7 @@ def _find_path(draft: ConfigDraft, name: str) -> str | None:
     return str(found) if found is not None else None
 
 
-def _why_unreadable(paths: tuple[str, ...]) -> str:
+def _reason_if_unreadable(paths: tuple[str, ...]) -> str:
     """Why truetune does not read these files; empty where it does."""
     suffixes = {PurePath(path).suffix for path in paths} & UNREAD_SUFFIXES
     if suffixes:
@@ -100,7 +101,7 @@ def _why_unreadable(paths: tuple[str, ...]) -> str:
     return "its rows are encoded already" if "input_ids" in columns_of_first_row(paths) else ""
 
 
-def put_datasets(
+def set_datasets_of_draft(
     draft: ConfigDraft, sets: Iterable[ConfigDataset], *keys: str, field: str = "data"
 ) -> None:
     """Make the data sets that are here, and of one form, the run's data; say which are not.
@@ -111,25 +112,25 @@ def put_datasets(
         keys: the config's keys that name them.
         field: `data` or `eval_data`.
     """
-    sets = list(map(_with_reason, sets))
+    sets = list(map(_add_reason_if_unreadable, sets))
     here = [dataset for dataset in sets if dataset.paths and not dataset.why_not]
-    form = _form_of_run(draft, here, field)
-    taken = [dataset for dataset in here if _form_of(dataset) == form]
+    form = _format_and_map_of_run(draft, here, field)
+    taken = [dataset for dataset in here if _format_and_map_of_dataset(dataset) == form]
     if taken:
         draft.put(field, tuple(path for dataset in taken for path in dataset.paths), *keys)
         if field == "data":
             draft.put("format", form[0])
-            draft.put("map", {**form[1], **_unread_columns(taken)} or None)
+            draft.put("map", {**form[1], **_map_of_unread_columns(taken)} or None)
     _note_left_out(draft, sets, here, taken)
-    _keep_names(draft, [dataset.name for dataset in sets if dataset not in taken])
+    _keep_names_of_left_out(draft, [dataset.name for dataset in sets if dataset not in taken])
 
 
-def _with_reason(dataset: ConfigDataset) -> ConfigDataset:
+def _add_reason_if_unreadable(dataset: ConfigDataset) -> ConfigDataset:
     """The data set with the reason why its files cannot be read, if there is one."""
-    return dataset._replace(why_not=dataset.why_not or _why_unreadable(dataset.paths))
+    return dataset._replace(why_not=dataset.why_not or _reason_if_unreadable(dataset.paths))
 
 
-def _form_of_run(
+def _format_and_map_of_run(
     draft: ConfigDraft, here: Sequence[ConfigDataset], field: str
 ) -> tuple[Any, dict[str, str]]:
     """The one format and map that the data of a field are read by.
@@ -141,15 +142,15 @@ def _form_of_run(
         return draft.fields.get("format"), {
             ours: column for ours, column in columns.items() if column
         }
-    return _form_of(here[0]) if here else (None, {})
+    return _format_and_map_of_dataset(here[0]) if here else (None, {})
 
 
-def _form_of(dataset: ConfigDataset) -> tuple[FormatName | None, dict[str, str]]:
+def _format_and_map_of_dataset(dataset: ConfigDataset) -> tuple[FormatName | None, dict[str, str]]:
     """The format and the map, which all data sets of a run share."""
     return dataset.format, dict(dataset.map)
 
 
-def _unread_columns(datasets: Sequence[ConfigDataset]) -> dict[str, str]:
+def _map_of_unread_columns(datasets: Sequence[ConfigDataset]) -> dict[str, str]:
     """A map for the columns that rows have and the framework reads from none of these data sets."""
     unread = frozenset.intersection(*(dataset.unread for dataset in datasets))
     if not unread:
@@ -162,7 +163,7 @@ def _unread_columns(datasets: Sequence[ConfigDataset]) -> dict[str, str]:
     }
 
 
-def _keep_names(draft: ConfigDraft, names: Sequence[str]) -> None:
+def _keep_names_of_left_out(draft: ConfigDraft, names: Sequence[str]) -> None:
     """Keep the data sets that are not looked at among the other settings, so that a report can name them."""
     if names:
         other = draft.fields.setdefault("training.other", {})

@@ -1,4 +1,4 @@
-"""Readers of settings files: whose a file is, and what it sets. `registry` lists the programs.
+"""Recognises whose settings file a file is, and reads it. `registry` lists the programs.
 
 No file says which program it is for, and many keys are words of several. So a file is a stack's only where keys that
 no other has show it, where a command or script of its project reads it, or where the user says so; what merely fits
@@ -15,14 +15,17 @@ from pathlib import Path
 
 from truetune.errors import SpecError, name_list
 from truetune.settings import located_document
-from truetune.settings.config import Config, SettingLocation, Stack
+from truetune.settings.config_of_run import Config, SettingLocation, Stack
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.release_pins import pins_around
+from truetune.settings.read_truetune_settings import CONFIG_NAME
+from truetune.settings.release_pins import pins_of_project_files
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import CONFIG_NAME
-from truetune.settings.stacks import identifying_keys, truetune_yaml
-from truetune.settings.stacks.find_config_consumer import ConfigConsumer, find_consumer
-from truetune.settings.stacks.registry import config_readers, foreign_readers
+from truetune.settings.stacks import identifying_keys, read_truetune_yaml
+from truetune.settings.stacks.find_config_consumer import ConfigConsumer, find_config_consumer
+from truetune.settings.stacks.registry import (
+    config_readers,
+    readers_of_other_programs,
+)
 from truetune.settings.suggest_spelling import find_misspelt_key
 from truetune.trainers.trainer_facts import TrainerName
 
@@ -86,7 +89,8 @@ MODEL_KEYS = frozenset(
 
 
 def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None) -> Config:
-    """The settings in a YAML or JSON file of any stack that truetune knows; of a folder, its truetune.yaml.
+    """The settings in a YAML or JSON file of any stack that truetune knows; of a folder, its
+    truetune.yaml.
 
     `trained_by` names the program that reads the file, where the user says it.
 
@@ -94,19 +98,19 @@ def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None
     """
     path = Path(path) / CONFIG_NAME if Path(path).is_dir() else Path(path)
     if path.suffix == ".toml":
-        return truetune_yaml.read_truetune_config(
+        return read_truetune_yaml.read_truetune_config(
             LocatedDocument(str(path), located_document.read_config_text(path), {}, {})
         )
-    document = located_document.read_document(path)
+    document = located_document.read_located_document(path)
     stack = identify_stack(document.value, path, trained_by)
     if stack is None:
-        unlock = how_to_identify(document.value)
+        unlock = advise_how_to_identify(document.value)
         raise SpecError(
             f"{path}: found {_describe_value(document.value)}; expected the settings of truetune, TRL, "
             "Axolotl (base_model, datasets) or LLaMA-Factory (stage, model_name_or_path, dataset)"
             f"{'. ' * bool(unlock)}{unlock}"
         )
-    config = _with_consumer(
+    config = _add_keys_of_consumer(
         config_readers()[stack].read(document),
         _find_consumer(stack, document.value, path, trained_by),
     )
@@ -119,37 +123,39 @@ def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None
     )
     also = [
         other
-        for other in _identified_stacks(document.value, _fitting_stacks(document.value))
+        for other in _stacks_shown_by_keys(document.value, _fitting_stacks(document.value))
         if other != stack
     ]
     notes = (
         (f"read as settings of {stack}; the keys are also {' and '.join(also)}'s",) if also else ()
     )
-    pins = config.pins if config.pins.by_stack else pins_around(str(path))
+    pins = config.pins if config.pins.by_stack else pins_of_project_files(str(path))
     return replace(config, repeated=repeated, pins=pins, notes=(*notes, *config.notes))
 
 
 def identify_stack(
     value: object, path: Path | None = None, trained_by: TrainerName | None = None
 ) -> Stack | None:
-    """Whose settings these are; None where it cannot be told.
+    """The stack whose settings these are; None if it cannot be told.
 
     It is told by the keys that only one stack knows, by who reads the file at `path` in its project, or by the user.
     """
     fitting = _fitting_stacks(value)
     if trained_by in fitting:
         return next(stack for stack in fitting if stack == trained_by)
-    sure = _identified_stacks(value, fitting)
+    sure = _stacks_shown_by_keys(value, fitting)
     if sure:
         return sure[0]
     reader = _find_consumer(None, value, path, None) if fitting and path is not None else None
     return reader.stack if reader is not None and reader.stack in fitting else None
 
 
-def how_to_identify(value: object) -> str:
-    """What would show whose settings these are; empty where they are like no stack's, or it is known."""
+def advise_how_to_identify(value: object) -> str:
+    """Advice on what would show whose settings these are; empty if they are like no stack's, or it
+    is known.
+    """
     fitting = _fitting_stacks(value)
-    if not fitting or _identified_stacks(value, fitting):
+    if not fitting or _stacks_shown_by_keys(value, fitting):
         return ""
     names = " or ".join(fitting)
     command = config_readers()[fitting[0]].command
@@ -162,17 +168,21 @@ def how_to_identify(value: object) -> str:
 def _find_consumer(
     stack: Stack | None, value: object, path: Path | None, trained_by: TrainerName | None
 ) -> ConfigConsumer | None:
-    """Who reads the file, as the user or its project says; where `stack` is given, it alone."""
+    """The program that reads the file, as the user or its project says; if `stack` is given, only
+    that.
+    """
     if stack == "truetune" or path is None or not isinstance(value, dict):
         return None
     if trained_by is not None and stack == trained_by:
         return ConfigConsumer(trained_by, f"--trainer {trained_by}", by_user=True)
-    reader = find_consumer(path, frozenset(map(str, value)))
+    reader = find_config_consumer(path, frozenset(map(str, value)))
     return reader if reader is not None and stack in (None, reader.stack) else None
 
 
-def _with_consumer(config: Config, reader: ConfigConsumer | None) -> Config:
-    """The settings, once it is known who reads them: fields of the script that reads them are known keys."""
+def _add_keys_of_consumer(config: Config, reader: ConfigConsumer | None) -> Config:
+    """The settings, once it is known who reads them: fields of the script that reads them are known
+    keys.
+    """
     if reader is None:
         return config
     unknown = tuple(place for place in config.unknown if place.key not in reader.own_fields)
@@ -180,7 +190,7 @@ def _with_consumer(config: Config, reader: ConfigConsumer | None) -> Config:
     return replace(config, unknown=unknown, read_by=reader.told_by, notes=notes)
 
 
-def _identified_stacks(value: object, fitting: tuple[Stack, ...]) -> tuple[Stack, ...]:
+def _stacks_shown_by_keys(value: object, fitting: tuple[Stack, ...]) -> tuple[Stack, ...]:
     """Those of the fitting stacks that the keys alone show."""
     if not isinstance(value, dict):
         return ()
@@ -195,10 +205,10 @@ def _fitting_stacks(value: object) -> tuple[Stack, ...]:
     """The stacks whose keys the file's may be, those that fit best first."""
     if not isinstance(value, dict) or not value or name_foreign_file(value) is not None:
         return ()
-    if _is_ours(value):
+    if _are_truetune_settings(value):
         return ("truetune",)
     keys = {str(key) for key in value}
-    readers = foreign_readers()
+    readers = readers_of_other_programs()
     known = {stack: reader.keys() for stack, reader in readers.items()}
     model_keys = keys & MODEL_KEYS
     scores: dict[Stack, int] = {}
@@ -206,17 +216,17 @@ def _fitting_stacks(value: object) -> tuple[Stack, ...]:
         is_named_so = not model_keys or readers[stack].model_key in model_keys
         # Half: a script's own file may share some words with a stack, a stack's file has few words that it lacks.
         if 2 * len(keys & known[stack]) >= len(keys) and is_named_so:
-            scores[stack] = _fit_score(keys, stack, known)
+            scores[stack] = _score_of_fit(keys, stack, known)
     return tuple(sorted(scores, key=lambda stack: -scores[stack]))
 
 
-def _fit_score(keys: set[str], stack: Stack, known: Mapping[Stack, frozenset[str]]) -> int:
+def _score_of_fit(keys: set[str], stack: Stack, known: Mapping[Stack, frozenset[str]]) -> int:
     """How well the keys fit a stack: one that no other stack knows counts three times."""
     elsewhere = frozenset().union(*(known[name] for name in known if name != stack))
     return len(keys & known[stack]) + 2 * len(keys & (known[stack] - elsewhere))
 
 
-def _is_ours(value: Mapping[object, object]) -> bool:
+def _are_truetune_settings(value: Mapping[object, object]) -> bool:
     """Are these the settings of truetune: is each key one of them or a misspelling of one, and its value of that form?
 
     `model`, `data` and `trainer` are words of many formats, so a file that holds others beside is not taken for ours:
@@ -242,6 +252,7 @@ def _is_ours(value: Mapping[object, object]) -> bool:
 
 
 def _holds_rows(value: Mapping[str, object]) -> bool:
+    """Is `data` a list of rows, so that the file holds data and no settings?"""
     data = value.get("data")
     return isinstance(data, list) and any(isinstance(item, dict) for item in data)
 
@@ -259,6 +270,7 @@ def name_foreign_file(value: object) -> str | None:
 
 
 def _describe_value(value: object) -> str:
+    """A phrase on a value that is no settings."""
     if (name := name_foreign_file(value)) is not None:
         return name
     keys = name_list(value, empty="") if isinstance(value, dict) else ""
@@ -268,4 +280,5 @@ def _describe_value(value: object) -> str:
 def _location_at(
     document: LocatedDocument, keys: located_document.KeyPath, spot: located_document.TextPosition
 ) -> SettingLocation:
+    """The location of keys in a document, at a known position."""
     return SettingLocation(document.path, spot.line, ".".join(map(str, keys)), spot.column)

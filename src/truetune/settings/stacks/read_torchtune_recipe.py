@@ -1,4 +1,4 @@
-"""torchtune: the YAML of a recipe, which names the classes of its parts (`_component_`).
+"""Reads the YAML of a torchtune recipe, which names the classes of its parts (`_component_`).
 
 What is read is what decides memory, steps and the rate: the model's folder, LoRA and 4 bits by the name of the model's
 builder, batch, length, precision, optimizer. Rows are not: a recipe names a function that makes them.
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from truetune.settings.config import Config
+from truetune.settings.config_of_run import Config
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document
+from truetune.settings.stacks.config_draft import ConfigDraft, begin_draft
 
 TORCHTUNE_RELEASE = "0.6"
 DEFAULTS = {"gradient_accumulation_steps": 1}
@@ -50,23 +50,23 @@ def is_recipe(value: Mapping[Any, Any]) -> bool:
 
 def read_torchtune_config(document: LocatedDocument) -> Config:
     """A recipe's YAML. Raises SpecError."""
-    draft = draft_of_document(document, "torchtune", TORCHTUNE_RELEASE, DEFAULTS)
+    draft = begin_draft(document, "torchtune", TORCHTUNE_RELEASE, DEFAULTS)
     builder = _component_name(draft.get("model")).rpartition(".")[2]
-    _put_model(draft)
+    _read_model(draft)
     draft.put(
         "training.method", "dpo" if "DPO" in _component_name(draft.get("loss")) else "sft", "loss"
     )
-    _put_lora(draft, builder)
+    _read_lora(draft, builder)
     draft.put("training.load_in", 4 if builder.startswith("qlora_") else None, "model")
     draft.take("training.per_device_train_batch_size", "batch_size")
     draft.take("training.gradient_accumulation_steps", "gradient_accumulation_steps")
     draft.take("training.num_train_epochs", "epochs")
-    _put_step_limit(draft)
+    _read_step_limit(draft)
     draft.take("training.max_grad_norm", "clip_grad_norm")
     draft.take("training.shuffle", "shuffle")
     draft.take("training.gradient_checkpointing", "enable_activation_checkpointing")
     draft.take("training.dtype", "dtype", made=lambda name: DTYPE_NAMES.get(str(name), str(name)))
-    _put_optimizer(draft)
+    _read_optimizer(draft)
     dataset = draft.table("dataset")
     draft.put("training.packing", dataset.get("packed"), "dataset")
     draft.put(
@@ -84,12 +84,14 @@ def read_torchtune_config(document: LocatedDocument) -> Config:
 
 
 def _component_name(part: Any) -> str:
-    """What a part is made of: `torchtune.models.llama3_2.lora_llama3_2_3b`."""
+    """The `_component_` of a part: `torchtune.models.llama3_2.lora_llama3_2_3b`; empty if it has
+    none.
+    """
     return str(part.get("_component_", "")) if isinstance(part, Mapping) else ""
 
 
-def _put_model(draft: ConfigDraft) -> None:
-    """The folder of the weights; where it is not on this machine, its last name."""
+def _read_model(draft: ConfigDraft) -> None:
+    """Read the folder of the weights; if it is not on this machine, its last name."""
     folder = draft.table("checkpointer").get("checkpoint_dir")
     if not isinstance(folder, str):
         return
@@ -99,14 +101,15 @@ def _put_model(draft: ConfigDraft) -> None:
     draft.put("tokenizer", named if found is not None else None, "tokenizer", "checkpointer")
 
 
-def _put_step_limit(draft: ConfigDraft) -> None:
-    """The steps of the whole run; torchtune limits those of each epoch."""
+def _read_step_limit(draft: ConfigDraft) -> None:
+    """Read the limit of steps for the whole run; torchtune limits those of each epoch."""
     steps, epochs = draft.get("max_steps_per_epoch"), draft.get("epochs")
     if type(steps) is int and type(epochs) is int:
         draft.put("training.max_steps", steps * epochs, "max_steps_per_epoch")
 
 
-def _put_lora(draft: ConfigDraft, builder: str) -> None:
+def _read_lora(draft: ConfigDraft, builder: str) -> None:
+    """Read the settings of LoRA, by the name of the model's builder."""
     if not builder.startswith(("lora_", "qlora_")):
         return
     model = draft.table("model")
@@ -130,7 +133,8 @@ def _put_lora(draft: ConfigDraft, builder: str) -> None:
     )
 
 
-def _put_optimizer(draft: ConfigDraft) -> None:
+def _read_optimizer(draft: ConfigDraft) -> None:
+    """Read the optimizer and its learning rate."""
     optimizer, schedule = draft.table("optimizer"), draft.table("lr_scheduler")
     name = _component_name(optimizer).rpartition(".")[2]
     draft.put(

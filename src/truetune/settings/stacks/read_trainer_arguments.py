@@ -1,4 +1,4 @@
-"""The arguments of transformers, TRL and peft, whatever file or call they come from.
+"""Reads the arguments of transformers, TRL and peft, whatever file or call they come from.
 
 TRL's YAML, a call in a script and stacks that hand these arguments on are all read here, so that one default and one
 rule of precedence (TRL switches bf16 on where fp16 is off) is written once.
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from truetune.settings.release_pins import Pins
-from truetune.settings.stacks.arguments_of_several_stacks import (
+from truetune.settings.stacks.config_draft import UNKNOWN_VALUE, ConfigDraft, is_switched_on
+from truetune.settings.stacks.dataset_columns import columns_of_first_row
+from truetune.settings.stacks.known_keys import load_first_releases_of_defaults, load_known_keys
+from truetune.settings.stacks.read_shared_stack_arguments import (
     device_map_name,
     join_loss_types,
-    put_checkpointing,
-    put_sharding,
-    put_special_tokens,
+    read_gradient_checkpointing,
+    read_sharding,
+    read_special_tokens,
 )
-from truetune.settings.stacks.config_draft import UNKNOWN_VALUE, ConfigDraft, is_on
-from truetune.settings.stacks.dataset_columns import columns_of_first_row
-from truetune.settings.stacks.known_keys import load_known_keys, load_steady_releases
 from truetune.trainers import TRAINERS
 from truetune.trainers.trainer_facts import RowKind
 
@@ -50,7 +50,7 @@ def steady_defaults(name: str, pins: Pins) -> dict[str, Any]:
     Source: `steady_defaults.json`, which `python -m tests.settings.steady_defaults` writes from the packages' sources.
     """
     of_trl = load_known_keys("trl").classes.get(name, {})
-    table = load_steady_releases()
+    table = load_first_releases_of_defaults()
     since_trl = table["trl"].get(name, {})
     classes = table["transformers"]
     since_transformers = {**classes["TrainingArguments"], **classes.get(name, {})}
@@ -67,17 +67,19 @@ def steady_defaults(name: str, pins: Pins) -> dict[str, Any]:
     return {key: default for key, default in class_defaults(name).items() if is_steady(key)}
 
 
-def put_trainer_arguments(draft: ConfigDraft, name: str) -> int | None:
-    """The fields that a class of arguments gives; returns the limit on an example's length."""
+def read_class_of_arguments(draft: ConfigDraft, name: str) -> int | None:
+    """Read the fields of a class of trainer arguments into the draft; returns the limit on an
+    example's length.
+    """
     draft.same()
     draft.put("training.method", METHOD_OF_CLASS[name])
     of_trl = name in load_known_keys("trl").classes
     bf16, fp16 = draft.get("bf16"), draft.get("fp16")
     # Before TRL 0.19 bf16 had the default of transformers, False.
     if of_trl and "bf16" in draft.defaults and bf16 is None and fp16 is not UNKNOWN_VALUE:
-        draft.put("training.bf16", not is_on(fp16), "bf16")
-    put_checkpointing(draft)
-    put_sharding(draft)
+        draft.put("training.bf16", not is_switched_on(fp16), "bf16")
+    read_gradient_checkpointing(draft)
+    read_sharding(draft)
     draft.take(
         "training.shuffle",
         "train_sampling_strategy",
@@ -90,14 +92,15 @@ def put_trainer_arguments(draft: ConfigDraft, name: str) -> int | None:
         draft.put("training.eval_steps", draft.get("logging_steps"))
     draft.take("training.eval_strategy", "eval_strategy", "evaluation_strategy")
     draft.take("training.loss_type", "loss_type", made=join_loss_types)
-    put_special_tokens(draft, "pad_token", "eos_token")
+    read_special_tokens(draft, "pad_token", "eos_token")
     if name == "SFTConfig":
-        _put_sft_arguments(draft)
-    _put_model_init_kwargs(draft, draft.table("model_init_kwargs"), "model_init_kwargs")
-    return _put_length_limit(draft)
+        _read_sft_arguments(draft)
+    _read_model_init_kwargs(draft, draft.table("model_init_kwargs"), "model_init_kwargs")
+    return _read_length_limit(draft)
 
 
-def _put_sft_arguments(draft: ConfigDraft) -> None:
+def _read_sft_arguments(draft: ConfigDraft) -> None:
+    """Read the arguments of SFTConfig."""
     if draft.get("eval_packing") is None:
         draft.put("training.eval_packing", draft.get("packing"))
     draft.put(
@@ -109,29 +112,30 @@ def _put_sft_arguments(draft: ConfigDraft) -> None:
     draft.put("history", "single")
 
 
-def put_trl_supervision(draft: ConfigDraft) -> None:
-    """What TRL's SFTTrainer supervises, once the data are known: without a word from the file, what follows a prompt
-    column, and every token of rows that have none."""
+def read_trl_supervision(draft: ConfigDraft) -> None:
+    """Read what TRL's SFTTrainer supervises, once the data are known: by default, what follows a
+    prompt column, and every token of rows that have none.
+    """
     found = columns_of_first_row(draft.fields.get("data", ()))
     text = draft.get("dataset_text_field")
     if isinstance(text, str) and text != "text" and text in found:
         draft.put("map", {"text": text}, "dataset_text_field")
-    if is_on(draft.get("assistant_only_loss")):
+    if is_switched_on(draft.get("assistant_only_loss")):
         draft.put("learn", {"what": "assistant"}, "assistant_only_loss")
-        if _has_generation_tags(draft.fields.get("tokenizer")):
+        if _template_has_generation_tags(draft.fields.get("tokenizer")):
             draft.put("mask_by", "generation-tags", "assistant_only_loss")
     elif found:
         kind: RowKind = "prompt-completion" if {"prompt", "completion"} <= found else "chat"
-        decision = TRAINERS["trl"].decision(kind, lambda name: _switch_or_none(draft.get(name)))
+        decision = TRAINERS["trl"].decision(kind, lambda name: _switch_if_set(draft.get(name)))
         draft.put("learn", {"what": decision.learned}, "completion_only_loss")
 
 
-def _switch_or_none(value: Any) -> bool | None:
+def _switch_if_set(value: Any) -> bool | None:
     """A switch as it is set; None where it is not."""
-    return None if value is None else is_on(value)
+    return None if value is None else is_switched_on(value)
 
 
-def _has_generation_tags(tokenizer: str | None) -> bool:
+def _template_has_generation_tags(tokenizer: str | None) -> bool:
     """Has the template `{% generation %}` tags? TRL puts a template of its own in the place of those that it knows and
     that have none, and stops at the others."""
     files = [
@@ -143,7 +147,8 @@ def _has_generation_tags(tokenizer: str | None) -> bool:
     )
 
 
-def _put_length_limit(draft: ConfigDraft) -> int | None:
+def _read_length_limit(draft: ConfigDraft) -> int | None:
+    """Read the limit on an example's length, and return it."""
     value = draft.get("max_length", "max_seq_length")
     if draft.stack == "trl" and draft.values.get("max_length", 0) is None:
         draft.put("training.no_length_limit", True, "max_length")
@@ -158,11 +163,12 @@ def _put_length_limit(draft: ConfigDraft) -> int | None:
 
 
 def _dtype_name(value: Any) -> str:
+    """The name of a dtype without `torch.`."""
     return str(value).removeprefix("torch.")
 
 
-def _put_model_init_kwargs(draft: ConfigDraft, given: Any, key: str) -> None:
-    """What `from_pretrained` is given."""
+def _read_model_init_kwargs(draft: ConfigDraft, given: Any, key: str) -> None:
+    """Read the arguments that are passed on to `from_pretrained`."""
     for name, field in (
         ("attn_implementation", "attn_implementation"),
         ("dtype", "dtype"),
@@ -175,18 +181,20 @@ def _put_model_init_kwargs(draft: ConfigDraft, given: Any, key: str) -> None:
         draft.put("training.device_map", device_map_name(given["device_map"]), key)
 
 
-def put_model_arguments(draft: ConfigDraft) -> None:
-    """TRL's ModelConfig, or the arguments of `from_pretrained` by their own names."""
+def read_model_arguments(draft: ConfigDraft) -> None:
+    """Read TRL's ModelConfig, or the arguments of `from_pretrained` by their own names."""
     draft.take("training.dtype", "dtype", "torch_dtype", made=_dtype_name)
     draft.take("training.attn_implementation", "attn_implementation")
     draft.take("training.device_map", "device_map", made=device_map_name)
-    if "use_flash_attention_2" in draft.values and is_on(draft.get("use_flash_attention_2")):
+    if "use_flash_attention_2" in draft.values and is_switched_on(
+        draft.get("use_flash_attention_2")
+    ):
         draft.put("training.attn_implementation", "flash_attention_2", "use_flash_attention_2")
-    put_quantization(draft)
+    read_quantization(draft)
 
 
-def put_quantization(draft: ConfigDraft) -> None:
-    """`load_in_4bit` and `load_in_8bit`."""
+def read_quantization(draft: ConfigDraft) -> None:
+    """Read `load_in_4bit` and `load_in_8bit`."""
     for bits in (8, 4):
-        if is_on(draft.get(f"load_in_{bits}bit")):
+        if is_switched_on(draft.get(f"load_in_{bits}bit")):
             draft.put("training.load_in", bits, f"load_in_{bits}bit")

@@ -1,4 +1,4 @@
-"""Releases of packages that the outputs of a notebook print: with these it ran.
+"""Finds the releases of packages that the outputs of a notebook print, with which it ran.
 
 An output is a fact of the last run, an install command only what was asked for. Read are what pip prints (`list`,
 `show`, `freeze`, an install), `transformers.__version__` of a cell that shows nothing else, and lines such as
@@ -41,7 +41,8 @@ MAX_VERSIONS_SHOWN = 6
 
 
 def releases_in_outputs(notebook: str) -> dict[str, tuple[str, int]]:
-    """Package as it is printed, in lower case -> its release, and the line of the file where it stands.
+    """Package name in lower case -> the release that a notebook's outputs print, and the line of
+    the file that prints it.
 
     Args:
         notebook: the text of the .ipynb file.
@@ -55,18 +56,18 @@ def releases_in_outputs(notebook: str) -> dict[str, tuple[str, int]]:
     for cell in cells if isinstance(cells, list) else ():
         if not isinstance(cell, dict) or not isinstance(cell.get("outputs"), list):
             continue
-        for name, release, line in _releases_of_cell(cell):
-            found[name.lower().replace("-", "")] = (release, _line_in_file(notebook, line))
+        for name, release, line in _releases_in_cell_outputs(cell):
+            found[name.lower().replace("-", "")] = (release, _line_number_in_file(notebook, line))
     return found
 
 
-def _releases_of_cell(cell: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Name, release and the line that prints them."""
-    lines = [line for output in cell["outputs"] for line in _lines_of_output(output)]
-    yield from _attributes_alone(_join(cell.get("source")), lines)
+def _releases_in_cell_outputs(cell: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(name, release, line) for each release that the outputs of a cell print."""
+    lines = [line for output in cell["outputs"] for line in _text_lines_of_output(output)]
+    yield from _releases_of_version_attributes(_text_or_joined_lines(cell.get("source")), lines)
     shown = None
     for line in lines:
-        for match in _matches_of_line(line):
+        for match in _name_and_release_matches(line):
             yield match["name"], match["release"], line
         banner = UNSLOTH_BANNER.search(line)
         if banner is not None:
@@ -78,7 +79,7 @@ def _releases_of_cell(cell: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         shown = name["name"] if name is not None else None
 
 
-def _matches_of_line(line: str) -> Iterator[re.Match[str]]:
+def _name_and_release_matches(line: str) -> Iterator[re.Match[str]]:
     """What of one line says a name and a release."""
     for pattern in (PRINTED_LINE, ALREADY_THERE):
         match = pattern.match(line)
@@ -89,7 +90,9 @@ def _matches_of_line(line: str) -> Iterator[re.Match[str]]:
         yield from INSTALLED_NAME.finditer(installed["what"])
 
 
-def _attributes_alone(source: str, lines: list[str]) -> Iterator[tuple[str, str, str]]:
+def _releases_of_version_attributes(
+    source: str, lines: list[str]
+) -> Iterator[tuple[str, str, str]]:
     """`transformers.__version__`: releases that stand alone on their lines, as many as the cell asks for."""
     code = "\n".join(line for line in source.split("\n") if not line.lstrip().startswith("#"))
     names = [match["name"] for match in VERSION_ATTRIBUTE.finditer(code)]
@@ -99,21 +102,21 @@ def _attributes_alone(source: str, lines: list[str]) -> Iterator[tuple[str, str,
             yield name, release, line
 
 
-def _lines_of_output(output: Any) -> list[str]:
+def _text_lines_of_output(output: Any) -> list[str]:
     """What one output shows as text; an error shows none."""
     if not isinstance(output, dict) or output.get("output_type") == "error":
         return []
     data = output.get("data")
     plain = data.get("text/plain") if isinstance(data, dict) else None
-    return _join(output.get("text") or plain or "").splitlines()
+    return _text_or_joined_lines(output.get("text") or plain or "").splitlines()
 
 
-def _join(text: Any) -> str:
+def _text_or_joined_lines(text: Any) -> str:
     """A text that notebooks write as a string or as a list of lines."""
     return "".join(map(str, text)) if isinstance(text, list) else str(text or "")
 
 
-def _line_in_file(notebook: str, line: str) -> int:
+def _line_number_in_file(notebook: str, line: str) -> int:
     """The last line of the file that holds this line of an output; the first where it is written with escapes."""
     at = notebook.rfind(line)
     return notebook.count("\n", 0, at) + 1 if at >= 0 else 1

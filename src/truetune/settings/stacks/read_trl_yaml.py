@@ -1,4 +1,4 @@
-"""TRL: the YAML of its command line, and of scripts that use TrlParser.
+"""Reads the YAML of TRL's command line, and of scripts that use TrlParser.
 
 The file does not say which trainer it is for: `trl sft` and `trl dpo` read the same keys. The class whose own keys fit
 best is taken, then the one that the file's name holds, and a note says where no key decides. Defaults depend on the
@@ -10,23 +10,23 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from truetune.settings.config import Config
+from truetune.settings.config_of_run import Config
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.release_pins import pins_around
-from truetune.settings.removed_names import first_of_major
-from truetune.settings.stacks.config_datasets import (
+from truetune.settings.release_pins import pins_of_project_files
+from truetune.settings.release_windows_of_removed_names import first_release_of_major
+from truetune.settings.stacks.config_draft import ConfigDraft, begin_draft, is_switched_on
+from truetune.settings.stacks.datasets_of_config import (
     ConfigDataset,
     local_dataset_files,
-    put_datasets,
+    set_datasets_of_draft,
 )
-from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document, is_on
 from truetune.settings.stacks.known_keys import RENAMED_KEYS, load_known_keys
-from truetune.settings.stacks.trainer_arguments import (
+from truetune.settings.stacks.read_trainer_arguments import (
     METHOD_OF_CLASS,
     class_defaults,
-    put_model_arguments,
-    put_trainer_arguments,
-    put_trl_supervision,
+    read_class_of_arguments,
+    read_model_arguments,
+    read_trl_supervision,
 )
 from truetune.settings.suggest_spelling import find_misspelt_key
 
@@ -64,7 +64,7 @@ MAX_KEYS_SHOWN = 6
 
 
 @cache
-def launcher_keys() -> frozenset[str]:
+def trl_launcher_keys() -> frozenset[str]:
     """Keys that the command line takes itself, or hands to `accelerate launch`."""
     return frozenset(
         ("env", "config", "accelerate_config", *load_known_keys("trl").classes["accelerate launch"])
@@ -76,7 +76,7 @@ def trl_keys() -> frozenset[str]:
     """All keys that tell a TRL YAML: of this release, of earlier ones, and of scripts that read TRL's and their own."""
     known = {
         *class_defaults("SFTConfig"),
-        *launcher_keys(),
+        *trl_launcher_keys(),
         *RENAMED_KEYS["trl"],
         *SCRIPT_ONLY_KEYS,
         *OLD_KEYS,
@@ -93,7 +93,7 @@ def trl_keys() -> frozenset[str]:
 
 
 @cache
-def _merged_defaults(name: str) -> dict[str, Any]:
+def _defaults_of_trainer_script(name: str) -> dict[str, Any]:
     """The keys and defaults of all that the script of a trainer's class merges."""
     made = class_defaults(name)
     for part in (*SHARED_CLASSES, *SCRIPT_CLASSES.get(name, ())):
@@ -108,7 +108,7 @@ def guess_trainer_class(document: LocatedDocument) -> tuple[str, bool]:
         *(load_known_keys("trl").classes[name] for name in SHARED_CLASSES)
     )
     own = {
-        name: set(_merged_defaults(name)) - base | TRAINER_SIGNS.get(name, frozenset())
+        name: set(_defaults_of_trainer_script(name)) - base | TRAINER_SIGNS.get(name, frozenset())
         for name in TRAINER_CLASSES
     }
     scores = {
@@ -134,36 +134,36 @@ def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
     """
     name, is_sure = (trainer, True) if trainer else guess_trainer_class(document)
     release = load_known_keys("trl").release
-    defaults = _merged_defaults(name)
-    known = {*defaults, *launcher_keys()}
-    pins = pins_around(document.path)
+    defaults = _defaults_of_trainer_script(name)
+    known = {*defaults, *trl_launcher_keys()}
+    pins = pins_of_project_files(document.path)
     # Before the same major number, a key that is not set may have had another default: then nothing is known of it.
-    is_older = pins.before("trl", first_of_major(release))
-    draft = draft_of_document(document, "trl", release, {} if is_older else defaults, known)
+    is_older = pins.before("trl", first_release_of_major(release))
+    draft = begin_draft(document, "trl", release, {} if is_older else defaults, known)
     draft.pins = pins
     draft.notes.append(
         f"read as the settings of {name} ({METHOD_OF_CLASS[name]})"
         + ("" if is_sure else ", because no key speaks for another")
     )
-    limit = put_trainer_arguments(draft, name)
-    put_model_arguments(draft)
+    limit = read_class_of_arguments(draft, name)
+    read_model_arguments(draft)
     model = draft.folder(draft.get("model_name_or_path"))
     draft.put("tokenizer", model, "model_name_or_path")
     draft.put("model", model, "model_name_or_path")
     draft.take("training.devices", "num_processes")
-    if is_on(draft.get("use_peft")):
-        _put_lora(draft)
-    put_datasets(draft, _named_datasets(draft), "dataset_name", "datasets")
+    if is_switched_on(draft.get("use_peft")):
+        _read_lora(draft)
+    set_datasets_of_draft(draft, _datasets_named_in_yaml(draft), "dataset_name", "datasets")
     # What is learned depends on the columns of the rows, so it comes after the data.
     if name == "SFTConfig":
-        put_trl_supervision(draft)
-    _put_template(draft)
+        read_trl_supervision(draft)
+    _read_template(draft)
     _note_own_keys(draft, document)
     return draft.config(known, limit, ("transformers", "trl"))
 
 
-def _put_template(draft: ConfigDraft) -> None:
-    """The chat template, where its file is here; the folder of another tokenizer is not read."""
+def _read_template(draft: ConfigDraft) -> None:
+    """Read the chat template, if its file is here; the folder of another tokenizer is not read."""
     template = draft.get("chat_template_path")
     path = draft.find(template) if isinstance(template, str) else None
     if path is not None and path.is_file():
@@ -189,7 +189,8 @@ def _note_own_keys(draft: ConfigDraft, document: LocatedDocument) -> None:
         )
 
 
-def _put_lora(draft: ConfigDraft) -> None:
+def _read_lora(draft: ConfigDraft) -> None:
+    """Read the settings of LoRA."""
     draft.put("training.lora", {}, "use_peft")
     for field, key in (
         ("r", "lora_r"),
@@ -203,11 +204,11 @@ def _put_lora(draft: ConfigDraft) -> None:
         draft.take(
             f"training.lora.{field}",
             key,
-            made=_target_modules if field == "target_modules" else lambda value: value,
+            made=_target_module_names if field == "target_modules" else lambda value: value,
         )
 
 
-def _target_modules(value: Any) -> Any:
+def _target_module_names(value: Any) -> Any:
     return (
         value[0]
         if isinstance(value, list) and len(value) == 1 and value[0] == "all-linear"
@@ -215,7 +216,8 @@ def _target_modules(value: Any) -> Any:
     )
 
 
-def _named_datasets(draft: ConfigDraft) -> list[ConfigDataset]:
+def _datasets_named_in_yaml(draft: ConfigDraft) -> list[ConfigDataset]:
+    """The data sets that the file names, each with its local files."""
     found = []
     name = draft.get("dataset_name")
     if isinstance(name, str):

@@ -1,4 +1,5 @@
-"""When a name went: the last release seen to take it, and the first seen without it.
+"""The table of when names were removed: the last release seen to take each, and the first seen
+without it.
 
 Read from the packages' own sources: TRL and LLaMA-Factory at each of their tags, transformers from its releases 4.30.2,
 4.36.2, 4.41.2, 4.45.2, 4.46.3, 4.56.2, 4.57.6, 5.0.0, 5.2.0, 5.10.0 and 5.17.0. Where a class of TRL lost a name before
@@ -18,11 +19,11 @@ class RemovalWindow(NamedTuple):
     gone: str
 
     def is_exact(self) -> bool:
-        """Is it known that no release lies between? Of transformers not each one was read."""
+        """Do the two releases follow each other? Of transformers not every release was read."""
         return self not in BETWEEN_NOT_READ
 
     def since(self, package: str) -> str:
-        """From which release on it is gone, as far as is known."""
+        """The release since which the name is gone, as a phrase, as far as is known."""
         return (
             f"in {package} {self.gone} and later"
             if self.is_exact()
@@ -30,7 +31,7 @@ class RemovalWindow(NamedTuple):
         )
 
     def right(self, package: str) -> str:
-        """Up to which release it is right, as far as is known."""
+        """The release up to which the name is valid, as a phrase, as far as is known."""
         return (
             f"before {package} {self.gone}" if self.is_exact() else f"up to {package} {self.last}"
         )
@@ -116,6 +117,6 @@ SECOND_ADAPTER_HARMLESS = RemovalWindow("0.26.2", "0.27.0")
 """Until when TRL's trainers left a second adapter out (SFT), or merged the first before (DPO); then it is an error"""
 
 
-def first_of_major(release: str) -> str:
+def first_release_of_major(release: str) -> str:
     """The first release of the same major number: before it, defaults are not taken to be the same."""
     return f"{release.partition('.')[0]}.0"

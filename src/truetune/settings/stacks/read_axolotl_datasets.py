@@ -1,4 +1,5 @@
-"""Axolotl's data sets: entries with a `type`, which names a prompt strategy of Axolotl.
+"""Reads the data sets of an Axolotl YAML: entries with a `type`, which names one of its prompt
+strategies.
 
 The types whose rows truetune reads become formats. Rows of the type alpaca are looked at as chats, with a note and
 `own_prompt`, for Axolotl writes them into a prompt of its own: rules that compare texts with the template are silent.
@@ -11,12 +12,12 @@ from typing import Any
 from truetune.errors import SpecError
 from truetune.settings.located_document import KeyPath, LocatedDocument
 from truetune.settings.run_spec import FormatName
-from truetune.settings.stacks.config_datasets import (
+from truetune.settings.stacks.config_draft import ConfigDraft, is_switched_on, location_of_keys
+from truetune.settings.stacks.datasets_of_config import (
     ConfigDataset,
     local_dataset_files,
-    put_datasets,
+    set_datasets_of_draft,
 )
-from truetune.settings.stacks.config_draft import ConfigDraft, is_on, location_of
 from truetune.settings.stacks.known_keys import load_known_keys
 
 DATASET_KEYS = ("datasets", "test_datasets", "pretraining_dataset")
@@ -35,18 +36,22 @@ OWN_TEMPLATES = ("chatml", "llama3", "zephyr", "mistral", "passthrough", "user_d
 tokenizer's template is. `passthrough` and formats of one's own write what stands in rows and settings"""
 
 
-def put_axolotl_datasets(draft: ConfigDraft, document: LocatedDocument) -> None:
-    """`datasets`, `test_datasets` and `pretraining_dataset`, and what of them is learned."""
+def read_axolotl_datasets(draft: ConfigDraft, document: LocatedDocument) -> None:
+    """Read `datasets`, `test_datasets` and `pretraining_dataset`, and what of them is learned, into
+    the draft.
+    """
     first: dict[str, Any] = {}
     for key in DATASET_KEYS:
         entries = _dataset_entries(draft.get(key))
         for index, entry in enumerate(entries):
-            _check_entry(draft, document, (key, index), entry)
+            _note_unknown_keys_of_dataset(draft, document, (key, index), entry)
         datasets = [_read_dataset(draft, entry, key == "pretraining_dataset") for entry in entries]
-        put_datasets(draft, datasets, key, field="eval_data" if key == "test_datasets" else "data")
+        set_datasets_of_draft(
+            draft, datasets, key, field="eval_data" if key == "test_datasets" else "data"
+        )
         # A run has one way to learn: Axolotl's own of the first data set stands for all.
         first = first or (entries[0] if entries else {})
-    _put_supervision(draft, first)
+    _read_supervision(draft, first)
     draft.put("history", "single")
 
 
@@ -59,7 +64,7 @@ def _dataset_entries(value: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _check_entry(
+def _note_unknown_keys_of_dataset(
     draft: ConfigDraft, document: LocatedDocument, way: KeyPath, entry: dict[str, Any]
 ) -> None:
     """Note the keys of a data set that Axolotl does not know.
@@ -69,16 +74,18 @@ def _check_entry(
     """
     path = entry.get("path")
     if path is not None and not isinstance(path, str):
-        at = location_of(document, (*way, "path"))
+        at = location_of_keys(document, (*way, "path"))
         raise SpecError(f"{at.file}:{at.line}: {at.key}: expected a path or a name, found {path!r}")
     known = load_known_keys("axolotl").classes["dataset"]
     draft.odd += [
-        location_of(document, (*way, str(name))) for name in entry if str(name) not in known
+        location_of_keys(document, (*way, str(name))) for name in entry if str(name) not in known
     ]
-    _check_columns_differ(document, way, entry)
+    _refuse_same_column_twice(document, way, entry)
 
 
-def _check_columns_differ(document: LocatedDocument, way: KeyPath, item: dict[str, Any]) -> None:
+def _refuse_same_column_twice(
+    document: LocatedDocument, way: KeyPath, item: dict[str, Any]
+) -> None:
     """Raises SpecError where two fields of a data set name one column."""
     kind = item.get("type")
     if isinstance(kind, dict):
@@ -88,14 +95,15 @@ def _check_columns_differ(document: LocatedDocument, way: KeyPath, item: dict[st
         for name in fields:
             column = item.get(name)
             if isinstance(column, str) and (other := by_column.setdefault(column, name)) != name:
-                at = location_of(document, (*way, name))
+                at = location_of_keys(document, (*way, name))
                 raise SpecError(
                     f"{at.file}:{at.line}: {at.key} and {other} both name the column {column}"
                 )
 
 
-def _put_supervision(draft: ConfigDraft, item: dict[str, Any]) -> None:
-    if is_on(draft.get("train_on_inputs")) or draft.fields.get("format") == "text":
+def _read_supervision(draft: ConfigDraft, item: dict[str, Any]) -> None:
+    """Read which tokens of a data set are learned."""
+    if is_switched_on(draft.get("train_on_inputs")) or draft.fields.get("format") == "text":
         draft.put("learn", {"what": "all"}, "train_on_inputs")
     draft.put("append_eos", item.get("type") == "completion" or None)
     strategy = preference_strategy(draft.get("rl"), item.get("type"))
@@ -128,9 +136,10 @@ def preference_strategy(method: Any, kind: Any) -> str:
 
 
 def _read_dataset(draft: ConfigDraft, item: dict[str, Any], pretraining: bool) -> ConfigDataset:
+    """One data set of the YAML: its files, format and columns."""
     name = str(item.get("path"))
     paths = local_dataset_files(draft, name, item.get("data_files"), item.get("data_dir"))
-    made = _dataset_form(draft, item, pretraining)
+    made = _format_and_map(draft, item, pretraining)
     if isinstance(made, str):
         return ConfigDataset(name, paths, why_not=made)
     return ConfigDataset(name, paths, *made, unread=_unread_columns(item))
@@ -145,10 +154,10 @@ def _unread_columns(item: dict[str, Any]) -> frozenset[str]:
     return frozenset(("input",))
 
 
-def _dataset_form(
+def _format_and_map(
     draft: ConfigDraft, item: dict[str, Any], pretraining: bool
 ) -> tuple[FormatName | None, dict[str, str]] | str:
-    """The format and the map of a data set, or why it cannot be read."""
+    """The format and the column map of a data set, or why it cannot be read."""
     kind = item.get("type")
     # Plain text comes before the methods: pretraining and completion rows have no turns whatever `rl` says.
     if pretraining or kind == "completion" or (kind is None and item.get("field")):
@@ -156,27 +165,30 @@ def _dataset_form(
         return "text", {} if column == "text" else {"text": str(column)}
     method = draft.get("rl")
     if method in PAIR_METHODS:
-        return _preference_form({**item, **kind} if isinstance(kind, dict) else item)
+        return _format_and_map_of_preference({**item, **kind} if isinstance(kind, dict) else item)
     if isinstance(kind, dict):
-        return _alpaca_form(kind)
+        return _format_and_map_of_alpaca(kind)
     if method == "kto":
         return "kto", {}
-    return _form_of_type(kind, item)
+    return _format_and_map_of_type(kind, item)
 
 
-def _form_of_type(
+def _format_and_map_of_type(
     kind: Any, item: dict[str, Any]
 ) -> tuple[FormatName | None, dict[str, str]] | str:
-    """The same of a supervised data set by its `type`: `alpaca`, `alpaca:chat`, `chat_template.default`."""
+    """The format and the column map of a supervised data set by its `type`: `alpaca`,
+    `alpaca:chat`, `chat_template.default`; or why it cannot be read.
+    """
     base = str(kind or "").partition(":")[0].partition(".")[0]
     if base == "chat_template":
-        return _chat_form(item)
+        return _format_and_map_of_chat(item)
     if base == "alpaca":
-        return _alpaca_form(item)
+        return _format_and_map_of_alpaca(item)
     return (None, {}) if kind is None else f"rows of the type {kind} are Axolotl's own"
 
 
-def _chat_form(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]] | str:
+def _format_and_map_of_chat(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]] | str:
+    """The format and the column map of a chat data set, or why it cannot be read."""
     column = str(item.get("field_messages") or "messages")
     names = {
         **{"role": "role", "content": "content"},
@@ -184,7 +196,7 @@ def _chat_form(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]] | str:
     }
     names["role"] = item.get("message_field_role") or names["role"]
     names["content"] = item.get("message_field_content") or names["content"]
-    inside = _message_map(names, item.get("roles"))
+    inside = _map_inside_messages(names, item.get("roles"))
     is_sharegpt = (names["role"], names["content"]) == ("from", "value") and not inside
     form: FormatName = "sharegpt" if is_sharegpt else "messages"
     ours = "conversations" if is_sharegpt else "messages"
@@ -193,7 +205,7 @@ def _chat_form(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]] | str:
     return form, columns | ({"tools": str(tools)} if tools else {}) | inside
 
 
-def _message_map(names: dict[str, Any], roles: Any) -> dict[str, str]:
+def _map_inside_messages(names: dict[str, Any], roles: Any) -> dict[str, str]:
     """What the map says of keys and roles inside messages; nothing where they have names that truetune knows.
 
     `roles` replaces Axolotl's own names of roles (human, gpt), so that from and value are read by it alone.
@@ -214,7 +226,8 @@ def _message_map(names: dict[str, Any], roles: Any) -> dict[str, str]:
     return keys | (given or AXOLOTL_ROLES)
 
 
-def _alpaca_form(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]]:
+def _format_and_map_of_alpaca(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]]:
+    """The format and the column map of an alpaca data set."""
     return "alpaca", {
         ours: str(item[key])
         for ours, key in ALPACA_FIELDS.items()
@@ -222,7 +235,8 @@ def _alpaca_form(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]]:
     }
 
 
-def _preference_form(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]]:
+def _format_and_map_of_preference(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]]:
+    """The format and the column map of a preference data set."""
     columns = {
         "chosen": item.get("field_chosen"),
         "rejected": item.get("field_rejected"),
@@ -236,4 +250,5 @@ def _preference_form(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]]:
 
 
 def _dict_or_empty(value: Any) -> dict[str, Any]:
+    """A dictionary as it is; an empty one for anything else."""
     return value if isinstance(value, dict) else {}

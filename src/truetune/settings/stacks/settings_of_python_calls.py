@@ -1,4 +1,5 @@
-"""Calls in a Python program, as a Config: `SFTConfig(...)`, `LoraConfig(...)`, `from_pretrained(...)`.
+"""Reads calls in a Python program as a Config: `SFTConfig(...)`, `LoraConfig(...)`,
+`from_pretrained(...)`.
 
 A script has no file of settings, but these calls are its settings: read so, every rule on settings holds for scripts
 too. Values that are no constants are `UNKNOWN_VALUE`, never the default: what is not known is not judged.
@@ -9,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from truetune.settings.config import Config, SettingLocation
+from truetune.settings.config_of_run import Config, SettingLocation
 from truetune.settings.release_pins import Pins
-from truetune.settings.stacks.arguments_of_several_stacks import flatten_token_indices
-from truetune.settings.stacks.config_draft import ConfigDraft, is_on
+from truetune.settings.stacks.config_draft import ConfigDraft, is_switched_on
 from truetune.settings.stacks.known_keys import load_known_keys
-from truetune.settings.stacks.trainer_arguments import (
+from truetune.settings.stacks.read_shared_stack_arguments import flatten_token_indices
+from truetune.settings.stacks.read_trainer_arguments import (
     METHOD_OF_CLASS,
     class_defaults,
-    put_model_arguments,
-    put_quantization,
-    put_trainer_arguments,
+    read_class_of_arguments,
+    read_model_arguments,
+    read_quantization,
     steady_defaults,
 )
 
@@ -49,7 +50,7 @@ class ConfigCall(NamedTuple):
     """The pins of a program that asks for an older release: only defaults that did not change are known then"""
 
 
-def config_of_arguments(
+def config_of_one_call(
     class_name: str,
     arguments: Mapping[str, Any],
     places: Mapping[str, SettingLocation],
@@ -57,10 +58,10 @@ def config_of_arguments(
     text: str,
 ) -> Config:
     """One call as a Config. Raises SpecError for a value that its field does not take."""
-    return config_of_calls([ConfigCall(class_name, arguments, places)], path, text)
+    return config_of_calls_in_run([ConfigCall(class_name, arguments, places)], path, text)
 
 
-def config_of_calls(calls: Iterable[ConfigCall], path: str, text: str) -> Config:
+def config_of_calls_in_run(calls: Iterable[ConfigCall], path: str, text: str) -> Config:
     """The calls of one run as a Config.
 
     Args:
@@ -81,8 +82,8 @@ def config_of_calls(calls: Iterable[ConfigCall], path: str, text: str) -> Config
     if trainer is not None:
         known = set(class_defaults(trainer))
         # `**kwargs` may set any key: then nothing is known to have its default.
-        draft.defaults = _defaults_of(arguments_call) if arguments_call.complete else {}
-        limit = put_trainer_arguments(draft, trainer)
+        draft.defaults = _known_defaults_of_call(arguments_call) if arguments_call.complete else {}
+        limit = read_class_of_arguments(draft, trainer)
         if not arguments_call.complete and draft.get("max_length", "max_seq_length") is None:
             # Among what is not seen may be a limit.
             draft.put("training.open_length_limit", True)
@@ -91,18 +92,18 @@ def config_of_calls(calls: Iterable[ConfigCall], path: str, text: str) -> Config
     for name in PART_READERS:
         if name in by_name:
             part = _draft_of_call(by_name[name], package, path, text)
-            unknown |= _merge_part(draft, part, by_name[name])
+            unknown |= _merge_call_into_draft(draft, part, by_name[name])
     return draft.config(draft.raw.keys() - unknown, limit, ("transformers", "trl"))
 
 
-def _defaults_of(call: ConfigCall) -> dict[str, Any]:
+def _known_defaults_of_call(call: ConfigCall) -> dict[str, Any]:
     """The defaults of what a call of a class of arguments leaves out, as far as they are known."""
     if call.older is None:
         return class_defaults(call.name)
     return steady_defaults(call.name, call.older)
 
 
-def _merge_part(draft: ConfigDraft, part: ConfigDraft, call: ConfigCall) -> set[str]:
+def _merge_call_into_draft(draft: ConfigDraft, part: ConfigDraft, call: ConfigCall) -> set[str]:
     """Put what a call beside that of the arguments says into the draft; returns its keys that its class lacks.
 
     Its keys are named after the call (`LoraConfig.r`), so that they do not hide those of the arguments.
@@ -126,56 +127,63 @@ def _merge_part(draft: ConfigDraft, part: ConfigDraft, call: ConfigCall) -> set[
 
 
 def _draft_of_call(call: ConfigCall, package: str, path: str, text: str) -> ConfigDraft:
+    """A draft with the arguments of one call, and the defaults of its class."""
     stack: Any = package
     return ConfigDraft(
         stack, load_known_keys(package).release, path, dict(call.arguments), call.places, text=text
     )
 
 
-def _put_lora(draft: ConfigDraft, complete: bool) -> None:
+def _read_lora(draft: ConfigDraft, complete: bool) -> None:
+    """Read the arguments of LoraConfig."""
     draft.defaults = load_known_keys("peft").classes["LoraConfig"] if complete else {}
     draft.fields["training.lora"] = {}
     for key in LORA_ARGUMENTS:
         draft.take(
             f"training.lora.{key}",
             key,
-            made=flatten_token_indices if key == "trainable_token_indices" else _sorted_if_set,
+            made=flatten_token_indices if key == "trainable_token_indices" else _sorted_list_if_set,
         )
     if draft.where:
         draft.places["training.lora"] = next(iter(draft.where.values()))
 
 
-def _sorted_if_set(value: Any) -> Any:
+def _sorted_list_if_set(value: Any) -> Any:
+    """A set as a sorted list; any other value as it is."""
     return sorted(value) if isinstance(value, (set, frozenset)) else value
 
 
-def _put_bits_and_bytes(draft: ConfigDraft, complete: bool) -> None:
-    put_quantization(draft)
+def _read_bits_and_bytes(draft: ConfigDraft, complete: bool) -> None:
+    """Read the arguments of BitsAndBytesConfig."""
+    read_quantization(draft)
 
 
-def _put_from_pretrained(draft: ConfigDraft, complete: bool) -> None:
-    put_model_arguments(draft)
+def _read_from_pretrained(draft: ConfigDraft, complete: bool) -> None:
+    """Read the arguments of `from_pretrained`."""
+    read_model_arguments(draft)
     name = draft.folder(draft.get("pretrained_model_name_or_path"))
     draft.put("tokenizer", name, "pretrained_model_name_or_path")
     draft.put("model", name, "pretrained_model_name_or_path")
 
 
-def _put_train_arguments(draft: ConfigDraft, complete: bool) -> None:
+def _read_train_arguments(draft: ConfigDraft, complete: bool) -> None:
+    """Read the arguments of `trainer.train`."""
     draft.take("training.resume_from_checkpoint", "resume_from_checkpoint")
 
 
-def _put_model_config(draft: ConfigDraft, complete: bool) -> None:
+def _read_model_config(draft: ConfigDraft, complete: bool) -> None:
+    """Read the arguments of TRL's ModelConfig."""
     draft.defaults = load_known_keys("trl").classes["ModelConfig"] if complete else {}
-    put_model_arguments(draft)
-    if is_on(draft.get("use_peft")):
+    read_model_arguments(draft)
+    if is_switched_on(draft.get("use_peft")):
         draft.fields["training.lora"] = {}
 
 
 PART_READERS: Mapping[str, Callable[[ConfigDraft, bool], None]] = {
-    "LoraConfig": _put_lora,
-    "BitsAndBytesConfig": _put_bits_and_bytes,
-    "from_pretrained": _put_from_pretrained,
-    "train": _put_train_arguments,
-    "ModelConfig": _put_model_config,
+    "LoraConfig": _read_lora,
+    "BitsAndBytesConfig": _read_bits_and_bytes,
+    "from_pretrained": _read_from_pretrained,
+    "train": _read_train_arguments,
+    "ModelConfig": _read_model_config,
 }
 """Calls beside that of the arguments"""

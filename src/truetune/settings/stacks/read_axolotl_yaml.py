@@ -1,4 +1,4 @@
-"""Axolotl: its YAML.
+"""Reads the YAML settings of Axolotl.
 
 Keys and defaults are those of Axolotl's own schema (`axolotl.json`, written from its package), so that a key which a
 release dropped is known as such. Where a default depends on another key or on the machine (`bf16: auto`,
@@ -10,20 +10,20 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Literal
 
-from truetune.settings.config import Config
+from truetune.settings.config_of_run import Config
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.stacks.arguments_of_several_stacks import (
+from truetune.settings.stacks.config_draft import ConfigDraft, begin_draft, is_switched_on
+from truetune.settings.stacks.known_keys import RENAMED_KEYS, load_known_keys
+from truetune.settings.stacks.read_axolotl_datasets import read_axolotl_datasets
+from truetune.settings.stacks.read_shared_stack_arguments import (
     device_map_name,
-    find_local_template,
+    find_local_template_file,
     flatten_token_indices,
     join_loss_types,
-    put_checkpointing,
-    put_sharding,
+    read_gradient_checkpointing,
+    read_sharding,
 )
-from truetune.settings.stacks.axolotl_data import put_axolotl_datasets
-from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document, is_on
-from truetune.settings.stacks.known_keys import RENAMED_KEYS, load_known_keys
-from truetune.settings.stacks.trainer_arguments import put_quantization
+from truetune.settings.stacks.read_trainer_arguments import read_quantization
 
 FIELD_KEYS = {
     "learning_rate": "learning_rate", "lr_scheduler_type": "lr_scheduler", "warmup_steps": "warmup_steps",
@@ -74,26 +74,26 @@ def axolotl_keys() -> frozenset[str]:
 
 
 def read_axolotl_config(document: LocatedDocument) -> Config:
-    """An Axolotl YAML."""
+    """The settings in an Axolotl YAML as a Config."""
     classes = load_known_keys("axolotl").classes
     defaults = {
         **TRAINER_DEFAULTS,
         **{k: v for k, v in classes["AxolotlInputConfig"].items() if v is not None},
     }
-    draft = draft_of_document(document, "axolotl", load_known_keys("axolotl").release, defaults)
+    draft = begin_draft(document, "axolotl", load_known_keys("axolotl").release, defaults)
     for field, key in FIELD_KEYS.items():
         draft.take(f"training.{field}", key)
-    _put_method(draft)
-    _put_batch(draft)
-    _put_model(draft)
-    _put_precision(draft)
+    _read_training_method(draft)
+    _read_batch_sizes(draft)
+    _read_model(draft)
+    _read_precision(draft)
     if draft.get("adapter") in ("lora", "qlora"):
-        _put_lora(draft)
-    _put_schedule(draft)
-    _put_tokens(draft)
-    put_sharding(draft)
-    _put_checkpointing(draft)
-    put_axolotl_datasets(draft, document)
+        _read_lora(draft)
+    _read_schedule(draft)
+    _read_tokens(draft)
+    read_sharding(draft)
+    _read_gradient_checkpointing(draft)
+    read_axolotl_datasets(draft, document)
     limit = draft.get("sequence_len")
     if "sequence_len" in draft.values:
         draft.put("max_length", limit, "sequence_len")
@@ -106,7 +106,8 @@ def read_axolotl_config(document: LocatedDocument) -> Config:
     return draft.config(known, limit if isinstance(limit, int) else None, ("axolotl",))
 
 
-def _put_method(draft: ConfigDraft) -> None:
+def _read_training_method(draft: ConfigDraft) -> None:
+    """Read the method of training (SFT, DPO, ...)."""
     rl = draft.get("rl")
     method = METHOD_OF_RL.get(str(rl), "sft")
     if draft.get("reward_model") or draft.get("process_reward_model"):
@@ -129,7 +130,8 @@ def _put_method(draft: ConfigDraft) -> None:
         draft.used.discard("trl")
 
 
-def _put_batch(draft: ConfigDraft) -> None:
+def _read_batch_sizes(draft: ConfigDraft) -> None:
+    """Read the batch size of evaluations, and note a `batch_size` that does nothing."""
     draft.take("training.per_device_eval_batch_size", "eval_batch_size", "micro_batch_size")
     if draft.get("batch_size") is not None:
         draft.used.discard("batch_size")
@@ -138,7 +140,8 @@ def _put_batch(draft: ConfigDraft) -> None:
         )
 
 
-def _put_model(draft: ConfigDraft) -> None:
+def _read_model(draft: ConfigDraft) -> None:
+    """Read the model, its tokenizer and template, and how it is loaded."""
     base = draft.folder(draft.get("base_model"))
     own = draft.get("tokenizer_config")
     draft.put("model", base, "base_model")
@@ -149,7 +152,7 @@ def _put_model(draft: ConfigDraft) -> None:
         "base_model",
     )
     for key, name in ATTENTION_SWITCHES.items():
-        if is_on(draft.get(key)):
+        if is_switched_on(draft.get(key)):
             draft.put("training.attn_implementation", name, key)
     if draft.get("attn_implementation") is not None:
         draft.take("training.attn_implementation", "attn_implementation")
@@ -163,7 +166,7 @@ def _put_model(draft: ConfigDraft) -> None:
     template = draft.get("chat_template")
     jinja = draft.get("chat_template_jinja")
     if isinstance(jinja, str) and template in (None, "jinja"):
-        path = find_local_template(draft, jinja)
+        path = find_local_template_file(draft, jinja)
         draft.put("template", path, "chat_template_jinja")
         if path is None:
             draft.notes.append("chat_template_jinja: a template written into the file is not read")
@@ -182,37 +185,38 @@ def _put_model(draft: ConfigDraft) -> None:
     draft.used.discard("chat_template")
 
 
-def _put_precision(draft: ConfigDraft) -> None:
-    """What the weights are loaded as, and in what the run computes."""
+def _read_precision(draft: ConfigDraft) -> None:
+    """Read the dtype that the weights are loaded in, and the precision of the training."""
     bf16, fp16 = draft.get("bf16"), draft.get("fp16")
     if bf16 == "auto":
-        bf16 = not is_on(fp16)
+        bf16 = not is_switched_on(fp16)
         draft.notes.append(
             "bf16: auto is read as on a GPU that has it" if bf16 else "bf16: auto gives way to fp16"
         )
     # `bf16: full` loads bfloat16 weights and trains them without autocast.
     is_pure = bf16 == "full"
-    is_bfloat16 = is_pure or is_on(bf16) or is_on(draft.get("bfloat16"))
+    is_bfloat16 = is_pure or is_switched_on(bf16) or is_switched_on(draft.get("bfloat16"))
     draft.put("training.bf16", is_bfloat16 and not is_pure, "bf16", "bfloat16")
-    draft.put("training.fp16", is_on(fp16) and not is_bfloat16, "fp16")
+    draft.put("training.fp16", is_switched_on(fp16) and not is_bfloat16, "fp16")
     # Weights of 8 bits have their other parts in float16.
-    is_8bit = is_on(draft.get("load_in_8bit"))
-    is_float16 = is_8bit or is_on(fp16) or is_on(draft.get("float16"))
+    is_8bit = is_switched_on(draft.get("load_in_8bit"))
+    is_float16 = is_8bit or is_switched_on(fp16) or is_switched_on(draft.get("float16"))
     dtype = "float32"
     if is_float16:
         dtype = "float16"
     if is_bfloat16:
         dtype = "bfloat16"
     draft.put("training.dtype", dtype, "bf16", "bfloat16", "fp16", "float16")
-    put_quantization(draft)
+    read_quantization(draft)
 
 
-def _put_lora(draft: ConfigDraft) -> None:
+def _read_lora(draft: ConfigDraft) -> None:
+    """Read the settings of LoRA."""
     draft.put("training.lora", {}, "adapter")
     for field, key in LORA_KEYS.items():
         draft.take(f"training.lora.{field}", key)
-    draft.take("training.lora.target_modules", "lora_target_modules", made=_target_modules)
-    if is_on(draft.get("lora_target_linear")):
+    draft.take("training.lora.target_modules", "lora_target_modules", made=_target_module_names)
+    if is_switched_on(draft.get("lora_target_linear")):
         draft.put("training.lora.target_modules", "all-linear", "lora_target_linear")
     draft.take(
         "training.lora.trainable_token_indices",
@@ -221,17 +225,17 @@ def _put_lora(draft: ConfigDraft) -> None:
     )
 
 
-def _target_modules(value: Any) -> Any:
+def _target_module_names(value: Any) -> Any:
     return (
         value[0] if isinstance(value, list) and value in (["all-linear"], ["all_linear"]) else value
     )
 
 
-def _put_schedule(draft: ConfigDraft) -> None:
-    """When it evaluates and saves, how it packs, and whether it shuffles."""
+def _read_schedule(draft: ConfigDraft) -> None:
+    """Read when it evaluates and saves, how it packs, and whether it shuffles."""
     has_evaluation = bool(draft.get("val_set_size") or draft.get("test_datasets"))
-    _put_interval(draft, "eval", "no", is_off=not has_evaluation)
-    _put_interval(draft, "save", "epoch", is_off=False)
+    _read_event_interval(draft, "eval", "no", is_off=not has_evaluation)
+    _read_event_interval(draft, "save", "epoch", is_off=False)
     packing, eval_packing = draft.get("sample_packing"), draft.get("eval_sample_packing")
     draft.put(
         "training.eval_packing",
@@ -239,20 +243,20 @@ def _put_schedule(draft: ConfigDraft) -> None:
         "eval_sample_packing",
         "sample_packing",
     )
-    if is_on(packing):
+    if is_switched_on(packing):
         draft.put("training.packing_strategy", "multipack", "sample_packing")
         # Packed rows of training and plain rows of evaluation have different columns: Axolotl keeps them all.
         if eval_packing is False and draft.get("remove_unused_columns") is None:
             draft.put("training.remove_unused_columns", False)
-    is_merged = is_on(draft.get("shuffle_merged_datasets"))
-    is_shuffled = is_merged or not is_on(draft.get("curriculum_sampling"))
+    is_merged = is_switched_on(draft.get("shuffle_merged_datasets"))
+    is_shuffled = is_merged or not is_switched_on(draft.get("curriculum_sampling"))
     draft.put("training.shuffle", is_shuffled, "shuffle_merged_datasets", "curriculum_sampling")
 
 
-def _put_interval(
+def _read_event_interval(
     draft: ConfigDraft, event: Literal["eval", "save"], default: str, *, is_off: bool
 ) -> None:
-    """When it evaluates or saves: steps, a share of the run, each epoch, or not at all.
+    """Read when it evaluates or saves: steps, a share of the run, each epoch, or not at all.
 
     Args:
         draft: of the config.
@@ -274,15 +278,17 @@ def _put_interval(
     draft.put(f"training.{event}_steps", steps or None, *keys[:2])
 
 
-def _put_checkpointing(draft: ConfigDraft) -> None:
-    put_checkpointing(draft)
+def _read_gradient_checkpointing(draft: ConfigDraft) -> None:
+    """Read gradient checkpointing."""
+    read_gradient_checkpointing(draft)
     used = bool(draft.get("gradient_checkpointing"))
     draft.put("training.gradient_checkpointing", used, "gradient_checkpointing")
     if used and draft.get("rl") is None and "training.use_reentrant" not in draft.fields:
         draft.put("training.use_reentrant", draft.fields.get("training.deepspeed_stage") == 3)
 
 
-def _put_tokens(draft: ConfigDraft) -> None:
+def _read_tokens(draft: ConfigDraft) -> None:
+    """Read special and added tokens."""
     special = {
         key: value for key, value in draft.table("special_tokens").items() if isinstance(value, str)
     }
@@ -291,7 +297,7 @@ def _put_tokens(draft: ConfigDraft) -> None:
     tokens = draft.get("tokens") or []
     added = [
         token.get("content") if isinstance(token, dict) else token
-        for token in [*_as_list(tokens), *_as_list(more)]
+        for token in [*_value_as_list(tokens), *_value_as_list(more)]
     ]
     draft.put(
         "training.added_tokens",
@@ -302,5 +308,5 @@ def _put_tokens(draft: ConfigDraft) -> None:
     draft.take("training.resize_vocab", "resize_token_embeddings_to_32x")
 
 
-def _as_list(value: Any) -> list[Any]:
+def _value_as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]

@@ -1,4 +1,4 @@
-"""Settings from truetune.yaml and pyproject.toml.
+"""Reads truetune's own settings from truetune.yaml or pyproject.toml.
 
 A file that is named wins over truetune.yaml in the folder, and that over the table in pyproject.toml; they are never
 mixed, so that one place says what a run does. Relative paths stand against the file, not against the folder in which
@@ -29,7 +29,8 @@ PROJECT_NAME = "pyproject.toml"
 
 
 def find_settings(config: str | None, folder: Path) -> tuple[dict[str, Any], Path | None]:
-    """The settings of a run that a file gives, and the file: `config`, else truetune.yaml, else pyproject.toml.
+    """The settings that a file gives, and the file: `config`, otherwise truetune.yaml, otherwise
+    pyproject.toml.
 
     Raises SpecError for a file that is missing, broken, or holds a setting that is not understood.
     """
@@ -37,34 +38,34 @@ def find_settings(config: str | None, folder: Path) -> tuple[dict[str, Any], Pat
         path = Path(config)
     elif (folder / CONFIG_NAME).is_file():
         path = folder / CONFIG_NAME
-    elif (folder / PROJECT_NAME).is_file() and _read_toml_table(folder / PROJECT_NAME) is not None:
+    elif (folder / PROJECT_NAME).is_file() and _read_tool_table(folder / PROJECT_NAME) is not None:
         path = folder / PROJECT_NAME
     else:
         return {}, None
-    value = _read_toml_table(path) if path.suffix == ".toml" else _read_yaml(path) or {}
+    value = _read_tool_table(path) if path.suffix == ".toml" else _read_yaml_settings(path) or {}
     if value is None:
         raise SpecError(f"{path}: there is no [tool.truetune] in it")
-    settings = _resolve_paths(_normalize_names(value, path), path.parent)
-    spec_of(settings, str(path))
+    settings = _resolve_paths_against_folder(_normalize_setting_names(value, path), path.parent)
+    validate_settings(settings, str(path))
     return settings, path
 
 
-def spec_of(settings: Mapping[str, Any], where: str) -> RunSpec:
-    """Settings as a RunSpec. Raises SpecError that says which setting is wrong, and why."""
+def validate_settings(settings: Mapping[str, Any], where: str) -> RunSpec:
+    """The settings as a RunSpec. Raises SpecError that says which setting is wrong, and why."""
     try:
         return RunSpec.model_validate(
             {name: _paths_as_strings(value) for name, value in settings.items()}
         )
     except ValidationError as error:
         problems = [
-            _describe_problem(p["type"], p["msg"], list(map(str, p["loc"])), p["input"])
+            _describe_validation_error(p["type"], p["msg"], list(map(str, p["loc"])), p["input"])
             for p in error.errors()
         ]
         raise SpecError("\n".join(f"{where}: {problem}" for problem in problems)) from None
 
 
 def merge_settings(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with others laid over them; settings that hold settings are merged."""
+    """The settings in `under`, with those in `over` in front; groups of settings are merged."""
     made = dict(under)
     for name, value in over.items():
         below = made.get(name)
@@ -85,7 +86,8 @@ def _paths_as_strings(value: Any) -> Any:
     )
 
 
-def _describe_problem(kind: str, message: str, place: list[str], found: Any) -> str:
+def _describe_validation_error(kind: str, message: str, place: list[str], found: Any) -> str:
+    """A validation error as a phrase, with what may have been meant."""
     name = ".".join(place)
     if kind != "extra_forbidden":
         return f"{name}: {message[:1].lower()}{message[1:]} (found {reprlib.repr(found)})"
@@ -93,6 +95,7 @@ def _describe_problem(kind: str, message: str, place: list[str], found: Any) -> 
 
 
 def _read_settings_text(path: Path) -> str:
+    """The text of a settings file. Raises SpecError."""
     try:
         return read_bytes_within_limit(path, SETTINGS).decode("utf-8-sig")
     except OSError as error:
@@ -105,7 +108,8 @@ def _read_settings_text(path: Path) -> str:
         raise SpecError(f"{path}: not UTF-8; save it as UTF-8") from None
 
 
-def _read_yaml(path: Path) -> Any:
+def _read_yaml_settings(path: Path) -> Any:
+    """The content of a YAML file. Raises SpecError."""
     text = _read_settings_text(path)
     try:
         return parse_yaml(text).value
@@ -113,8 +117,8 @@ def _read_yaml(path: Path) -> Any:
         raise SpecError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
 
 
-def _read_toml_table(path: Path) -> Any:
-    """[tool.truetune]; None where there is none."""
+def _read_tool_table(path: Path) -> Any:
+    """The table [tool.truetune] of a pyproject.toml; None if there is none."""
     text = _read_settings_text(path)
     try:
         tool = parse_toml(text).get("tool", {})
@@ -123,7 +127,7 @@ def _read_toml_table(path: Path) -> Any:
     return tool.get("truetune") if isinstance(tool, dict) else None
 
 
-def _normalize_names(value: Any, path: Path) -> dict[str, Any]:
+def _normalize_setting_names(value: Any, path: Path) -> dict[str, Any]:
     """Settings by the names of RunSpec's fields (`max-length` is `max_length`); a key without a value is not set."""
     if not isinstance(value, dict):
         raise SpecError(f"{path}: expected settings by name, found {reprlib.repr(value)}")
@@ -134,26 +138,29 @@ def _normalize_names(value: Any, path: Path) -> dict[str, Any]:
             raise SpecError(f"{path}: {name} is given twice")
         if item is not None:
             settings[name] = (
-                _normalize_names(item, path)
+                _normalize_setting_names(item, path)
                 if (name,) in SETTING_GROUPS and isinstance(item, dict)
                 else item
             )
     return settings
 
 
-def _resolve_paths(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Relative paths stand against the file's folder; the tokenizer is the model's where none is named."""
+def _resolve_paths_against_folder(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The settings with relative paths resolved against the file's folder; the tokenizer is the
+    model's if none is named.
+    """
     for key in ("data", "eval_data"):
         names = settings.get(key)
         if isinstance(names, str):
-            settings[key] = _join_unless_url(folder, names)
+            settings[key] = _join_path_unless_url(folder, names)
         elif isinstance(names, list):
             settings[key] = [
-                _join_unless_url(folder, name) if isinstance(name, str) else name for name in names
+                _join_path_unless_url(folder, name) if isinstance(name, str) else name
+                for name in names
             ]
     for key in ("tokenizer", "model", "template"):
         value = settings.get(key)
-        if isinstance(value, str) and Path(path := _join_unless_url(folder, value)).exists():
+        if isinstance(value, str) and Path(path := _join_path_unless_url(folder, value)).exists():
             settings[key] = path
     model = settings.get("model")
     if isinstance(model, str) and (Path(model).expanduser() / "tokenizer.json").is_file():
@@ -161,5 +168,6 @@ def _resolve_paths(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     return settings
 
 
-def _join_unless_url(folder: Path, name: str) -> str:
+def _join_path_unless_url(folder: Path, name: str) -> str:
+    """A path joined to a folder; a URL as it is."""
     return name if "://" in name else str(folder / Path(name).expanduser())
