@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_iter
 from truetune.memory.architecture import parse_architecture
 from truetune.memory.estimate_memory import GIB, estimate_memory
 from truetune.memory.memory_settings import resolve_settings
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
 
 

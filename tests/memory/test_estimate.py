@@ -13,7 +13,7 @@ from truetune.memory import logits_memory, weight_memory
 from truetune.memory.architecture import Architecture, parse_architecture
 from truetune.memory.estimate_memory import GIB, Estimate, estimate_memory
 from truetune.memory.memory_settings import MemorySettings, resolve_settings
-from truetune.settings.config_of_run import Config, Stack
+from truetune.settings.config import Config, Stack
 from truetune.settings.run_spec import RunSpec
 
 LLAMA_8B = {**REAL["llama-3.1-8b"], "dtype": "bfloat16"}

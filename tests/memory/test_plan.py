@@ -19,7 +19,7 @@ from truetune.memory.find_remedies import ORDER
 from truetune.memory.plan_memory import Plan, judge_peak, parse_gpu_memory, plan_memory
 from truetune.memory.spell_remedy_settings import SPELLINGS
 from truetune.report.memory_plan_terminal import render_plan
-from truetune.settings.config_of_run import Config, Stack
+from truetune.settings.config import Config, Stack
 from truetune.settings.run_spec import RunSpec
 
 LLAMA_8B = parse_architecture({**SHAPES["llama-3.1-8b"], "dtype": "bfloat16"})

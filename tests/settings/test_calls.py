@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from truetune.errors import SpecError
-from truetune.settings.config_of_run import SettingLocation
+from truetune.settings.config import SettingLocation
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.settings_of_python_calls import (
     ConfigCall,

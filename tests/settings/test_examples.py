@@ -10,7 +10,7 @@ from tests.parts.packages import unpack
 from tests.parts.shelf import Missing
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import SpecError
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 UNKNOWN = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from truetune.errors import SpecError
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 LORA = """\

@@ -11,7 +11,7 @@ import yaml
 from truetune.checks.check_paths import check_paths
 from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError, UsageError
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.read_truetune_settings import find_settings, validate_settings
 from truetune.settings.run_spec import RunSpec
 from truetune.training.default_settings import DEFAULTS

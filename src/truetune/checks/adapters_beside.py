@@ -24,7 +24,7 @@ from truetune.logs.findings_in_files_beside_log import (
     SettingBeside,
 )
 from truetune.parsing.shell_commands import is_command_file, read_command_file
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.located_document import read_located_document
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.read_config_of_any_stack import read_config

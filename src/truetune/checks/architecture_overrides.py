@@ -17,7 +17,7 @@ from truetune.checks.checkpoint.text_model_settings import positive_text_model_s
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.source.parsed_source_file import Module, read_module
 
 POSITIONS, BASE, WINDOW = "rope_scaling", "rope_theta", "sliding_window"

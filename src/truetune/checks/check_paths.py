@@ -93,7 +93,7 @@ from truetune.parsing.shell_commands import is_command_file
 from truetune.render.probes import prepare_probes_of_run
 from truetune.render.tokenizer_folder import find_tokenizer_folder, lacks_tokenizer
 from truetune.settings import located_document
-from truetune.settings.config_of_run import Config, WeightUse
+from truetune.settings.config import Config, WeightUse
 from truetune.settings.recognise_input_kind import (
     MAX_FOLDER_ENTRIES,
     METADATA_FILES,

@@ -21,7 +21,7 @@ from truetune.checks.training_module import (
 from truetune.data.conversation import Conversation
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import DataError, SpecError, TruetuneError
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.release_pins import STACK_OF_PACKAGE, Pin, Pins
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training

@@ -10,7 +10,7 @@ from truetune.data.row_text_bytes import text_bytes_of_first_rows
 from truetune.errors import TruetuneError
 from truetune.logs.console.out_of_memory_story import LEAST_LIMIT, USUAL_LIMIT
 from truetune.logs.findings_in_files_beside_log import FILLED_TO_LIMIT, LENGTH_LIMIT
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 
 class FilledRows(NamedTuple):

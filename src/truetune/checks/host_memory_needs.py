@@ -22,7 +22,7 @@ from truetune.memory.architecture import parse_architecture
 from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.source.parsed_source_file import Module, read_module
 from truetune.source.settings_of_script_as_configs import extract_configs, find_model_name
 

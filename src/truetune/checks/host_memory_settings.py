@@ -29,7 +29,7 @@ from truetune.parsing.shell_commands import (
     docker_run_words,
     last_option,
 )
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.located_document import parse_located_document
 from truetune.source.parsed_source_file import Module
 

@@ -22,7 +22,7 @@ from truetune.encoding.token_counts import Ledger
 from truetune.errors import TruetuneError
 from truetune.render.probes import prepare_probes_of_run
 from truetune.render.rendering import Rendering
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.recognise_token_columns import are_tokenized

@@ -15,7 +15,7 @@ from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import ConfigRule, DeviceRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.memory.read_machine import Launch, Machine, read_machine
-from truetune.settings.config_of_run import Config, WeightUse
+from truetune.settings.config import Config, WeightUse
 from truetune.settings.run_spec import RunSpec
 from truetune.trainers.trainer_facts import parse_trainer_name
 

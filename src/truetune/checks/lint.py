@@ -36,7 +36,7 @@ from truetune.parsing.shell_commands import (
     is_command_file,
     read_command_file,
 )
-from truetune.settings.config_of_run import WeightUse
+from truetune.settings.config import WeightUse
 from truetune.settings.run_spec import RunSpec, Severity
 from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
 from truetune.source.find_file_of_import import ImportSearch

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.checks.config.evidence.setting_places import setting_place
-from truetune.settings.config_of_run import Config, LossBasis, LossSetting
+from truetune.settings.config import Config, LossBasis, LossSetting
 
 TOKEN_SWITCHES: Mapping[str, str] = {
     "assistant_only_loss": "false",

@@ -32,7 +32,7 @@ from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan
 from truetune.memory.plan_memory import plan_memory as plan_of
 from truetune.parsing.shell_commands import read_command_file
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.read_truetune_settings import merge_settings, validate_settings
 from truetune.settings.recognise_input_kind import recognise_kinds, title_of_kind
 from truetune.settings.run_spec import RunSpec

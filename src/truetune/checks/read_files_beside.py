@@ -86,7 +86,7 @@ from truetune.parsing.shell_commands import (
     parse_digits,
     read_command_file,
 )
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.located_document import read_config_text
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.read_config_of_any_stack import read_config

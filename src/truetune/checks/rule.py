@@ -35,7 +35,7 @@ from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.render.embedding_weights import EmbeddingRows
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec, Severity
 from truetune.trainers import UNKNOWN, TrainerFacts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 
 def value_of(config: Config, name: str) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import SpecError
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.stacks.config_draft import holds_unknown_value
 from truetune.source.parsed_source_file import Module, read_module
 from truetune.source.settings_of_script_as_configs import extract_configs

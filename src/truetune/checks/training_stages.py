@@ -15,7 +15,7 @@ from truetune.checks.loss_bases import loss_basis
 from truetune.checks.source.evidence.training_row_files import READERS, training_files
 from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.parsing.shell_commands import is_command_file, read_command_file
-from truetune.settings.config_of_run import Config, TrainingStage
+from truetune.settings.config import Config, TrainingStage
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers

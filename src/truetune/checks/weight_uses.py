@@ -45,7 +45,7 @@ from truetune.parsing.shell_commands import (
     last_option,
     read_command_file,
 )
-from truetune.settings.config_of_run import Config, TrainingStage, WeightUse
+from truetune.settings.config import Config, TrainingStage, WeightUse
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.source.parsed_source_file import Module

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from truetune.memory.architecture import Architecture, Matrix
 from truetune.memory.optimizer_states import OPTIMIZER_STATES
-from truetune.settings.config_of_run import Config, Stack
+from truetune.settings.config import Config, Stack
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Lora, Method, Training
 

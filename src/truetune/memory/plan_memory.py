@@ -22,7 +22,7 @@ from truetune.memory.estimate_memory import GIB, PARTS, Estimate, Moment, estima
 from truetune.memory.find_remedies import Remedy, find_remedies
 from truetune.memory.memory_settings import resolve_settings
 from truetune.memory.published_model_shapes import published_config
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: at a half, notes would stand under most plans; at double, 8 GiB of 48 would go unnamed.

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 LAUNCH_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",

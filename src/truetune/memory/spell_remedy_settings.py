@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from truetune.settings.config_of_run import Stack
+from truetune.settings.config import Stack
 
 Lines = Mapping[Stack, tuple[str, ...]]
 

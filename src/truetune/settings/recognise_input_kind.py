@@ -23,7 +23,7 @@ from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.parsing.read_ollama_modelfile import is_modelfile_name
 from truetune.parsing.shell_commands import is_command_file
 from truetune.settings import located_document
-from truetune.settings.config_of_run import Stack
+from truetune.settings.config import Stack
 from truetune.settings.stacks.read_config_of_any_stack import (
     ACCELERATE,
     DEEPSPEED,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import TruetuneError
-from truetune.settings.config_of_run import Config, SettingLocation
+from truetune.settings.config import Config, SettingLocation
 from truetune.settings.release_pins import Pins
 from truetune.settings.release_windows_of_removed_names import first_release_of_major
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE

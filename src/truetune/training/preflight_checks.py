@@ -27,7 +27,7 @@ from truetune.errors import FindingsError
 from truetune.package import __version__
 from truetune.probe.peek_batches import peek_batches
 from truetune.probe.temporary_data_loader import temporary_data_loader
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
 from truetune.training.progress_output import Listener
 

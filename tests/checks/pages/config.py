@@ -23,7 +23,7 @@ import yaml
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.checks.weight_uses import find_weight_uses
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 

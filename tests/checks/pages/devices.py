@@ -16,7 +16,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.read_machine import Gpu, Launch, Machine
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.read_truetune_settings import validate_settings
 
 

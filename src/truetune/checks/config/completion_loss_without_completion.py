@@ -47,7 +47,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.errors import name_list
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 WHOLE_ROW_COLUMNS = ("messages", "conversations", "text")
 

@@ -48,7 +48,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import parse_json
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 DATA_SET_KEYS = {
     "axolotl": ("datasets", "test_datasets"),

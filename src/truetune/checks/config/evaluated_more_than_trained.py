@@ -63,7 +63,7 @@ from truetune.checks.config.evidence.step_counts import count_rows, max_steps_of
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 MANY, MANY_GENERATED = 1.5, 0.5
 """Evaluated rows for each trained one. An evaluated row has a forward pass, a trained one about three: at 1.5 a third

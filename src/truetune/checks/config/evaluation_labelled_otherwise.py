@@ -47,7 +47,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 PLAIN_TEXT = "completion"
 """Axolotl's type of rows without a prompt: all of their tokens are labelled"""

@@ -51,7 +51,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 FULL_EVAL = "fp16_full_eval"
 EVALUATES = ("do_eval", "do_predict")

@@ -54,7 +54,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import model_identity
 from truetune.checks.named_gpu import NamedGpu, find_named_gpu
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 ADAMW_NAMES = ("adamw", "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused")
 """Optimizers with two states in the dtype of the weights"""

@@ -97,7 +97,7 @@ from truetune.checks.source.evidence.heads_of_sorted_files import (
     head_of_one_kind,
 )
 from truetune.checks.source.evidence.rows_behind_values import read_rows_of_file
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 NO_LIMIT = Unmet("it is about evaluations on the first rows of a file: none is set")
 NO_FILE = Unmet("the evaluation's rows are not on this machine")

@@ -46,7 +46,7 @@ from truetune.checks.config.evidence.other_program_settings import keeps_its_def
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 LORA_SWITCHES = {"axolotl": "adapter", "trl": "use_peft", "llama-factory": "finetuning_type"}
 REMEDIES = {

@@ -59,7 +59,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.training_settings import Lora
 
 EMBEDDING_NAMES = ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings")

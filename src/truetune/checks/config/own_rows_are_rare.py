@@ -62,7 +62,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 PUBLISHED_ROWS: Mapping[str, int] = {
     "teknium/openhermes-2.5": 1_001_551,

@@ -59,7 +59,7 @@ from truetune.data.tell_training_files_from_predictions import list_training_fil
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.located_document import read_located_document
 from truetune.settings.stacks.config_draft import list_of_names
 

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 SEPARATING_ATTENTION = (
     "flash_attention",

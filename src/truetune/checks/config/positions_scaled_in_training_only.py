@@ -85,7 +85,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
-from truetune.settings.config_of_run import WeightUse
+from truetune.settings.config import WeightUse
 
 NO_OVERRIDE = Unmet("it is about trainings that change positions or attention of the model")
 NO_USES = Unmet(

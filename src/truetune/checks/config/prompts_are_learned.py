@@ -54,7 +54,7 @@ from truetune.checks.config.evidence.training_file_columns import file_columns, 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.data.answering_roles import ANSWERING_ROLES
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_named_as_format
 
 PROMPT_ROLES = frozenset(("user", "human", "system", "tool"))

@@ -68,7 +68,7 @@ from truetune.checks.config.evidence.setting_places import (
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.weight_sharding import may_keep_float32_weights
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 PLAIN_OPTIMIZERS = (
     "adamw_torch",

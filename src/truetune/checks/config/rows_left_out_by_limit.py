@@ -59,7 +59,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 NO_LIMIT = Unmet("it is about limits on the rows of a data set: none is set")
 TRIAL_ROWS = 200

@@ -71,7 +71,7 @@ from truetune.checks.padding_share import (
     pad_batches,
 )
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_named_as_format
 
 BATCH = "training.per_device_train_batch_size"

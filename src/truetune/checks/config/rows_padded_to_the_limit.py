@@ -58,7 +58,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.data.find_data_files import find_sources
 from truetune.data.row_text_bytes import text_bytes_of_rows
 from truetune.errors import DataError
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 SWITCHES = ("pad_to_sequence_len", "pad_to_max_length")
 MULTIPLE = "pad_to_multiple_of"

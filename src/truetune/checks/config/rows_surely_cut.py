@@ -72,7 +72,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.data.answering_roles import is_answering_role
 from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_named_as_format
 
 # Chosen: an outlier or two are cut in every set of rows, and nobody means them.

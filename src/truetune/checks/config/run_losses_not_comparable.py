@@ -82,7 +82,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.checks.training_stages import stage_of
 from truetune.checks.weight_uses import is_same_folder, is_within
-from truetune.settings.config_of_run import Config, LossBasis, LossSetting, TrainingStage
+from truetune.settings.config import Config, LossBasis, LossSetting, TrainingStage
 from truetune.settings.evidence_of_past_run import has_trained_before
 
 MAX_UNRUN = 2

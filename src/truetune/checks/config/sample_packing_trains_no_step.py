@@ -56,7 +56,7 @@ from truetune.checks.config.evidence.step_counts import training_bytes, training
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 REAL_BATCHES = (None, "sdpa", "eager")
 """Attention implementations for which Axolotl makes batches of packed rows; others get one long row."""

@@ -88,7 +88,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
 from truetune.parsing.read_ollama_modelfile import is_modelfile_name
-from truetune.settings.config_of_run import Config, WeightUse
+from truetune.settings.config import Config, WeightUse
 
 TEMPLATE_KEYS = {
     "axolotl": "chat_template",

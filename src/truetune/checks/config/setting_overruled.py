@@ -51,7 +51,7 @@ from truetune.checks.config.evidence.setting_places import is_value_unknown, set
 from truetune.checks.config.evidence.step_counts import max_steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.training_settings import Training
 
 MOST_OF_A_RUN = 0.5

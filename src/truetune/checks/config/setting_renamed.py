@@ -53,7 +53,7 @@ from truetune.checks.config.evidence.setting_places import case_at_place, is_of_
 from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import RenamedKey
+from truetune.settings.config import RenamedKey
 from truetune.settings.evidence_of_past_run import has_trained_before, severity_of_removed_name
 from truetune.settings.release_pins import ReleaseAge
 from truetune.settings.run_spec import Severity

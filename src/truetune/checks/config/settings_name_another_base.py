@@ -62,7 +62,7 @@ from truetune.checks.model_identity import (
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
 from truetune.parsing.shell_commands import is_command_file
-from truetune.settings.config_of_run import WeightUse
+from truetune.settings.config import WeightUse
 
 NO_ADAPTER = Unmet(
     "no adapter_config.json of the adapter that is named is on this machine",

@@ -53,7 +53,7 @@ from truetune.checks.config.evidence.setting_places import is_value_unknown, set
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import NOTHING
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 
 class SettingsTrainNothing(ConfigRule):

@@ -75,7 +75,7 @@ from truetune.checks.training_stages import LATER_METHODS, stage_of
 from truetune.checks.weight_uses import is_same_folder, is_within
 from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import DataError
-from truetune.settings.config_of_run import Config, TrainingStage
+from truetune.settings.config import Config, TrainingStage
 
 # LLaMA-Factory's folder of examples has six, each from the base.
 MAX_METHODS = 3

@@ -57,7 +57,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 SAVED = ("state.json", "dataset_info.json", "dataset_dict.json")
 DEFAULT_FOLDER = "last_run_prepared"

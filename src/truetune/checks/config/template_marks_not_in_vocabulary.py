@@ -59,7 +59,7 @@ from truetune.checks.config.evidence.template_marks import (
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 ENDS = {CHATML: "<|im_end|>", LLAMA3: "<|eot_id|>", GEMMA: "<end_of_turn>"}
 """Marker of a question -> the token that ends a turn"""

@@ -71,7 +71,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.training_stages import LATER_METHODS, stage_of
 from truetune.checks.weight_uses import is_same_folder, is_within
-from truetune.settings.config_of_run import Config, TrainingStage, WeightUse
+from truetune.settings.config import Config, TrainingStage, WeightUse
 
 NO_USES = Unmet(
     "it is about settings that are given together with a file that merges, serves or loads weights",

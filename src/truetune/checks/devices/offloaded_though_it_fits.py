@@ -67,7 +67,7 @@ from truetune.memory.architecture import Architecture, parse_architecture
 from truetune.memory.estimate_memory import GIB, estimate_memory
 from truetune.memory.memory_settings import MemorySettings, Offload, resolve_settings
 from truetune.memory.published_model_shapes import published_config
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 # Where the GPU is not known: the smallest that is common for fine-tuning (T4, V100). A larger one fits all the more.
 ASSUMED_GPU_BYTES = 16 * GIB

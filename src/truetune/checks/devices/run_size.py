@@ -15,7 +15,7 @@ from truetune.checks.config.evidence.model_folder import local_model_folder
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, read_architecture
 from truetune.parsing.read_parquet_and_arrow_within_limits import UNREADABLE, open_parquet
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 # Chosen, not measured: a pass over it takes seconds, and `truetune check` should not take longer than that for a count.
 # Half would leave common data sets of 1 to 2 GB uncounted; double would only be slower.

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from truetune.errors import SpecError
-from truetune.settings.config_of_run import Config, RenamedKey, SettingLocation, Stack
+from truetune.settings.config import Config, RenamedKey, SettingLocation, Stack
 from truetune.settings.located_document import KeyPath, LocatedDocument, parse_located_document
 from truetune.settings.release_pins import Pins
 from truetune.settings.release_windows_of_removed_names import REMOVAL_WINDOWS

@@ -20,7 +20,7 @@ from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.parse_python_within_limits import parse_python
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import variables_set_once_unconditionally
-from truetune.settings.config_of_run import Stack
+from truetune.settings.config import Stack
 from truetune.settings.release_pins import project_folders
 from truetune.settings.stacks import read_trl_yaml
 from truetune.settings.stacks.known_keys import RENAMED_KEYS, load_known_keys

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from truetune.settings.config_of_run import Stack
+from truetune.settings.config import Stack
 from truetune.settings.stacks import (
     read_llama_factory_settings,
     read_torchtune_recipe,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Literal
 
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.config_draft import ConfigDraft, begin_draft, is_switched_on
 from truetune.settings.stacks.known_keys import RENAMED_KEYS, load_known_keys

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from truetune.errors import SpecError, name_list
 from truetune.settings import located_document
-from truetune.settings.config_of_run import Config, SettingLocation, Stack
+from truetune.settings.config import Config, SettingLocation, Stack
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.read_truetune_settings import CONFIG_NAME
 from truetune.settings.release_pins import pins_of_project_files

@@ -12,7 +12,7 @@ from typing import Any
 
 from truetune.errors import SpecError
 from truetune.settings import located_document
-from truetune.settings.config_of_run import SettingLocation
+from truetune.settings.config import SettingLocation
 from truetune.settings.run_spec import FormatName
 from truetune.settings.stacks.config_draft import ConfigDraft, list_of_names
 from truetune.settings.stacks.datasets_of_config import ConfigDataset, set_datasets_of_draft

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.config_draft import (
     ConfigDraft,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.release_pins import pins_of_project_files
 from truetune.settings.release_windows_of_removed_names import first_release_of_major

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from truetune.package import __version__
-from truetune.settings.config_of_run import Config, SettingLocation
+from truetune.settings.config import Config, SettingLocation
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.read_truetune_settings import find_settings, validate_settings
 from truetune.settings.run_spec import RunSpec

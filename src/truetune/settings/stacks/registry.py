@@ -14,7 +14,7 @@ from functools import cache
 
 from truetune.errors import UsageError
 from truetune.plugins import load_plugins
-from truetune.settings.config_of_run import Config, Stack
+from truetune.settings.config import Config, Stack
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks import (
     read_axolotl_yaml,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from truetune.settings.config_of_run import Config, SettingLocation
+from truetune.settings.config import Config, SettingLocation
 from truetune.settings.release_pins import Pins
 from truetune.settings.stacks.config_draft import ConfigDraft, is_switched_on
 from truetune.settings.stacks.known_keys import load_known_keys

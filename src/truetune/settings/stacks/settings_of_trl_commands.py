@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.located_document import KeyPath, LocatedDocument, TextPosition
 from truetune.settings.stacks import (
     read_llama_factory_settings,

@@ -19,7 +19,7 @@ from truetune.parsing.input_limits import MODEL_FILE, TENSOR_HEADER
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.parsing.parse_json_within_limits import read_json as read_json_file
 from truetune.render.tokenizer_folder import find_tokenizer_folder, read_json
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 # Chosen, not measured: all linear layers of a model with 100 layers are about 700 tensors.

@@ -6,7 +6,7 @@ import re
 
 from truetune.checks.config.evidence.setting_places import is_of_program, offset_of_place
 from truetune.checks.findings import Edit, Fix
-from truetune.settings.config_of_run import Config, RenamedKey
+from truetune.settings.config import Config, RenamedKey
 
 SAME_VALUE = frozenset(
     (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from truetune.checks.config.evidence.setting_places import is_of_program, is_value_unknown
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 OPTIMIZER_SWITCHES = (
     "use_galore",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from truetune.checks.config.evidence.setting_places import is_of_program, known_keys
-from truetune.settings.config_of_run import Config, RenamedKey, SettingLocation
+from truetune.settings.config import Config, RenamedKey, SettingLocation
 from truetune.settings.stacks.read_trl_yaml import SCRIPT_ONLY_KEYS
 from truetune.settings.stacks.registry import config_readers
 from truetune.settings.suggest_spelling import find_misspelt_key

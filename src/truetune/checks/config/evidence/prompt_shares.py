@@ -17,7 +17,7 @@ from truetune.data.conversation import Conversation
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.tell_training_files_from_predictions import sort_folder_files
 from truetune.errors import TruetuneError
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 MAX_ROWS = 500
 """Rows that are read; a share does not change with more"""

@@ -28,7 +28,7 @@ from truetune.checks.hyperparameter_limits import (
     settings_with_limits,
 )
 from truetune.checks.setting_values import name_of, value_of
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 MIN_ROWS = 20
 """Rows from which on somebody means to train; examples and trials of a script have a handful"""

@@ -14,7 +14,7 @@ from truetune.data.read_file_records import read_records
 from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.decompress_within_limits import UNREADABLE
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_named_as_format
 
 # Chosen: the first rows tell the lengths of a file that is not sorted, and are read in a tenth of a second.

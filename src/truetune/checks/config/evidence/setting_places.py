@@ -8,7 +8,7 @@ from typing import Any
 
 from truetune.checks.findings import Case
 from truetune.errors import SpecError
-from truetune.settings.config_of_run import Config, SettingLocation
+from truetune.settings.config import Config, SettingLocation
 from truetune.settings.located_document import TextPosition, parse_located_document
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.known_keys import load_known_keys

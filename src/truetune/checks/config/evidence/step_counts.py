@@ -20,7 +20,7 @@ from truetune.data.read_file_records import is_one_json_array, read_records
 from truetune.errors import DataError
 from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.parsing.read_parquet_and_arrow_within_limits import open_parquet
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.stacks.find_config_consumer import launched_processes
 
 MAX_TEXT_BYTES = 2_000_000_000

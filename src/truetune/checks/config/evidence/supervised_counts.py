@@ -6,7 +6,7 @@ from truetune.checks.config.evidence.prompt_shares import PromptShare, measure_p
 from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
 from truetune.errors import TruetuneError
 from truetune.render.tokenizer import load_tokenizer
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 
 def count_supervised(config: Config) -> PromptShare | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from truetune.errors import TruetuneError
 from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat, prepare_probes_of_run
 from truetune.render.tokenizer_folder import find_tokenizer_folder
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_axolotl_datasets import preference_strategy
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from truetune.errors import TruetuneError
 from truetune.render.tokenizer_folder import find_tokenizer_folder
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 
 def has_tokenizer(config: Config) -> bool:

@@ -15,7 +15,7 @@ from truetune.data.find_data_files import (
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
 from truetune.parsing.decompress_within_limits import UNREADABLE
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 
 DATA_SUFFIXES = frozenset((*KIND_BY_SUFFIX, *COMPRESSION_SUFFIXES))
 SAVED_DATA_SET_FILE = ("state.json", "dataset_dict.json")

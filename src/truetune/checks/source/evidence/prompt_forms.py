@@ -22,7 +22,7 @@ from truetune.checks.source.evidence.text_generation_calls import completion_pro
 from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_command_file
-from truetune.settings.config_of_run import Config
+from truetune.settings.config import Config
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
 from truetune.source.how_script_prepares_training import map_that_makes_messages

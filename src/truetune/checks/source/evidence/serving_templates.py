@@ -35,7 +35,7 @@ from truetune.checks.source.evidence.published_families import likely_model_name
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.parsing.read_ollama_modelfile import is_modelfile_name
 from truetune.parsing.shell_commands import is_command_file
-from truetune.settings.config_of_run import WeightUse
+from truetune.settings.config import WeightUse
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
