@@ -219,7 +219,7 @@ def _ours(
     steps: int,
     work: Path,
 ) -> Any:
-    from truetune.settings.settings_files import spec_of
+    from truetune.settings.read_truetune_settings import validate_settings
     from truetune.training.load_training_rows import load_training_data
     from truetune.training.prepare_model import prepare_model
     from truetune.training.supervised_trainer import make_supervised_trainer
@@ -228,7 +228,7 @@ def _ours(
     given = {
         name: value for name, value in _common(steps, work, packed).items() if name != "report_to"
     }
-    spec = spec_of(
+    spec = validate_settings(
         {
             "model": model,
             "tokenizer": model,

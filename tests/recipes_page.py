@@ -15,7 +15,7 @@ import yaml
 
 from truetune.demo import TOKENIZER
 from truetune.settings import settings_schema
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.training.default_settings import DEFAULTS, EFFECTIVE_BATCH
 from truetune.training.propose_settings import (
     RECIPE_MEANINGS,
@@ -77,7 +77,7 @@ def starts() -> dict[str, StartingSettings]:
     """What `truetune init` proposes, by recipe, on a machine without a GPU."""
     made = {}
     for name in RECIPES:
-        spec = spec_of(
+        spec = validate_settings(
             {"model": "model", "tokenizer": "model", "data": DATA.get(name, "chats.jsonl")}, "test"
         )
         made[name] = propose_settings(spec, survey_data(spec), name, gpu=False)

@@ -136,12 +136,12 @@ def check(
 
     Raises a `truetune.errors.TruetuneError` where the input itself can't be read.
     """
-    from truetune.settings.settings_files import spec_of
+    from truetune.settings.read_truetune_settings import validate_settings
     from truetune.troubleshooting.check_project import check_project
 
     paths = [data] if isinstance(data, str | PathLike) else list(data)
     given = {"tokenizer": tokenizer, **settings}
-    spec = spec_of(
+    spec = validate_settings(
         {name: value for name, value in given.items() if value is not None}, "truetune.check"
     )
     return check_project(paths, spec, base=None if base is None else fspath(base))
@@ -163,11 +163,11 @@ def troubleshoot(
 
     Raises a `truetune.errors.TruetuneError` where a path can't be read.
     """
-    from truetune.settings.settings_files import spec_of
+    from truetune.settings.read_truetune_settings import validate_settings
     from truetune.troubleshooting.troubleshoot import troubleshoot as run
 
     given = {"tokenizer": tokenizer, **settings}
-    spec = spec_of(
+    spec = validate_settings(
         {name: value for name, value in given.items() if value is not None},
         "truetune.troubleshoot",
     )
@@ -195,10 +195,10 @@ def fix(
     Raises a `truetune.errors.TruetuneError` where the input can't be read, or `output` can't be written.
     """
     from truetune.fixing.fix_file import fix_data_file as run
-    from truetune.settings.settings_files import spec_of
+    from truetune.settings.read_truetune_settings import validate_settings
 
     given = {"data": _paths_as_list(data), "tokenizer": tokenizer, **settings}
-    spec = spec_of(
+    spec = validate_settings(
         {name: value for name, value in given.items() if value is not None}, "truetune.fix"
     )
     target = None if output is None else fspath(output)
@@ -282,7 +282,7 @@ def audit(
     """
     from truetune.auditing.record_in_process import record_run
     from truetune.checks.judge_audit import audit as judge
-    from truetune.settings.settings_files import spec_of
+    from truetune.settings.read_truetune_settings import validate_settings
 
     record = record_run(
         run,
@@ -295,7 +295,7 @@ def audit(
         canary=canary,
         keys=keys,
     )
-    return judge([record], spec_of(settings, "truetune.audit"))
+    return judge([record], validate_settings(settings, "truetune.audit"))
 
 
 def rehearse(
@@ -319,9 +319,9 @@ def rehearse(
     """
     from truetune.rehearsal.rehearsal_report import judge_rehearsal
     from truetune.rehearsal.rehearse_in_process import record_rehearsal
-    from truetune.settings.settings_files import spec_of
+    from truetune.settings.read_truetune_settings import validate_settings
 
-    spec = spec_of(settings, "truetune.rehearse")
+    spec = validate_settings(settings, "truetune.rehearse")
     return judge_rehearsal(
         [
             record_rehearsal(
@@ -351,12 +351,12 @@ def encode(
     Raises a `truetune.errors.TruetuneError` where the input can't be read, rendered or encoded.
     """
     from truetune.encoding.encode_run import encode as run
+    from truetune.settings.read_truetune_settings import validate_settings
     from truetune.settings.run_spec import Encoding
-    from truetune.settings.settings_files import spec_of
 
     own = {name: settings.pop(name) for name in Encoding.model_fields if name in settings}
     settings["encode"] = {**settings.get("encode", {}), **own}
-    spec = spec_of({"data": data, "tokenizer": tokenizer, **settings}, "truetune.encode")
+    spec = validate_settings({"data": data, "tokenizer": tokenizer, **settings}, "truetune.encode")
     return run(spec, out, cache=cache, jobs=jobs, engine=engine)
 
 
@@ -385,12 +385,16 @@ def train(
 
     from truetune.render.probes import tokenizer_of
     from truetune.render.tokenizer_folder import find_tokenizer_folder
-    from truetune.settings.settings_files import find_settings, merge_settings, spec_of
+    from truetune.settings.read_truetune_settings import (
+        find_settings,
+        merge_settings,
+        validate_settings,
+    )
 
     given = find_settings(fspath(config), Path())[0] if config is not None else {}
     if out is not None:
         settings = merge_settings(settings, {"training": {"output_dir": fspath(out)}})
-    spec = spec_of(
+    spec = validate_settings(
         merge_settings(given, settings), fspath(config) if config is not None else "truetune.train"
     )
     find_tokenizer_folder(tokenizer_of(spec))

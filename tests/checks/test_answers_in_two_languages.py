@@ -12,7 +12,7 @@ import pytest
 from truetune.checks.check_paths import check_paths
 from truetune.checks.findings import Finding
 from truetune.generation.row_languages import named_language, row_languages
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 
 RULE = "answers-in-two-languages"
 Row = dict[str, Any]
@@ -69,7 +69,7 @@ def mixed(i: int, *, every: int = 2) -> tuple[str, str]:
 def findings(folder: Path, row: Callable[[int], Row], count: int = 64) -> list[Finding]:
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row(i)) + "\n" for i in range(count)), encoding="utf-8")
-    report = check_paths([path], spec_of({}, "test"))
+    report = check_paths([path], validate_settings({}, "test"))
     return [finding for finding in report.findings if finding.rule == RULE]
 
 

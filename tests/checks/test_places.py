@@ -25,8 +25,8 @@ from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page_of_json
 from truetune.report.page.rows_of_report import token_rows_of_report
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import spec_of
 
 TOKENS = {
     "prefix-differencing-mask-misaligned": " It",
@@ -73,7 +73,8 @@ def test_the_token_of_a_case(name: str, tmp_path: Path) -> None:
     assert case.origin is not None
     assert case.token is not None
     views = view_row_tokens(
-        spec_of({**settings, "data": data, "tokenizer": tokenizer}, "page"), case.origin.row
+        validate_settings({**settings, "data": data, "tokenizer": tokenizer}, "page"),
+        case.origin.row,
     )
     shown = next(v for v in views if v.example.rendering.turn in (None, case.turn))
     assert shown.pieces[case.token] == TOKENS[name]
@@ -88,7 +89,7 @@ def test_the_token_of_a_case(name: str, tmp_path: Path) -> None:
 def test_the_date_of_a_template_is_where_it_stands(tmp_path: Path) -> None:
     text = block(sections(find_rule("date-in-template"))["Example"])
     (case,) = findings(find_rule("date-in-template"), text, tmp_path)[0].cases
-    spec = spec_of(
+    spec = validate_settings(
         {"data": str(tmp_path / "data.jsonl"), "tokenizer": str(tmp_path / "tokenizer")}, "page"
     )
     (shown,) = view_row_tokens(spec, 0)

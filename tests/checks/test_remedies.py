@@ -21,7 +21,7 @@ from truetune.checks.lint import lint
 from truetune.checks.rule import Rule
 from truetune.checks.rule_catalogue import all_rules, station_of_rule
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 CONFIG = [rule for rule in all_rules() if station_of_rule(rule) == "config"]
 SOURCE = [rule for rule in all_rules() if station_of_rule(rule) == "source"]

@@ -17,9 +17,9 @@ from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.score_answer import score_answer
+from truetune.settings.read_truetune_settings import find_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import find_settings
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 
 def test_a_report_is_short_as_a_value_and_whole_in_print() -> None:

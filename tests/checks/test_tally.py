@@ -20,7 +20,7 @@ from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Rendering
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page_of_json
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 
 MASKS = st.lists(st.booleans(), max_size=12)
 ROWS = st.lists(st.tuples(MASKS, st.sampled_from(("web", "books", None))), min_size=1, max_size=400)
@@ -44,7 +44,7 @@ def batch(masks: list[list[bool]], rows: list[Conversation], ids: list[int] | No
 
 
 def checked(**settings: str) -> DataReport:
-    return check(spec_of(settings, "test"))
+    return check(validate_settings(settings, "test"))
 
 
 def conversations(groups: list[str | None], first: int = 0) -> list[Conversation]:
@@ -211,7 +211,7 @@ def test_views_are_the_first_rows_and_those_of_findings(tmp_path: Path) -> None:
     }
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(odd if i in (30, 40) else row) + "\n" for i in range(50)))
-    spec = spec_of(
+    spec = validate_settings(
         {"data": str(path), "tokenizer": str(TOKENIZER), "select": "special-token-in-content"},
         "test",
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 
 LONG = "It is on the hill behind the old mill, and the way there takes about {0} minutes. " * 4
 
@@ -78,5 +78,5 @@ def test_a_rule_on_texts_needs_no_tokenizer(
 ) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row(i)) + "\n" for i in range(1, 61)), encoding="utf-8")
-    report = check_paths([path], spec_of({}, "test"))
+    report = check_paths([path], validate_settings({}, "test"))
     assert (rule in {finding.rule for finding in report.findings}) == fires

@@ -13,7 +13,7 @@ from truetune.checks.hyperparameter_limits import LIMITS
 from truetune.checks.lint import lint
 from truetune.checks.rule_catalogue import all_rules, find_rule
 from truetune.checks.rule_runner import run_rules
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 RULES = ("setting-out-of-range", "preference-beta-out-of-range", "settings-train-nothing")
 DPO = {

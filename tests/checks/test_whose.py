@@ -25,8 +25,8 @@ from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
 from truetune.report.supervision_headline import supervision_verdict
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import spec_of
 from truetune.trainers import TRAINER_NAMES, TRAINERS, facts_of_trainer
 from truetune.trainers.trainer_facts import TrainerName
 
@@ -71,7 +71,7 @@ SCRIPTS: dict[str, tuple[str, str | None]] = {
 
 def seen(paths: list[Path], **settings: Any) -> DataReport:
     given = {"tokenizer": str(TOKENIZER), "select": ["TOK001"], **settings}
-    report = check_paths([str(DATA), *map(str, paths)], spec_of(given, "test"))
+    report = check_paths([str(DATA), *map(str, paths)], validate_settings(given, "test"))
     assert isinstance(report, DataReport)
     return report
 
@@ -148,9 +148,9 @@ def test_settings_name_another_trainer(settings: dict[str, str], tmp_path: Path)
 
 def test_a_trainer_that_there_is_not() -> None:
     with pytest.raises(SpecError, match="expected one of trl, transformers"):
-        spec_of({"trainer": "trll"}, "test")
+        validate_settings({"trainer": "trll"}, "test")
     with pytest.raises(SpecError, match="keep one"):
-        spec_of({"trainer": "trl", "trained_by": "axolotl"}, "test")
+        validate_settings({"trainer": "trl", "trained_by": "axolotl"}, "test")
 
 
 @pytest.mark.parametrize("family", ["smollm2", "deepseek-v3"])
@@ -181,7 +181,7 @@ def _of(family: str, name: TrainerName | None) -> tuple[Finding, ...]:
         "trained_by": name,
         "select": ["TOK001"],
     }
-    return check(spec_of(given, "test")).findings
+    return check(validate_settings(given, "test")).findings
 
 
 def test_healthy_sets_do_not_fail_where_the_trainer_is_not_known() -> None:
@@ -192,7 +192,7 @@ def test_healthy_sets_do_not_fail_where_the_trainer_is_not_known() -> None:
             "tokenizer": str(folder(family)),
             "ignore": ["field-reaches-no-token"],
         }
-        assert not check(spec_of(given, "test")).failed(), family
+        assert not check(validate_settings(given, "test")).failed(), family
 
 
 @pytest.mark.parametrize("name", [*TRAINER_NAMES, None])
@@ -218,7 +218,7 @@ def test_text_without_an_end(tmp_path: Path) -> None:
             "trained_by": name,
             "select": ["LEN"],
         }
-        found[name] = {f.code for f in check(spec_of(given, "test")).findings}
+        found[name] = {f.code for f in check(validate_settings(given, "test")).findings}
     assert found == {
         "trl": set(),
         "axolotl": set(),
@@ -239,7 +239,7 @@ def test_a_text_that_ends_with_the_eos_gets_no_second_one(tmp_path: Path) -> Non
         "trained_by": "trl",
         "select": ["LEN002"],
     }
-    assert check(spec_of(given, "test")).findings == ()
+    assert check(validate_settings(given, "test")).findings == ()
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_answers_behind_the_limit(name: TrainerName | None, codes: set[str]) -> 
         "max_length": 100,
         "select": ["LEN003"],
     }
-    report = check(spec_of(given, "test"))
+    report = check(validate_settings(given, "test"))
     assert {f.code for f in report.findings} == codes
     assert report.learned is not None
     assert bool(report.learned.left_out) == (name in ("axolotl", "truetune"))

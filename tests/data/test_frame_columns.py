@@ -11,9 +11,9 @@ import pytest
 
 from truetune.data.script_rows.dataframe_columns import call_column_method, operate_on_columns
 from truetune.data.script_rows.tables_with_known_rows import COLUMN
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.containers import to_value
-from truetune.source.symbolic_execution.values import Constant, Sequence, Value
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.lists_and_dicts import plain_to_value
+from truetune.source.symbolic_execution.values_of_run import Constant, Sequence, Value
 
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -28,7 +28,7 @@ HOLES = ["a", None, "b", "a"]
 
 
 def column_of(items: list[Any]) -> Sequence:
-    return Sequence(COLUMN, [to_value(one) for one in items])
+    return Sequence(COLUMN, [plain_to_value(one) for one in items])
 
 
 def items_of(column: Value | None) -> list[Any] | None:
@@ -65,7 +65,7 @@ def test_missing_values_are_unequal_to_all(sign: str, other: Any) -> None:
 )
 def test_methods_on_missing_values(method: str, given: list[Any]) -> None:
     wanted = getattr(pandas.Series(HOLES, dtype=object), method)(*given).tolist()
-    args = tuple(to_value(one) for one in given)
+    args = tuple(plain_to_value(one) for one in given)
     assert items_of(call_column_method(column_of(HOLES), method, args, no_call)) == wanted
 
 

@@ -16,7 +16,7 @@ from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_ro
 from truetune.data.script_rows.row_files_of_script import MAX_ROWS, RowFiles
 from truetune.errors import DataError
 from truetune.settings.run_spec import RunSpec
-from truetune.source.symbolic_execution.values import Sequence
+from truetune.source.symbolic_execution.values_of_run import Sequence
 
 ROWS = [
     {"frage": "Wie hoch ist der Turm?", "antwort": "Er ist 40 Meter hoch.", "art": "kurz"},

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import spec_of
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def read(text: str, folder: Path) -> str:
     if "compute_environment" in value:
         return _accelerate(text, folder)
     if value.keys() <= RunSpec.model_fields.keys():
-        spec_of(value, "block")
+        validate_settings(value, "block")
         return "truetune"
     path = folder / "block.yaml"
     path.write_text(text, encoding="utf-8")

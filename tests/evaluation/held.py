@@ -15,7 +15,7 @@ from truetune.demo import TOKENIZER
 from truetune.evaluation.row_losses import EncodedRows, encode_held_out
 from truetune.generation.backends.backend import ScoredIds
 from truetune.render.probes import Probes, prepare_probes_of_run
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 
 
 def write(folder: Path, rows: Sequence[dict[str, Any]], name: str = "held.jsonl") -> Path:
@@ -25,7 +25,9 @@ def write(folder: Path, rows: Sequence[dict[str, Any]], name: str = "held.jsonl"
 
 
 def probes_of(**settings: Any) -> Probes:
-    return prepare_probes_of_run(spec_of({"tokenizer": str(TOKENIZER), **settings}, "test"))
+    return prepare_probes_of_run(
+        validate_settings({"tokenizer": str(TOKENIZER), **settings}, "test")
+    )
 
 
 def examples(path: Path, **settings: Any) -> EncodedRows:

@@ -18,7 +18,7 @@ from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import build_prompts
 from truetune.render.probes import Probes
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 
 HELD = 2
 """The row of `trained` that was held out"""
@@ -65,7 +65,7 @@ def asked(tmp_path: Path) -> list[Prompt]:
 
 def run_of(trained: Path, out: Path) -> tuple[Probes, dict[str, Any]]:
     """What `truetune train` records."""
-    spec = spec_of({"tokenizer": str(TOKENIZER), "data": [str(trained)]}, "test")
+    spec = validate_settings({"tokenizer": str(TOKENIZER), "data": [str(trained)]}, "test")
     encoded = encode(spec, out)
     data = {
         "key": encoded.manifest["key"],

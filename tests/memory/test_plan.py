@@ -126,7 +126,7 @@ def test_every_stack_spells_every_change() -> None:
 
 
 def test_lines_of_axolotl_are_read_as_they_are_meant(tmp_path: Path) -> None:
-    from truetune.settings.stacks.config_file import read_config
+    from truetune.settings.stacks.read_config_of_any_stack import read_config
 
     lines = [line for remedy in planned("axolotl").remedies for line in remedy.lines]
     path = tmp_path / "axolotl.yaml"

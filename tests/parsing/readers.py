@@ -113,13 +113,13 @@ def _scan(path: Path) -> Any:
 
 
 def _settings(path: Path) -> Any:
-    from truetune.settings.settings_files import find_settings
+    from truetune.settings.read_truetune_settings import find_settings
 
     return find_settings(str(path), path.parent)
 
 
 def _config(path: Path) -> Any:
-    from truetune.settings.stacks.config_file import read_config
+    from truetune.settings.stacks.read_config_of_any_stack import read_config
 
     return read_config(path)
 

@@ -21,7 +21,7 @@ from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page_of_json, html_page_of_report
 from truetune.report.page.data_section import data_section
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 
 WORDS = tuple(
     f"{one}{two}" for one in ("sea", "law", "soup", "star", "bike", "song") for two in range(40)
@@ -104,7 +104,7 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
     (folder / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
     data, held = str(folder / "rows.jsonl"), str(folder / "held.jsonl")
     settings = {"data": data, "eval_data": held, "tokenizer": str(TOKENIZER), "max_length": 128}
-    return add_token_views(check(spec_of(settings, "t")), 40)
+    return add_token_views(check(validate_settings(settings, "t")), 40)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
         for i in range(60)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return check(spec_of({"data": str(path), "tokenizer": str(TOKENIZER)}, "t"))
+    return check(validate_settings({"data": str(path), "tokenizer": str(TOKENIZER)}, "t"))
 
 
 def test_lengths_and_shares(grouped: DataReport) -> None:

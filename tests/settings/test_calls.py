@@ -10,7 +10,11 @@ import pytest
 from truetune.errors import SpecError
 from truetune.settings.config import SettingLocation
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
-from truetune.settings.stacks.python_calls import ConfigCall, config_of_arguments, config_of_calls
+from truetune.settings.stacks.settings_of_python_calls import (
+    ConfigCall,
+    config_of_calls_in_run,
+    config_of_one_call,
+)
 
 
 def place(key: str, line: int) -> SettingLocation:
@@ -18,7 +22,7 @@ def place(key: str, line: int) -> SettingLocation:
 
 
 def test_one_call() -> None:
-    found = config_of_arguments(
+    found = config_of_one_call(
         "SFTConfig",
         {"max_length": 64, "loss": 1},
         {"max_length": place("max_length", 7)},
@@ -39,7 +43,7 @@ def test_one_call() -> None:
         2e-5,
         True,
     )
-    plain = config_of_arguments("TrainingArguments", {}, {}, "train.py", "")
+    plain = config_of_one_call("TrainingArguments", {}, {}, "train.py", "")
     assert (plain.stack, plain.version, plain.limit, plain.spec.training.bf16) == (
         "transformers",
         "5.23.0",
@@ -49,7 +53,7 @@ def test_one_call() -> None:
 
 
 def test_several_calls() -> None:
-    found = config_of_calls(
+    found = config_of_calls_in_run(
         [
             ConfigCall(
                 "DPOConfig", {"beta": 0.2, "loss_type": ["sigmoid", "sft"], "max_prompt_length": 9}
@@ -97,7 +101,7 @@ def test_what_cannot_be_told_stays_open() -> None:
         "fp16": UNKNOWN_VALUE,
         "gradient_checkpointing": UNKNOWN_VALUE,
     }
-    found = config_of_calls(
+    found = config_of_calls_in_run(
         [
             ConfigCall("SFTConfig", unsure, {"learning_rate": place("learning_rate", 2)}),
             ConfigCall("LoraConfig", {"target_modules": ["q_proj", UNKNOWN_VALUE]}),
@@ -116,7 +120,7 @@ def test_what_cannot_be_told_stays_open() -> None:
     assert training.lora is not None
     assert training.lora.target_modules is None
     assert found.places["training.learning_rate"].line == 2
-    open_end = config_of_calls(
+    open_end = config_of_calls_in_run(
         [ConfigCall("SFTConfig", {"packing": True}, complete=False)], "train.py", ""
     )
     assert (open_end.limit, open_end.spec.training.learning_rate, open_end.spec.training.bf16) == (
@@ -128,7 +132,7 @@ def test_what_cannot_be_told_stays_open() -> None:
 
 
 def test_without_arguments_of_a_trainer() -> None:
-    found = config_of_calls([ConfigCall("LoraConfig", {})], "train.py", "")
+    found = config_of_calls_in_run([ConfigCall("LoraConfig", {})], "train.py", "")
     assert found.spec.training.lora is not None
     assert found.spec.training.learning_rate is None
 
@@ -137,7 +141,7 @@ def test_a_value_of_the_wrong_kind() -> None:
     with pytest.raises(
         SpecError, match=r"train.py:4: learning_rate: input should be a valid number"
     ):
-        config_of_arguments(
+        config_of_one_call(
             "SFTConfig",
             {"learning_rate": "fast"},
             {"learning_rate": place("learning_rate", 4)},
@@ -173,7 +177,7 @@ def test_as_the_class_itself_resolves_them(
     made = getattr(trl, name, None) or getattr(transformers, name)
     on_this_machine = {"output_dir": str(tmp_path), "use_cpu": True, "bf16": False}
     real = made(**arguments, **on_this_machine)
-    ours = config_of_arguments(name, {**arguments, **on_this_machine}, {}, "train.py", "")
+    ours = config_of_one_call(name, {**arguments, **on_this_machine}, {}, "train.py", "")
     training = ours.spec.training
     for field in dataclasses.fields(real):
         mine = getattr(training, field.name, None)

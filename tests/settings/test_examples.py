@@ -11,7 +11,7 @@ from tests.parts.shelf import Missing
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import SpecError
 from truetune.settings.config import Config
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 UNKNOWN = {
     "llama3_fp8_fsdp_sft.yaml": {"fsdp_transformer_layer_cls_to_wrap"},

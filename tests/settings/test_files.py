@@ -9,8 +9,8 @@ import pytest
 import truetune
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
+from truetune.settings.read_truetune_settings import find_settings, validate_settings
 from truetune.settings.run_spec import Encoding, RunSpec, Watch
-from truetune.settings.settings_files import find_settings, spec_of
 
 
 def test_which_file_counts(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
     )
     settings, _ = find_settings(None, tmp_path)
     assert set(settings) == set(RunSpec.model_fields)
-    spec = spec_of(settings, "test")
+    spec = validate_settings(settings, "test")
     assert (spec.learn.what, spec.learn.tool_calls, spec.select) == ("last", False, ("TOK",))
     assert spec.template_kwargs == {"enable_thinking": False, "a-b": 1}
     assert set(settings["encode"]) == set(Encoding.model_fields)

@@ -10,7 +10,7 @@ import pytest
 
 from truetune.errors import SpecError
 from truetune.settings.config import Config
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 LORA = """\
 model_name_or_path: some/model

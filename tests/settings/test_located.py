@@ -11,7 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from truetune.errors import SpecError
-from truetune.settings.located_document import MAX_CONFIG_BYTES, parse_document, read_document
+from truetune.settings.located_document import (
+    MAX_CONFIG_BYTES,
+    parse_located_document,
+    read_located_document,
+)
 
 YAML = """\
 # settings
@@ -30,13 +34,13 @@ steps: 2
 
 
 def test_places_of_yaml() -> None:
-    document = parse_document(YAML, "a.yaml")
-    assert document.spot("datasets", 0, "type") == (6, 5)
-    assert document.spot("datasets", 1) == (7, 5)
-    assert document.spot("datasets", 1, "path") == (7, 6)
-    assert document.spot("run", "rate") == (3, 3)
-    assert document.spot("run", "steps") == (10, 3)
-    assert document.spot("nothing") is None
+    document = parse_located_document(YAML, "a.yaml")
+    assert document.position_of_key("datasets", 0, "type") == (6, 5)
+    assert document.position_of_key("datasets", 1) == (7, 5)
+    assert document.position_of_key("datasets", 1, "path") == (7, 6)
+    assert document.position_of_key("run", "rate") == (3, 3)
+    assert document.position_of_key("run", "steps") == (10, 3)
+    assert document.position_of_key("nothing") is None
     assert document.value["run"] == {"rate": "1e-4", "steps": 10}
     assert document.value["steps"] == 2
     assert document.twice == ((("steps",), (11, 1), (12, 1)),)
@@ -44,10 +48,10 @@ def test_places_of_yaml() -> None:
 
 def test_places_of_json() -> None:
     text = '{\n\t"a": {"b": [1, {"c": "x\\/{"}], "d": 1e-5},\n\t"a": 2\n}'
-    document = parse_document(text, "a.json")
+    document = parse_located_document(text, "a.json")
     assert document.value == {"a": 2}
-    assert document.spot("a", "b", 1, "c") == (2, 18)
-    assert document.spot("a", "d") == (2, 33)
+    assert document.position_of_key("a", "b", 1, "c") == (2, 18)
+    assert document.position_of_key("a", "d") == (2, 33)
     assert document.twice == ((("a",), (2, 2), (3, 2)),)
 
 
@@ -65,7 +69,7 @@ values = st.recursive(
 @given(st.dictionaries(st.text(), values), st.sampled_from((None, 2)))
 def test_every_key_of_json_has_its_place(value: dict[str, Any], indent: int | None) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    document = parse_document(text, "a.json")
+    document = parse_located_document(text, "a.json")
     assert document.value == value
     lines = text.split("\n")
 
@@ -102,7 +106,7 @@ def test_every_key_of_json_has_its_place(value: dict[str, Any], indent: int | No
 )
 def test_broken_yaml(text: str, said: str) -> None:
     with pytest.raises(SpecError) as error:
-        parse_document(text, "a.yaml")
+        parse_located_document(text, "a.yaml")
     assert said in str(error.value)
     assert str(error.value).startswith("a.yaml")
 
@@ -111,12 +115,12 @@ def test_an_alias_bomb_is_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
     with pytest.raises(SpecError, match="more than 50,000 values"):
-        parse_document("\n".join(lines), "bomb.yaml")
+        parse_located_document("\n".join(lines), "bomb.yaml")
     merged = ["a0: &a0 {k: 1}"] + [
         f"a{n}: &a{n}\n  <<: [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)
     ]
     with pytest.raises(SpecError, match="more than 50,000 values"):
-        parse_document("\n".join(merged), "bomb.yaml")
+        parse_located_document("\n".join(merged), "bomb.yaml")
 
 
 def test_broken_files(tmp_path: Path) -> None:
@@ -124,7 +128,7 @@ def test_broken_files(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_bytes(content)
         with pytest.raises(SpecError) as error:
-            read_document(path)
+            read_located_document(path)
         return str(error.value).removeprefix(str(path))
 
     assert refused("a.yaml", b"\x7fELF\0\0\1") == ": a binary file; expected YAML or JSON, as UTF-8"
@@ -136,12 +140,12 @@ def test_broken_files(tmp_path: Path) -> None:
     assert refused("d.json", b'{"a": 1,\n "b": }') == ":2: not JSON: Expecting value"
     assert refused("e.json", b'{"a": ' + b"[" * 100_000) == ":1: not JSON: nested more than 64 deep"
     with pytest.raises(SpecError, match="No such file"):
-        read_document(tmp_path / "none.yaml")
+        read_located_document(tmp_path / "none.yaml")
 
 
 def test_a_byte_order_mark_and_an_empty_file(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_bytes("\ufeffa: 1\n".encode())
-    assert read_document(path).value == {"a": 1}
+    assert read_located_document(path).value == {"a": 1}
     path.write_bytes(b"# nothing\n")
-    assert read_document(path).value is None
+    assert read_located_document(path).value is None

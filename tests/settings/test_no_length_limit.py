@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from truetune.settings.stacks.config_file import read_config
-from truetune.source.module import read_module
-from truetune.source.script_configs import extract_only_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
+from truetune.source.parsed_source_file import read_module
+from truetune.source.settings_of_script_as_configs import only_config_of_script
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from truetune.source.script_configs import extract_only_config
 def test_of_a_script(tmp_path: Path, argument: str, is_off: bool) -> None:
     file = tmp_path / "train.py"
     file.write_text(f"from trl import SFTConfig\nmade = SFTConfig(output_dir='out', {argument})\n")
-    config = extract_only_config(read_module(file))
+    config = only_config_of_script(read_module(file))
     assert config is not None
     assert config.spec.training.no_length_limit is is_off
 

@@ -16,9 +16,9 @@ from truetune.settings.advise_unknown_setting import (
     advise_unknown_setting,
     all_settings,
 )
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import spec_of
-from truetune.settings.stacks import axolotl, llama_factory
+from truetune.settings.stacks import read_axolotl_yaml, read_llama_factory_settings
 from truetune.settings.stacks.known_keys import load_known_keys
 
 PLACES = {".".join(setting.place) for setting in all_settings()}
@@ -64,7 +64,7 @@ MOST = 200
 )
 def test_the_line_that_is_said(text: str, said: str) -> None:
     with pytest.raises(SpecError) as error:
-        spec_of(yaml.safe_load(text), "job.yaml")
+        validate_settings(yaml.safe_load(text), "job.yaml")
     told = str(error.value)
     assert said in told
     assert told.count("\n") == 0
@@ -73,7 +73,7 @@ def test_the_line_that_is_said(text: str, said: str) -> None:
 
 @pytest.mark.parametrize("line", sorted({*LINES.values(), *VALUES.values()}))
 def test_what_is_said_to_be_written_is_understood(line: str) -> None:
-    spec_of(yaml.safe_load(line), "here")
+    validate_settings(yaml.safe_load(line), "here")
 
 
 def test_other_names_lead_to_settings_that_there_are() -> None:
@@ -87,11 +87,17 @@ def test_other_names_lead_to_settings_that_there_are() -> None:
 KNOWN = [
     *(
         (key, f"training.{field}")
-        for field, key in (*axolotl.FIELD_KEYS.items(), *llama_factory.FIELD_KEYS.items())
+        for field, key in (
+            *read_axolotl_yaml.FIELD_KEYS.items(),
+            *read_llama_factory_settings.FIELD_KEYS.items(),
+        )
     ),
     *(
         (key, f"training.lora.{field}")
-        for field, key in (*axolotl.LORA_KEYS.items(), *llama_factory.LORA_KEYS.items())
+        for field, key in (
+            *read_axolotl_yaml.LORA_KEYS.items(),
+            *read_llama_factory_settings.LORA_KEYS.items(),
+        )
     ),
 ]
 ELSEWHERE = {"training.packing": "encode", "training.adapter": "training"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from truetune.checks.plan_memory import config_with_training
 from truetune.memory.plan_memory import plan_memory
 from truetune.settings.recognise_input_kind import recognise_kinds
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 RECIPE = """
 model:

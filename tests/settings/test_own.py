@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truetune.errors import SpecError
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 
 def test_places(tmp_path: Path) -> None:

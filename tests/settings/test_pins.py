@@ -12,10 +12,10 @@ from tests.settings.unasked import UNASKED
 from tests.source.modules import notebook
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
-from truetune.settings.release_pins import Pin, ReleaseAge, installed_release, pins_around
+from truetune.settings.release_pins import Pin, ReleaseAge, installed_release, pins_of_project_files
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.config_file import read_config
-from truetune.settings.stacks.trainer_arguments import steady_defaults
+from truetune.settings.stacks.read_config_of_any_stack import read_config
+from truetune.settings.stacks.read_trainer_arguments import steady_defaults
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_defaults_of_trl_release_by_release(
     name: str, key: str, trl: str, is_known: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "requirements.txt").write_text(f"trl=={trl}\n")
-    pins = pins_around(str(tmp_path / "train.py"))
+    pins = pins_of_project_files(str(tmp_path / "train.py"))
     assert (key in steady_defaults(name, pins)) == is_known
 
 

@@ -14,8 +14,8 @@ from truetune.errors import SpecError
 from truetune.settings.config import Config
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.config_file import read_config
-from truetune.settings.stacks.find_config_consumer import launches_of_several
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 OWN_FILES: list[dict[str, Any]] = [
     {"output_dir": "o", "batch_size": 2, "gradient_accumulation_steps": 8, "learning_rate": 1e-4, "num_epochs": 2,
@@ -239,7 +239,7 @@ def test_commands_that_start_settings_as_several_processes(command: str, tmp_pat
     (tmp_path / "run.sh").write_text(
         "#!/bin/bash\n" + command.format(file="configs/sft.yaml") + "\n"
     )
-    assert bool(list(launches_of_several(path))) is LAUNCHES[command]
+    assert bool(list(commands_that_launch_several_processes(path))) is LAUNCHES[command]
 
 
 @pytest.mark.parametrize(("processes", "several"), [(4, True), (1, False)])
@@ -251,4 +251,4 @@ def test_a_configuration_of_accelerate_says_how_many_processes_start(
     (tmp_path / "ddp.yaml").write_text(f"num_processes: {processes}\n", encoding="utf-8")
     command = "accelerate launch --config_file ddp.yaml train.py\n"
     (tmp_path / "README.md").write_text(command, encoding="utf-8")
-    assert bool(list(launches_of_several(script))) is several
+    assert bool(list(commands_that_launch_several_processes(script))) is several

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from truetune.errors import SpecError
 from truetune.settings import settings_schema
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "schema" / "truetune.json"
 """Written by `truetune init --schema docs/schema/truetune.json`"""
@@ -56,7 +56,7 @@ def settings(found: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 )
 def test_what_is_right(text: str) -> None:
     value = yaml.safe_load(text)
-    spec_of(value, "test")
+    validate_settings(value, "test")
     Draft202012Validator(SCHEMA).validate(value)
 
 
@@ -81,5 +81,5 @@ def test_what_is_right(text: str) -> None:
 def test_what_is_wrong(text: str) -> None:
     value = yaml.safe_load(text)
     with pytest.raises(SpecError):
-        spec_of(value, "test")
+        validate_settings(value, "test")
     assert not Draft202012Validator(SCHEMA).is_valid(value)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from truetune.settings.removed_names import RemovalWindow
+from truetune.settings.release_windows_of_removed_names import RemovalWindow
 from truetune.settings.stacks.removed_arguments import (
     ANY_ARGUMENTS,
     _recorded_signatures,

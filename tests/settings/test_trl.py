@@ -8,7 +8,7 @@ import pytest
 
 from truetune.errors import SpecError
 from truetune.settings.config import Config
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 SFT = """\
 model_name_or_path: some/model

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from truetune.errors import SpecError
-from truetune.settings.stacks import axolotl, llama_factory, trl
+from truetune.settings.stacks import read_axolotl_yaml, read_llama_factory_settings, read_trl_yaml
 from truetune.settings.stacks.config_draft import SHARED_FIELDS
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 WEIRD: tuple[Any, ...] = (
     [], {}, "", "x", -1, None, [1], [None], [{"a": 1}], {"a": {}}, True, float("inf"), [[["a"]]], "\0", "**x/*.y",
@@ -41,7 +41,7 @@ BASES = {
 COMMON = {"fsdp", "fsdp_config", "deepspeed", "gradient_checkpointing_kwargs"}
 KEYS = {
     "axolotl": (
-        {*axolotl.FIELD_KEYS.values(), *axolotl.LORA_KEYS.values(), *COMMON}
+        {*read_axolotl_yaml.FIELD_KEYS.values(), *read_axolotl_yaml.LORA_KEYS.values(), *COMMON}
         | {
             "datasets",
             "test_datasets",
@@ -61,7 +61,11 @@ KEYS = {
         }
     ),
     "llama-factory": (
-        {*llama_factory.FIELD_KEYS.values(), *llama_factory.LORA_KEYS.values(), *COMMON}
+        {
+            *read_llama_factory_settings.FIELD_KEYS.values(),
+            *read_llama_factory_settings.LORA_KEYS.values(),
+            *COMMON,
+        }
         | {
             "dataset",
             "dataset_dir",
@@ -74,7 +78,7 @@ KEYS = {
         }
     ),
     "trl": (
-        {*SHARED_FIELDS & trl.trl_keys(), *COMMON}
+        {*SHARED_FIELDS & read_trl_yaml.trl_keys(), *COMMON}
         | {
             "datasets",
             "dataset_name",

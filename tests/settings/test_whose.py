@@ -14,8 +14,8 @@ from truetune.checks.config.unknown_setting import UnknownSetting
 from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.config_file import identify_stack, read_config
 from truetune.settings.stacks.known_keys import load_known_keys
+from truetune.settings.stacks.read_config_of_any_stack import identify_stack, read_config
 from truetune.settings.suggest_spelling import find_misspelt_key
 
 TRL = {

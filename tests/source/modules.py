@@ -7,7 +7,7 @@ import json
 from textwrap import dedent
 from typing import Any
 
-from truetune.source.module import Module, parse_module
+from truetune.source.parsed_source_file import Module, parse_module
 
 
 def module(text: str, path: str = "train.py") -> Module:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.source.modules import module
-from truetune.source.script_configs import extract_configs, extract_only_config
+from truetune.source.settings_of_script_as_configs import extract_configs, only_config_of_script
 
 SCRIPT = """
 import torch
@@ -35,7 +35,7 @@ trainer.train(resume_from_checkpoint=True)
 
 
 def test_a_script_is_a_config() -> None:
-    config = extract_only_config(module(SCRIPT))
+    config = only_config_of_script(module(SCRIPT))
     assert config is not None
     training = config.spec.training
     assert (training.learning_rate, training.per_device_train_batch_size) == (2e-4, 4)
@@ -54,8 +54,8 @@ def test_several_and_none() -> None:
     )
     made = module(text)
     assert [c.spec.training.learning_rate for c in extract_configs(made)] == [1e-4, 2e-4]
-    assert extract_only_config(made) is None
-    assert extract_only_config(module("x = 1\n")) is None
+    assert only_config_of_script(made) is None
+    assert only_config_of_script(module("x = 1\n")) is None
 
 
 def test_an_adapter_that_is_not_known_is_an_adapter() -> None:
@@ -66,7 +66,7 @@ def test_an_adapter_that_is_not_known_is_an_adapter() -> None:
     text += (
         "m = get_peft_model(m, PromptTuningConfig())\nTrainingArguments('out', learning_rate=1.0)\n"
     )
-    config = extract_only_config(module(text))
+    config = only_config_of_script(module(text))
     assert config is not None
     assert config.spec.training.lora is not None
 
@@ -76,7 +76,7 @@ def test_names_of_files_stay_files(tmp_path: Path) -> None:
         "from transformers import TrainingArguments as T\nT(output_dir=f'{x}/out', bf16=cond,"
         " num_train_epochs=3)\n"
     )
-    config = extract_only_config(module(text, str(tmp_path / "x.py")))
+    config = only_config_of_script(module(text, str(tmp_path / "x.py")))
     assert config is not None
     assert (config.spec.training.bf16, config.spec.training.num_train_epochs) == (None, 3)
 
@@ -112,7 +112,9 @@ trainer = DPOTrainer({given}, args=DPOConfig("out", learning_rate=5e-7))
 def test_of_several_loads_that_of_the_trained_model_counts(
     policy: str, other: str, given: str, dtype: str | None, name: str | None
 ) -> None:
-    config = extract_only_config(module(TWO_LOADS.format(policy=policy, other=other, given=given)))
+    config = only_config_of_script(
+        module(TWO_LOADS.format(policy=policy, other=other, given=given))
+    )
     assert config is not None
     assert (config.spec.training.dtype, config.spec.model) == (dtype, name)
     assert "training.dtype" in config.places
@@ -157,7 +159,7 @@ class Run(Base):
     ],
 )
 def test_settings_of_objects(code: str, steps: int | None, rate: float | None) -> None:
-    config = extract_only_config(module(OF_OBJECTS + code))
+    config = only_config_of_script(module(OF_OBJECTS + code))
     assert config is not None
     training = config.spec.training
     assert training.max_steps == steps
@@ -176,6 +178,6 @@ def test_settings_of_objects(code: str, steps: int | None, rate: float | None) -
     ],
 )
 def test_paths_of_known_parts(code: str, folder: str | None) -> None:
-    config = extract_only_config(module(OF_OBJECTS + code))
+    config = only_config_of_script(module(OF_OBJECTS + code))
     assert config is not None
     assert (config.raw.get("output_dir") if folder else None) == folder

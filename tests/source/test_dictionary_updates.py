@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from truetune.source.constant_values import resolve_dict_entries
-from truetune.source.module import parse_module
+from truetune.source.evaluate_constant_expressions import resolve_dict_entries
+from truetune.source.parsed_source_file import parse_module
 
 
 @pytest.mark.parametrize("update", ["a.update(b); b.update(a)", "a.update(b); a.update(a)"])

@@ -10,14 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.source.modules import module
-from truetune.source import source_edits
-from truetune.source.module import parse_module
+from truetune.source import make_source_edits
+from truetune.source.parsed_source_file import parse_module
 
 
 def keyword(text: str, name: str = "k", value: str = "1") -> str:
     made = parse_module(text, "x.py")
     call = next(c for c in made.all_calls if made.text_of(c.node.func) == "f")
-    return source_edits.apply_changes(text, source_edits.set_keyword(made, call, name, value))
+    return make_source_edits.apply_changes(
+        text, make_source_edits.set_keyword(made, call, name, value)
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,8 +67,8 @@ def test_parameter() -> None:
         made = parse_module(before, "x.py")
         function = next(made.nodes(ast.FunctionDef))
         assert (
-            source_edits.apply_changes(
-                before, source_edits.insert_parameter(made, function, "k=None")
+            make_source_edits.apply_changes(
+                before, make_source_edits.insert_parameter(made, function, "k=None")
             )
             == after
         )
@@ -87,7 +89,8 @@ def test_delete(before: str, after: str) -> None:
     made = parse_module(before, "x.py")
     statement = next(s for s in made.nodes(ast.Assign) if made.text_of(s.targets[0]) == "x")
     assert (
-        source_edits.apply_changes(before, source_edits.delete_statement(made, statement)) == after
+        make_source_edits.apply_changes(before, make_source_edits.delete_statement(made, statement))
+        == after
     )
     compile(after, "x", "exec")
 
@@ -97,15 +100,19 @@ def test_lines_beside_a_statement() -> None:
     made = parse_module(text, "x.py")
     first = next(made.nodes(ast.Assign))
     assert (
-        source_edits.apply_changes(text, source_edits.insert_after(made, first, "z = 3"))
+        make_source_edits.apply_changes(
+            text, make_source_edits.insert_statements_after(made, first, "z = 3")
+        )
         == "if a:\r\n    x = 1  # c\r\n    z = 3\r\n    y = 2\r\n"
     )
     assert (
-        source_edits.apply_changes(text, source_edits.insert_before(made, first, "z = 3"))
+        make_source_edits.apply_changes(
+            text, make_source_edits.insert_statements_before(made, first, "z = 3")
+        )
         == "if a:\r\n    z = 3\r\n    x = 1  # c\r\n    y = 2\r\n"
     )
     assert (
-        source_edits.insert_after(
+        make_source_edits.insert_statements_after(
             parse_module("x = 1; y = 2\n", "x.py"),
             parse_module("x = 1; y = 2\n", "x.py").tree.body[0],
             "z",
@@ -116,8 +123,8 @@ def test_lines_beside_a_statement() -> None:
 
 def test_overlapping_changes_are_refused() -> None:
     with pytest.raises(ValueError, match="overlap"):
-        source_edits.apply_changes(
-            "abcdef", (source_edits.Change(0, 3, "x"), source_edits.Change(2, 4, "y"))
+        make_source_edits.apply_changes(
+            "abcdef", (make_source_edits.Change(0, 3, "x"), make_source_edits.Change(2, 4, "y"))
         )
 
 

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from tests.source.modules import last, module
-from truetune.source.constant_values import UNKNOWN
+from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.qualified_names import shorten_library_name
 
 IMPORTS = """

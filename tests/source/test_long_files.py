@@ -10,7 +10,7 @@ from types import FrameType
 
 from truetune.checks.lint import lint_module
 from truetune.settings.run_spec import RunSpec
-from truetune.source.module import parse_module
+from truetune.source.parsed_source_file import parse_module
 
 IMPORTS = """
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.source.modules import notebook
 from truetune.errors import DataError
-from truetune.source import source_edits
-from truetune.source.module import parse_module
+from truetune.source import make_source_edits
+from truetune.source.parsed_source_file import parse_module
 
 
 def test_cells_are_one_text_and_magics_are_blank() -> None:
@@ -91,9 +91,11 @@ def test_an_indent_that_does_not_go_is_broken() -> None:
 def test_a_statement_in_an_indented_cell_gets_neighbours_of_its_indent() -> None:
     made = parse_module(notebook("    a = 1\n    b = f(a)"), "n.ipynb")
     statement = next(n for n in made.nodes(ast.Assign) if isinstance(n.value, ast.Call))
-    after = source_edits.apply_changes(
+    after = make_source_edits.apply_changes(
         made.file_text,
-        source_edits.to_file_positions(made, source_edits.insert_before(made, statement, "c = 2")),
+        make_source_edits.changes_in_file_positions(
+            made, make_source_edits.insert_statements_before(made, statement, "c = 2")
+        ),
     )
     assert after == notebook("    a = 1\n    c = 2\n    b = f(a)")
 
@@ -115,8 +117,10 @@ def test_a_change_touches_its_cell_alone(indent: int, ascii_only: bool, listed: 
     text = notebook("first = 1", code, indent=indent, ascii_only=ascii_only, listed=listed)
     made = parse_module(text, "n.ipynb")
     call = next(made.nodes(ast.Call))
-    changes = source_edits.insert_argument(made, call, 'k="ö\\n"')
-    after = source_edits.apply_changes(text, source_edits.to_file_positions(made, changes))
+    changes = make_source_edits.insert_argument(made, call, 'k="ö\\n"')
+    after = make_source_edits.apply_changes(
+        text, make_source_edits.changes_in_file_positions(made, changes)
+    )
     wanted = code.replace("    b,\n", '    b,\n    k="ö\\n",\n')
     expected = notebook("first = 1", wanted, indent=indent, ascii_only=ascii_only, listed=listed)
     assert after == expected
@@ -126,8 +130,11 @@ def test_a_line_that_goes_leaves_no_empty_string() -> None:
     text = notebook("a = 1\nx = 2\nb = 3")
     made = parse_module(text, "n.ipynb")
     statement = list(made.nodes(ast.Assign))[1]
-    assert source_edits.apply_changes(
-        text, source_edits.to_file_positions(made, source_edits.delete_statement(made, statement))
+    assert make_source_edits.apply_changes(
+        text,
+        make_source_edits.changes_in_file_positions(
+            made, make_source_edits.delete_statement(made, statement)
+        ),
     ) == notebook("a = 1\nb = 3")
 
 

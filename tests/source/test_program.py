@@ -9,10 +9,10 @@ from textwrap import dedent
 import pytest
 
 from tests.source.modules import last
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.import_groups import MAX_GROUP_CHARACTERS, Program, group_by_imports
-from truetune.source.import_search import ImportSearch
-from truetune.source.module import Module, read_module
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.find_file_of_import import ImportSearch
+from truetune.source.group_files_by_imports import MAX_GROUP_CHARACTERS, Program, group_by_imports
+from truetune.source.parsed_source_file import Module, read_module
 
 
 def written(folder: Path, files: Mapping[str, str]) -> list[Path]:

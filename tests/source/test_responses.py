@@ -11,7 +11,7 @@ from tests import parts
 from truetune.checks.check_paths import check_paths
 from truetune.checks.reports import DataReport
 from truetune.report.supervision_headline import supervision_verdict
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 
 LLAMA = "<|start_header_id|>assistant<|end_header_id|>\\n\\n"
 CHATML = "<|im_start|>assistant\\n"
@@ -47,7 +47,7 @@ def checked(
     }
     data.write_text(f"{json.dumps(row)}\n" * 3, encoding="utf-8")
     given = {"tokenizer": str(parts.folder("qwen2.5-instruct"))}
-    report = check_paths([script, data], spec_of(given, "test"))
+    report = check_paths([script, data], validate_settings(given, "test"))
     assert isinstance(report, DataReport)
     found = any(finding.code == "ROW012" for finding in report.findings)
     return supervision_verdict(report).plain, found

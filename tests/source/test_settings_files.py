@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module, read_module
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.parsed_source_file import Module, read_module
 
 SETTINGS = "model:\n  name: some/base\n  revision: ${oc.env:REV}\nrows: 8\n"
 READ = 'import yaml\nwith open("job.yaml") as file:\n    cfg = yaml.safe_load(file)\n'

@@ -7,22 +7,22 @@ from textwrap import dedent
 
 import pytest
 
-from truetune.source.import_groups import Program
-from truetune.source.import_search import ImportSearch
-from truetune.source.module import parse_module, read_module
-from truetune.source.symbolic_execution.constants import constant_of, constants_of
+from truetune.source.find_file_of_import import ImportSearch
+from truetune.source.group_files_by_imports import Program
+from truetune.source.parsed_source_file import parse_module, read_module
+from truetune.source.symbolic_execution.fold_constants import constant_of, constants_of_options
 from truetune.source.symbolic_execution.interpreter import run_symbolically
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Element,
     Parameter,
     Sequence,
     Slice,
     Value,
-    options_of,
+    options_of_choice,
 )
 
 
@@ -121,7 +121,7 @@ def test_both_arms_leave_their_values_as_a_choice() -> None:
         f(rate)
         """
     )
-    assert sorted(constants_of(only_call(trace, "lib.f").args[0])) == [1, 2]
+    assert sorted(constants_of_options(only_call(trace, "lib.f").args[0])) == [1, 2]
 
 
 def test_an_arm_that_returns_leaves_no_value_behind_it() -> None:
@@ -281,7 +281,7 @@ def test_a_list_holds_what_it_is_extended_by(line: str) -> None:
         f"from lib import load, use\ntexts = []\nfor i in range(n):\n    {line}\nfor one in texts:\n    use(one)"
     )
     loaded = next(trace.calls("lib.load"))
-    given = [one for call in trace.calls("lib.use") for one in options_of(call.args[0])]
+    given = [one for call in trace.calls("lib.use") for one in options_of_choice(call.args[0])]
     assert any(isinstance(one, Element) and one.iterable is loaded.result for one in given)
 
 

@@ -14,7 +14,7 @@ from tests.trainers import tiny_model
 from truetune.checks.check_data import check
 from truetune.checks.learned_token_counts import LearnedTokenCounts
 from truetune.demo import DATA
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -74,7 +74,7 @@ def told(rows: Rows, family: str, where: Path, **settings: Any) -> LearnedTokenC
         "trained_by": "trl",
         "select": ["TOK001"],
     }
-    learned = check(spec_of({**given, **settings}, "test")).learned
+    learned = check(validate_settings({**given, **settings}, "test")).learned
     assert learned is not None
     return learned
 

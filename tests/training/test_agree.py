@@ -14,8 +14,8 @@ from truetune.checks.check_paths import check_paths
 from truetune.checks.reports import DataReport, Report
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
+from truetune.settings.read_truetune_settings import find_settings, validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import find_settings, spec_of
 
 pytest.importorskip("torch")
 FAMILIES = (
@@ -36,7 +36,7 @@ def both(path: Path) -> tuple[Report, Report]:
     from truetune.training.training_recipe import make_recipe
 
     given, source = find_settings(str(path), path.parent)
-    spec = spec_of(given, str(path))
+    spec = validate_settings(given, str(path))
     return check_paths((), spec, settings=source), check_settings_and_data(
         make_recipe(spec, rows=None, gpu=False, bf16=False).spec, SilentListener()
     )

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError, UsageError
 from truetune.settings.config import Config
+from truetune.settings.read_truetune_settings import find_settings, validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import find_settings, spec_of
 from truetune.training.default_settings import DEFAULTS
 from truetune.training.setting_conflicts import (
     OTHER_STACKS,
@@ -36,7 +36,7 @@ METHODS = ("sft", "dpo", "orpo", "kto")
 
 def spec(method: str = "sft", **given: Any) -> RunSpec:
     training = {"method": method, **given.pop("training", {})}
-    return spec_of({"data": "a.jsonl", **given, "training": training}, "test")
+    return validate_settings({"data": "a.jsonl", **given, "training": training}, "test")
 
 
 def made(
@@ -289,7 +289,7 @@ def test_any_run(method: str, rows: int | None, asked: dict[str, Any]) -> None:
 def test_off_is_no(tmp_path: Path) -> None:
     (tmp_path / "truetune.yaml").write_text("training: {eval_strategy: no, save_strategy: no}")
     found, _ = find_settings(None, tmp_path)
-    training = spec_of(found, "test").training
+    training = validate_settings(found, "test").training
     assert (training.eval_strategy, training.save_strategy) == ("no", "no")
 
 

@@ -26,9 +26,9 @@ from truetune.demo import DATA
 from truetune.errors import UsageError
 from truetune.memory.plan_memory import plan_memory
 from truetune.settings import settings_schema
+from truetune.settings.read_truetune_settings import find_settings, validate_settings
 from truetune.settings.run_spec import Encoding, Learn, RunSpec, Watch
-from truetune.settings.settings_files import find_settings, spec_of
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.training_settings import Lora, Training
 from truetune.training.propose_settings import (
     RECIPE_MEANINGS,
@@ -81,8 +81,8 @@ def test_the_file_means_what_was_proposed(name: str, folder: Path) -> None:
     text = written(name, "-o", "outputs/first")
     settings, source = find_settings(None, folder)
     assert source == folder / "truetune.yaml"
-    spec = spec_of(settings, "test")
-    asked = spec_of(
+    spec = validate_settings(settings, "test")
+    asked = validate_settings(
         {
             "model": "model",
             "tokenizer": "model",
@@ -129,7 +129,7 @@ def test_what_is_commented_out_is_right_too(name: str, folder: Path) -> None:
         bare = setting.replace("# ", "", 1) if setting.lstrip().startswith("# ") else setting
         opened.append(bare if meaning or bare.rstrip().endswith(":") else "")
     settings = yaml.safe_load("\n".join(opened))
-    spec = spec_of(settings, "test")
+    spec = validate_settings(settings, "test")
     if spec.training.loss_type is not None:
         assert spec.training.loss_type == {"dpo": "sigmoid", "kto": "kto"}[name]
     shown = {path for _, paths in LAYOUT for path in paths}
@@ -198,7 +198,7 @@ def test_paths_stand_beside_the_file(folder: Path) -> None:
     plain = yaml.safe_load(Path("runs/a.yaml").read_text(encoding="utf-8"))
     assert (plain["model"], plain["data"]) == ("../model", "../c*s.jsonl")
     assert plain["eval_data"] == str(folder / "chats.jsonl")
-    spec = spec_of(find_settings("runs/a.yaml", folder)[0], "test")
+    spec = validate_settings(find_settings("runs/a.yaml", folder)[0], "test")
     assert Path(str(spec.model)).resolve() == folder / "model"
     assert (folder / "runs" / settings_schema.SCHEMA_NAME).is_file()
 
@@ -276,7 +276,7 @@ def test_rows_that_a_recipe_is_not_for(name: str, data: str, message: str, folde
 
 
 def test_what_is_found(folder: Path) -> None:
-    spec = spec_of({"data": "pairs.jsonl", "tokenizer": "model"}, "test")
+    spec = validate_settings({"data": "pairs.jsonl", "tokenizer": "model"}, "test")
     found = survey_data(spec)
     assert (found.format, found.rows, found.exact, found.notes, propose_recipe_name(found)) == (
         "preference",
@@ -289,11 +289,14 @@ def test_what_is_found(folder: Path) -> None:
     assert found.shape is not None
     assert (found.lengths.examples, found.shape.positions) == (40, 4096)
     assert found.lengths.most == found.lengths.longest
-    poor = survey_data(spec_of({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"))
+    poor = survey_data(validate_settings({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"))
     assert (poor.lengths, poor.shape, propose_recipe_name(poor)) == (None, None, "lora")
     assert ["not known" in note for note in poor.notes] == [True, True]
     made = propose_settings(
-        spec_of({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"), poor, "lora", gpu=False
+        validate_settings({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"),
+        poor,
+        "lora",
+        gpu=False,
     )
     assert (made.plan, made.recipe.max_length, made.notes) == (None, 2048, poor.notes)
 
@@ -303,7 +306,7 @@ def test_more_rows_than_are_looked_at(folder: Path) -> None:
     (folder / "many.jsonl").write_text(
         "".join(f"{json.dumps(row)}\n" for row in rows("chats.jsonl", count))
     )
-    found = survey_data(spec_of({"data": "many.jsonl", "tokenizer": "model"}, "test"))
+    found = survey_data(validate_settings({"data": "many.jsonl", "tokenizer": "model"}, "test"))
     assert not found.exact
     assert found.lengths is not None
     assert found.lengths.examples == MAX_ROWS_SURVEYED
@@ -321,7 +324,7 @@ def test_a_length_for_all_but_a_few(folder: Path) -> None:
         for words in [10] * 39 + [3000]
     ]
     (folder / "few.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in few))
-    spec = spec_of({"data": "few.jsonl", "tokenizer": "model"}, "test")
+    spec = validate_settings({"data": "few.jsonl", "tokenizer": "model"}, "test")
     found = survey_data(spec)
     assert found.lengths is not None
     made = propose_settings(spec, found, "lora", gpu=False)
@@ -334,7 +337,9 @@ def test_a_length_for_all_but_a_few(folder: Path) -> None:
 def test_a_gpu(folder: Path) -> None:
     wide = {**SHAPE, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32}
     Path("model/config.json").write_text(json.dumps(wide), encoding="utf-8")
-    spec = spec_of({"model": "model", "tokenizer": "model", "data": "chats.jsonl"}, "test")
+    spec = validate_settings(
+        {"model": "model", "tokenizer": "model", "data": "chats.jsonl"}, "test"
+    )
     found = survey_data(spec)
     for size, verdict in ((2**30, "too large, see `truetune plan`"), (2**40, "fits")):
         made = propose_settings(spec, found, "lora", gpu=True, gpu_memory=size)

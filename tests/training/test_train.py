@@ -13,7 +13,7 @@ import torch
 import truetune
 from tests.auditing import tiny
 from truetune.errors import DataError, FindingsError, UsageError
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.training import preflight_checks
 from truetune.training.load_training_rows import (
     add_copies_of_held_out,
@@ -98,7 +98,7 @@ def test_rows_that_are_all_too_long(base: Path, tmp_path: Path) -> None:
 
 def test_the_audit_sees_labels_that_are_shifted(base: Path, tmp_path: Path) -> None:
     given = settings(base, rows(tmp_path, tiny.chats(40)), val_size=0)
-    made = make_recipe(spec_of(given, "test"), rows=40, gpu=False, bf16=False)
+    made = make_recipe(validate_settings(given, "test"), rows=40, gpu=False, bf16=False)
     data = load_training_data(made.spec)
     trainer = make_supervised_trainer(made, prepare_model(made.spec, made.training), data)
     assert not preflight_checks.audit_trainer(trainer, made.spec, data.train, laws="none").failed()

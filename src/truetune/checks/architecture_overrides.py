@@ -19,7 +19,7 @@ from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.settings.config import Config
-from truetune.source.module import Module, read_module
+from truetune.source.parsed_source_file import Module, read_module
 
 POSITIONS, BASE, WINDOW = "rope_scaling", "rope_theta", "sliding_window"
 NAMES_OF_KEYS: Mapping[str, tuple[str, ...]] = {

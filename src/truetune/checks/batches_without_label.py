@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 GUARDS = re.compile(
     r"isnan|isfinite|isinf|nan_to_num|anomaly|!=\s*-\s*100|ne\(-\s*100|!=\s*(?:IGNORE|ignore)|reduction\s*=|clamp|"

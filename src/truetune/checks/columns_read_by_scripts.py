@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from truetune.errors import TruetuneError
 from truetune.source.find_source_files import find_source_files
-from truetune.source.module import Module, read_module
+from truetune.source.parsed_source_file import Module, read_module
 
 PLACEHOLDER = re.compile(r"(?<!\{)\{([A-Za-z_]\w{0,60})\}(?!\})")
 """A field of a text that `str.format` fills"""

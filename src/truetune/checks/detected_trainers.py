@@ -12,14 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.checks.source.evidence.label_masking_and_padding import (
-    lm_collator_calls,
-    maskings_of_pad_id,
-)
 from truetune.checks.read_training_module import (
     find_only_config,
     makes_trainer_arguments,
     read_training_module,
+)
+from truetune.checks.source.evidence.label_masking_and_padding import (
+    lm_collator_calls,
+    maskings_of_pad_id,
 )
 from truetune.data.conversation import Conversation
 from truetune.data.read_rows_as_conversations import read_conversations
@@ -29,9 +29,9 @@ from truetune.settings.release_pins import STACK_OF_PACKAGE, Pin, Pins
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 from truetune.source.find_source_files import find_source_files
-from truetune.source.module import Module
+from truetune.source.how_script_prepares_training import map_that_makes_messages
+from truetune.source.parsed_source_file import Module
 from truetune.source.response_marker_masking import ResponseMasking, find_response_masking
-from truetune.source.script_preparation import find_message_mapping
 from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of_trainer
 from truetune.trainers.trainer_facts import Cut, RowKind, parse_trainer_name
 
@@ -109,7 +109,9 @@ class DetectedTrainers:
         """
         modules = (_readable_module(file) for _, file in find_source_files(self.sources))
         mapped = (
-            (module.path, find_message_mapping(module)) for module in modules if module is not None
+            (module.path, map_that_makes_messages(module))
+            for module in modules
+            if module is not None
         )
         return next(
             (f"{path}, line {call.node.lineno}" for path, call in mapped if call is not None), ""

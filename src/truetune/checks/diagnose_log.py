@@ -36,8 +36,8 @@ from truetune.logs.sibling_runs import (
     find_sibling_runs,
     rows_per_full_step_as_text,
 )
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import spec_of
 
 KIND_NAMES = {
     "language": "language modelling",
@@ -100,7 +100,7 @@ def diagnose(
     started = time.perf_counter()
     if spec is not None and settings:
         raise UsageError("give a spec or settings, not both")
-    spec = spec or spec_of(settings, "diagnose()")
+    spec = spec or validate_settings(settings, "diagnose()")
     log = read_run(path)
     with_data = bool(spec.data and (spec.tokenizer or spec.model))
     reading = (

@@ -14,7 +14,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.source.evidence.pad_settings import pad_settings
 from truetune.checks.tokenizer.pad_missing import PadMissing
 from truetune.errors import TruetuneError
-from truetune.source.module import read_module
+from truetune.source.parsed_source_file import read_module
 
 
 def drop_pad_finding_set_by_scripts(

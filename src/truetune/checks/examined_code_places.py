@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from truetune.checks.findings import RANK, Finding
 from truetune.checks.log.fault_named_in_the_output import FaultNamedInTheOutput
 from truetune.errors import TruetuneError
 from truetune.source.find_source_files import find_source_files
-from truetune.source.module import Module, read_module
+from truetune.source.parsed_source_file import Module, read_module
 
 SYMPTOMS = frozenset(
     rule.name()

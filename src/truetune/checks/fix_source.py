@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 from truetune.checks.findings import Edit, Finding
 from truetune.data import write_atomically
 from truetune.errors import DataError, UsageError
-from truetune.source import source_edits
-from truetune.source.module import Module, parse_module
+from truetune.source import make_source_edits
+from truetune.source.parsed_source_file import Module, parse_module
 
 MAX_PASSES = 8
 """Times that a file is fixed: a fix may uncover another.
@@ -126,11 +126,14 @@ def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
 def _apply_fixes(module: Module, findings: Iterable[Finding]) -> Module | None:
     """The module with these fixes; None where they do not fit, or more of it can't be parsed then."""
     changes = [
-        source_edits.Change(e.start, e.end, e.text) for f in findings if f.fix for e in f.fix.edits
+        make_source_edits.Change(e.start, e.end, e.text)
+        for f in findings
+        if f.fix
+        for e in f.fix.edits
     ]
     try:
         after = parse_module(
-            source_edits.apply_changes(module.file_text, changes), module.path, module.codec
+            make_source_edits.apply_changes(module.file_text, changes), module.path, module.codec
         )
     except (ValueError, DataError):
         return None

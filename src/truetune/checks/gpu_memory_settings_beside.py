@@ -38,8 +38,8 @@ from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_digits
 from truetune.settings.config import Config
-from truetune.source.module import Module
-from truetune.source.notebook import Cell
+from truetune.source.notebook_code_cells import Cell
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 BYTES_OF_FLOAT32 = 4

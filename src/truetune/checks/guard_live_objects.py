@@ -47,8 +47,8 @@ from truetune.probe.failure_boundary import describe_error, run_contained
 from truetune.probe.run_record import Record
 from truetune.render.embedding_weights import EmbeddingRows
 from truetune.render.probes import Probes, make_probes
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import spec_of
 
 # Chosen: thirty times what a guard takes. A script that waits longer would be blamed on the guard.
 TIMEOUT_S = 60.0
@@ -113,7 +113,7 @@ def guard(
     fact, evidence and fix, and its text shows them. `SpecError` or `UsageError` for a setting or rule that there is
     not.
     """
-    spec = spec_of(settings, "truetune.guard")
+    spec = validate_settings(settings, "truetune.guard")
     # A misspelt rule is told before any work, as an error: it is the user's, and not a fault of the guard.
     select_rules(spec.select, spec.ignore)
     return _judge_or_raise(LiveObjects(tokenizer, collator, template, model, rows), spec)

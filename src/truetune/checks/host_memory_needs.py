@@ -24,8 +24,8 @@ from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.settings.config import Config
-from truetune.source.module import Module, read_module
-from truetune.source.script_configs import extract_configs, find_model_name
+from truetune.source.parsed_source_file import Module, read_module
+from truetune.source.settings_of_script_as_configs import extract_configs, find_model_name
 
 BYTES_OF_STATES = 12
 """The least that Adam keeps of a trained weight on the CPU: the weight and two moments in float32

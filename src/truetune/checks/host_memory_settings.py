@@ -31,8 +31,8 @@ from truetune.parsing.shell_commands import (
     last_option,
 )
 from truetune.settings.config import Config
-from truetune.settings.located_document import parse_document
-from truetune.source.module import Module
+from truetune.settings.located_document import parse_located_document
+from truetune.source.parsed_source_file import Module
 
 EFFICIENT_LOADING = ("fsdp_cpu_ram_efficient_loading", "cpu_ram_efficient_loading")
 """The keys of accelerate and of transformers; in both it is on unless it is switched off"""
@@ -51,10 +51,10 @@ def efficient_loading_off_in_document(text: str, path: Path) -> Iterator[Setting
     """
     if not any(key in text for key in EFFICIENT_LOADING):
         return
-    document = parse_document(text, str(path))
+    document = parse_located_document(text, str(path))
     for keys, value in _values_with_paths(document.value, ()):
         if keys[-1] in EFFICIENT_LOADING and _is_off(value):
-            spot = document.spot(*keys)
+            spot = document.position_of_key(*keys)
             text_of_line = f"{keys[-1]}: false"
             line = spot.line if spot else 0
             yield SettingBeside(LOADED_BY_EVERY_PROCESS, True, str(path), line, text_of_line)

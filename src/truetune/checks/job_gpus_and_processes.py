@@ -486,7 +486,7 @@ def _swift_launch(command: ShellCommand, file: CommandFile) -> ProcessLaunch | N
 def _accelerate_config(path: Path) -> dict[str, Any] | None:
     """accelerate's configuration; None where it is not there or can't be read."""
     try:
-        value = located_document.read_document(path).value if path.is_file() else None
+        value = located_document.read_located_document(path).value if path.is_file() else None
     except TruetuneError:
         return None
     return value if isinstance(value, dict) else None

@@ -259,7 +259,7 @@ def read_document_in_folder_or_parents(folder: Path, name: str | None) -> Locate
     """The keys of such a file; None where it is not there, can't be read, or holds no keys."""
     path = find_in_folder_or_parents(folder, name)
     try:
-        document = located_document.read_document(path) if path is not None else None
+        document = located_document.read_located_document(path) if path is not None else None
     except (TruetuneError, OSError, ValueError):
         return None
     return document if document is not None and isinstance(document.value, Mapping) else None
@@ -278,7 +278,7 @@ def first_set_value(
         # "auto" leaves the value to the Trainer: it contradicts nothing.
         if value is None or value == "auto" or isinstance(value, Mapping):
             continue
-        spot = document.spot(*way) if document is not None else None
+        spot = document.position_of_key(*way) if document is not None else None
         # A file of one line (JSON without line ends) has no spots: its first line is shown.
         line = spot.line if spot is not None else 1
         path = document.path if document is not None else ""

@@ -20,7 +20,7 @@ from truetune.logs.findings_in_files_beside_log import (
     ZERO_STAGE,
     SettingBeside,
 )
-from truetune.settings.located_document import LocatedDocument, parse_document
+from truetune.settings.located_document import LocatedDocument, parse_located_document
 
 MARKS = ("fsdp_config", "zero_optimization", "deepspeed_config", "loss_scale")
 """One of them stands in each file that is read here"""
@@ -36,7 +36,7 @@ def memory_settings_in_document(text: str, path: Path) -> Iterator[SettingBeside
     """What a YAML or JSON file of a launcher says about memory."""
     if not any(mark in text for mark in MARKS):
         return
-    document = parse_document(text, str(path))
+    document = parse_located_document(text, str(path))
     if not isinstance(document.value, Mapping):
         return
     yield from _large_fsdp_units(document)

@@ -16,7 +16,7 @@ from truetune.errors import TruetuneError
 from truetune.memory.memory_settings import Offload, find_cpu_offload, flatten_stack_settings
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.stacks.arguments_of_several_stacks import zero_offloads
+from truetune.settings.stacks.read_shared_stack_arguments import offloads_in_zero
 
 MAX_FILES = 60
 """Files of a folder that are read. Chosen by hand: a bound on time, for a folder may hold a data
@@ -72,7 +72,7 @@ def _offload_of_document(document: LocatedDocument) -> LaunchOffload | None:
         return None
     zero = value.get("zero_optimization")
     if isinstance(zero, dict):
-        offload = find_cpu_offload(zero_offloads(zero))
+        offload = find_cpu_offload(offloads_in_zero(zero))
         return _launch_offload_or_none(f"ZeRO-{zero.get('stage', 0)}", offload, document)
     for key in ("deepspeed_config", "fsdp_config"):
         inner = value.get(key)

@@ -18,7 +18,7 @@ from truetune.errors import TruetuneError
 from truetune.memory.memory_settings import Offload, find_cpu_offload, flatten_stack_settings
 from truetune.parsing.shell_commands import CommandFile, is_command_file, read_command_file
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.arguments_of_several_stacks import zero_offloads
+from truetune.settings.stacks.read_shared_stack_arguments import offloads_in_zero
 
 MAX_FILES = 60
 """Of a folder. Chosen, not measured: it bounds the time"""
@@ -147,7 +147,7 @@ def _offload_of_launch(launch: LaunchFiles) -> frozenset[Offload]:
     """What the files of a launch put on the CPU."""
     zero = _table_of_launch_file(launch, "deepspeed", "zero_optimization")
     if zero:
-        return find_cpu_offload(zero_offloads(zero))
+        return find_cpu_offload(offloads_in_zero(zero))
     for key in ("deepspeed_config", "fsdp_config"):
         settings = flatten_stack_settings(_table_of_launch_file(launch, "accelerate", key))
         if settings:

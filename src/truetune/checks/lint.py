@@ -40,14 +40,19 @@ from truetune.parsing.shell_commands import (
 )
 from truetune.settings.config import WeightUse
 from truetune.settings.run_spec import RunSpec, Severity
-from truetune.settings.stacks.command_options import configs_of_commands
+from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
+from truetune.source.find_file_of_import import ImportSearch
 from truetune.source.find_source_files import SOURCE_SUFFIXES, find_source_files
+from truetune.source.group_files_by_imports import Program, group_by_imports
 from truetune.source.ignore_comments import IgnoreComment, find_ignore_comments
-from truetune.source.import_groups import Program, group_by_imports
-from truetune.source.import_search import ImportSearch
-from truetune.source.module import Module, decode_source_file, parse_module, unreadable_module
 from truetune.source.notebook_commands import read_notebook_commands
-from truetune.source.script_configs import extract_configs
+from truetune.source.parsed_source_file import (
+    Module,
+    decode_source_file,
+    parse_module,
+    unreadable_module,
+)
+from truetune.source.settings_of_script_as_configs import extract_configs
 
 LIBRARIES = frozenset({
     "torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl",

@@ -26,13 +26,13 @@ from truetune.logs.findings_in_files_beside_log import (
 )
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config
-from truetune.settings.located_document import read_document
+from truetune.settings.located_document import read_located_document
 from truetune.settings.recognise_input_kind import recognise_kinds
-from truetune.settings.stacks.command_options import configs_of_commands
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import Module
-from truetune.source.script_configs import extract_configs
+from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
+from truetune.source.parsed_source_file import Module
+from truetune.source.settings_of_script_as_configs import extract_configs
 
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
@@ -155,7 +155,7 @@ def _adapters_in_calls(module: Module) -> Iterator[AdapterBeside]:
 
 def _saved_adapter(file: Path) -> Iterator[AdapterBeside]:
     """The adapter that a run saved."""
-    document = read_document(file).value
+    document = read_located_document(file).value
     if not isinstance(document, dict):
         return
     alpha, rank = (parse_limit_number(document.get(one)) for one in ("lora_alpha", "r"))

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.adapted_models import written_text
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import ShellCommand, last_option
-from truetune.settings.stacks.config_file import read_config
-from truetune.source.module import Module, read_module
+from truetune.settings.stacks.read_config_of_any_stack import read_config
+from truetune.source.parsed_source_file import Module, read_module
 
 MODEL_OPTIONS = (
     "--base",

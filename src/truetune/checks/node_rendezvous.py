@@ -392,7 +392,7 @@ def _config_of_later_machine(folder: Path) -> str:
 def _accelerate_config(path: Path) -> dict[str, object]:
     """accelerate's configuration; empty where it is not there or can't be read."""
     try:
-        value = located_document.read_document(path).value if path.is_file() else None
+        value = located_document.read_located_document(path).value if path.is_file() else None
     except TruetuneError:
         return {}
     return value if isinstance(value, dict) else {}

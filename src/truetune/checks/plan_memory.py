@@ -14,13 +14,15 @@ from typing import Any
 from truetune.checks.filled_row_length import FilledRows, find_what_fills_rows
 from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
+from truetune.checks.read_training_module import read_training_module
 from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
-from truetune.checks.source.evidence.fixed_length_paddings import estimate_median_and_longest_tokens
-from truetune.checks.source.evidence.fixed_length_paddings import fixed_paddings
+from truetune.checks.source.evidence.fixed_length_paddings import (
+    estimate_median_and_longest_tokens,
+    fixed_paddings,
+)
 from truetune.checks.source.evidence.settings_given_to_nothing import settings_given_to_nothing
 from truetune.checks.source.evidence.unused_models_on_gpu import second_loads_beside_unused_models
 from truetune.checks.source.kbit_preparation_of_plain_weights import kbit_preparations_and_loads
-from truetune.checks.read_training_module import read_training_module
 from truetune.checks.source.model_loaded_beside_another import (
     list_names,
     place_in_file,
@@ -36,14 +38,18 @@ from truetune.memory.plan_memory import Plan
 from truetune.memory.plan_memory import plan_memory as plan_of
 from truetune.parsing.shell_commands import read_command_file
 from truetune.settings.config import Config
+from truetune.settings.read_truetune_settings import merge_settings, validate_settings
 from truetune.settings.recognise_input_kind import recognise_kinds, title_of_kind
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import merge_settings, spec_of
-from truetune.settings.stacks.command_options import configs_of_commands
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import Module, read_module
-from truetune.source.script_configs import extract_configs, extract_loop_config, find_model_name
+from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
+from truetune.source.parsed_source_file import Module, read_module
+from truetune.source.settings_of_script_as_configs import (
+    extract_configs,
+    extract_loop_config,
+    find_model_name,
+)
 
 ADAPTER = "adapter_config.json"
 CAST = "prepare_model_for_kbit_training casts the weights to float32: the model is loaded without a quantization"
@@ -64,7 +70,7 @@ def config_with_training(
     """
     config = _config_of_path(fspath(path))
     changed = merge_settings(config.spec.training.model_dump(), training or {})
-    spec = spec_of({"training": changed}, "--set")
+    spec = validate_settings({"training": changed}, "--set")
     return replace(config, spec=config.spec.model_copy(update={"training": spec.training}))
 
 

@@ -29,7 +29,7 @@ from truetune.parsing.shell_commands import (
     parse_command_file,
     parse_digits,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 PYTHON = re.compile(r"python[\d.]*")
 SETS_RANKS = re.compile(r"\b(?:RANK|LOCAL_RANK|WORLD_SIZE)=")

@@ -13,11 +13,13 @@ from pathlib import Path
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.config.evidence.step_counts import count_training_rows
 from truetune.checks.config.evidence.training_file_columns import local_data_files
-from truetune.checks.gpu_memory_settings_beside import MODEL_FILE
-from truetune.checks.gpu_memory_settings_beside import float32_weights_of_folder
-from truetune.checks.gpu_memory_settings_beside import memory_settings_of_commands
-from truetune.checks.gpu_memory_settings_beside import weight_settings_of_config
-from truetune.checks.gpu_memory_settings_beside import weight_settings_of_script
+from truetune.checks.gpu_memory_settings_beside import (
+    MODEL_FILE,
+    float32_weights_of_folder,
+    memory_settings_of_commands,
+    weight_settings_of_config,
+    weight_settings_of_script,
+)
 from truetune.checks.gpus_beside import read_gpu_file
 from truetune.checks.host_memory_needs import (
     ADAPTER_FILE,
@@ -89,12 +91,12 @@ from truetune.parsing.shell_commands import (
 from truetune.settings.config import Config
 from truetune.settings.located_document import read_config_text
 from truetune.settings.recognise_input_kind import recognise_kinds
-from truetune.settings.stacks.command_options import configs_of_commands
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import Module
+from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
 from truetune.source.notebook_commands import read_notebook_commands
-from truetune.source.script_configs import extract_configs
+from truetune.source.parsed_source_file import Module
+from truetune.source.settings_of_script_as_configs import extract_configs
 
 MAX_FILES = 60
 """Files that are read beside a log. Chosen, not measured: it bounds the time on a folder of many scripts"""

@@ -16,9 +16,9 @@ from pathlib import Path
 from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import SpecError
 from truetune.settings.config import Config
-from truetune.settings.stacks.config_draft import holds_unknown
-from truetune.source.module import Module, read_module
-from truetune.source.script_configs import extract_configs
+from truetune.settings.stacks.config_draft import holds_unknown_value
+from truetune.source.parsed_source_file import Module, read_module
+from truetune.source.settings_of_script_as_configs import extract_configs
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
 
@@ -56,7 +56,7 @@ def _leaves_settings_open(module: Module) -> bool:
     if not configs:
         return makes_trainer_arguments(module)
     return any(
-        config.spec.training.open_length_limit or any(map(holds_unknown, config.raw.values()))
+        config.spec.training.open_length_limit or any(map(holds_unknown_value, config.raw.values()))
         for config in configs
     )
 

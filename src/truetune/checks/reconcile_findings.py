@@ -58,9 +58,8 @@ from truetune.checks.source.settings_never_passed import SettingsNeverPassed
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
 from truetune.checks.tokens.truncation_leaves_no_label import TruncationLeavesNoLabel
-from truetune.logs.findings_in_files_beside_log import FilesBeside
-from truetune.logs.findings_in_files_beside_log import RunBeside
 from truetune.checks.weight_movement_in_log import have_weights_moved
+from truetune.logs.findings_in_files_beside_log import FilesBeside, RunBeside
 from truetune.logs.run_log import RunLog
 
 CALL_IN_ADVICE = re.compile(r"\b[\w.]{2,60}\(\)")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.source.module import Module
-from truetune.source.resolved_calls import Call, called_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import Call, last_name_of_called
 
 PARSERS = ("loads", "literal_eval")
 LIST_READERS = (
@@ -78,7 +78,7 @@ def _tables_read_whole(module: Module) -> Iterator[ast.AST]:
 def _parses_line(node: ast.AST) -> bool:
     """Does an expression parse a line?"""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
-    return any(called_name(call) in PARSERS for call in calls)
+    return any(last_name_of_called(call) in PARSERS for call in calls)
 
 
 def _reads_file(iterated: ast.expr) -> bool:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from truetune.logs.run_log import RunLog  # noqa: F401 - named in quotes below
     from truetune.parsing.read_ollama_modelfile import Instruction, Modelfile  # noqa: F401 - named in quotes below
     from truetune.parsing.shell_commands import CommandFile, ShellCommand
-    from truetune.source.module import Module  # noqa: F401 - named in quotes below
+    from truetune.source.parsed_source_file import Module  # noqa: F401 - named in quotes below
     from truetune.tokenized.tokenized_data import TokenizedData  # noqa: F401 - named in quotes below
 
 # Chosen, not measured: ten thousand places are some megabytes of JSON; nobody reads more of them.

@@ -14,7 +14,7 @@ from truetune.checks.read_training_module import find_only_config, read_training
 from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import TruetuneError
 from truetune.settings.run_spec import RunSpec
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def find_run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:

@@ -16,7 +16,7 @@ from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.errors import TruetuneError
 from truetune.logs.findings_in_files_beside_log import SCHEDULE_STEPS, SettingBeside
 from truetune.settings.located_document import read_config_text
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SCRIPT_SUFFIXES = (".py", ".ipynb")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from truetune.logs.findings_in_files_beside_log import SettingBeside
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def setting_at_code_place(

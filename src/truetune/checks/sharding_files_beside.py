@@ -142,7 +142,7 @@ def _read_sharding_file(path: Path) -> ShardingFile | None:
     if path.suffix not in SETTINGS_SUFFIXES or not OF_SHARDING.search(_text_with_zero_key(path)):
         return None
     try:
-        values = located_document.read_document(path).value
+        values = located_document.read_located_document(path).value
     except (TruetuneError, OSError, ValueError):
         return None
     if not isinstance(values, Mapping):

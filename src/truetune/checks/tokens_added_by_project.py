@@ -15,9 +15,9 @@ from truetune.checks.source.evidence.added_tokens import added_tokens_unknown_to
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
-from truetune.settings.located_document import read_document
+from truetune.settings.located_document import read_located_document
 from truetune.source.find_source_files import find_source_files
-from truetune.source.module import read_module
+from truetune.source.parsed_source_file import read_module
 
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json")
 TOKEN_KEYS = (
@@ -75,7 +75,7 @@ def _tokens_added_by_settings(named: Iterable[str]) -> Iterator[str]:
             text = read_bytes_within_limit(file, SETTINGS)
             # Parsing costs a second where a file is large, such as one of rows; most name no token.
             if len(text) <= MAX_BYTES and NAMES_TOKENS.search(text):
-                yield from _tokens_of_keys(read_document(file).value, 0)
+                yield from _tokens_of_keys(read_located_document(file).value, 0)
         except (TruetuneError, OSError, InputLimitError):
             continue
 

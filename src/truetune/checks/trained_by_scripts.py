@@ -20,7 +20,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     project_scripts_around,
     trains_a_model,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 MERGES = ("merge_and_unload", "save_pretrained_merged", "merge_adapter")
 

@@ -18,11 +18,11 @@ from truetune.data.script_rows.read_rows_given_to_trainer import read_module_wit
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config, TrainingStage
 from truetune.settings.recognise_input_kind import recognise_kinds
-from truetune.settings.stacks.command_options import configs_of_commands
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import Module
-from truetune.source.script_configs import extract_configs
+from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
+from truetune.source.parsed_source_file import Module
+from truetune.source.settings_of_script_as_configs import extract_configs
 from truetune.trainers.trainer_facts import TrainerName
 
 SETTINGS = (".yaml", ".yml", ".json")

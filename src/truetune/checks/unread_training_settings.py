@@ -13,7 +13,7 @@ from pathlib import Path
 from truetune.checks.judgement import NotJudged
 from truetune.errors import TruetuneError
 from truetune.settings import located_document
-from truetune.settings.stacks.trainer_arguments import class_defaults
+from truetune.settings.stacks.read_trainer_arguments import class_defaults
 
 MAX_SCRIPTS = 20
 """Scripts of a folder that are asked. Chosen, not measured: a folder of more is a collection of examples"""
@@ -30,7 +30,7 @@ def unread_training_settings(folder: Path, unread: Sequence[str]) -> list[str]:
         unread: names of files in it that are of no known kind.
     """
     # Here and not above: most folders hold no such file, and the reader of scripts takes long to import.
-    from truetune.source.script_configs import settings_files_read
+    from truetune.source.settings_of_script_as_configs import settings_files_read
 
     found = [
         str(folder / name)
@@ -47,7 +47,7 @@ def unread_training_settings(folder: Path, unread: Sequence[str]) -> list[str]:
 def _holds_training_keys(path: Path) -> bool:
     """Does a file hold keys of `TrainingArguments`, at its top or one level below?"""
     try:
-        value = located_document.read_document(path).value
+        value = located_document.read_located_document(path).value
     except TruetuneError:
         return False
     if not isinstance(value, dict):

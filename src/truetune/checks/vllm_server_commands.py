@@ -52,7 +52,7 @@ def settings_in_server_config_file(
         is_one = isinstance(value, str | int | float) and value is not False
         if not is_one or last_option(server.options, option) is not None:
             continue
-        spot = document.spot(key)
+        spot = document.position_of_key(key)
         text = "" if value is True else str(value)
         settings.append(ServerSetting(option, text, document.path, spot.line if spot else 1))
     return settings

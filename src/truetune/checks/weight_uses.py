@@ -48,8 +48,8 @@ from truetune.parsing.shell_commands import (
 )
 from truetune.settings.config import Config, TrainingStage, WeightUse
 from truetune.settings.recognise_input_kind import recognise_kinds
-from truetune.settings.stacks.config_file import read_config
-from truetune.source.module import Module
+from truetune.settings.stacks.read_config_of_any_stack import read_config
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 from truetune.trainers.trainer_facts import TrainerName
 

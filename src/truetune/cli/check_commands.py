@@ -108,7 +108,7 @@ def _take_settings_file(
 
     A folder that is something else as well (it holds a script, a run) stays among the paths.
     """
-    from truetune.settings.settings_files import CONFIG_NAME
+    from truetune.settings.read_truetune_settings import CONFIG_NAME
 
     own = next((path for path in paths if kinds[path][:1] == ("truetune",)), None)
     if own is None or options["config"] is not None:

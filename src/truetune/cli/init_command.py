@@ -154,7 +154,7 @@ def _complete_by_questions(
     ask: bool,
 ) -> RunSpec:
     """The settings that the command line names, completed by questions on a terminal."""
-    from truetune.settings.settings_files import spec_of
+    from truetune.settings.read_truetune_settings import validate_settings
 
     if ask:
         model = model or click.prompt("Model (a folder, or a name in the local hub cache)")
@@ -166,7 +166,7 @@ def _complete_by_questions(
     model, tokenizer = expanduser(str(model)), expanduser(str(tokenizer or model))
     files = {"data": tuple(map(expanduser, data)), "eval_data": tuple(map(expanduser, eval_data))}
     training = {} if out is None else {"output_dir": out}
-    return spec_of(
+    return validate_settings(
         {"model": model, "tokenizer": tokenizer, **files, "training": training}, "command line"
     )
 

@@ -70,7 +70,7 @@ def plan(
     """
     from truetune.checks.plan_memory import config_with_training, plan_of_config
     from truetune.report.memory_plan_terminal import plan_json, render_plan
-    from truetune.settings.settings_files import merge_settings
+    from truetune.settings.read_truetune_settings import merge_settings
 
     made = plan_of_config(
         config_with_training(

@@ -72,9 +72,9 @@ def _format_names() -> Iterable[str]:
 
 def _is_script_format(name: str) -> bool:
     """Is a format a training script, which says itself what its rows become?"""
-    from truetune.settings.row_formats import is_script_format
+    from truetune.settings.row_formats import is_script_named_as_format
 
-    return is_script_format(name)
+    return is_script_named_as_format(name)
 
 
 FORMAT_HELP = (
@@ -148,9 +148,9 @@ def drop_options_not_given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def spec_of_options(options: Mapping[str, Any]) -> RunSpec:
     """The settings that a command line alone gives; no settings file is read. Raises SpecError."""
-    from truetune.settings.settings_files import spec_of
+    from truetune.settings.read_truetune_settings import validate_settings
 
-    spec = spec_of(drop_options_not_given(options), "command line")
+    spec = validate_settings(drop_options_not_given(options), "command line")
     print_renamed_codes((*spec.select, *spec.ignore))
     return spec
 
@@ -203,7 +203,7 @@ def read_settings(
         SpecError: For a file or a value that is not valid.
         UsageError: For a pair that is not NAME=VALUE.
     """
-    from truetune.settings.settings_files import find_settings, spec_of
+    from truetune.settings.read_truetune_settings import find_settings, validate_settings
 
     config = options.pop("config")
     of_file, source = find_settings(config, Path())
@@ -212,7 +212,7 @@ def read_settings(
     nested = _take_nested_settings(options)
     inner = {name: _expand_short_setting(name, of_file.get(name, {})) for name in nested}
     merged = {name: {**inner[name], **given} for name, given in nested.items()}
-    spec = spec_of({**of_file, **drop_options_not_given({**merged, **options})}, "command line")
+    spec = validate_settings({**of_file, **drop_options_not_given({**merged, **options})}, "command line")
     print_renamed_codes((*spec.select, *spec.ignore))
     if source is not None and not quiet:
         overridden = set(drop_options_not_given(options))

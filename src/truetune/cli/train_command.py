@@ -117,7 +117,7 @@ def train(
     from truetune.cli.plan_command import parse_nested_settings
     from truetune.report.as_json import findings_json, not_judged_json
     from truetune.report.training_terminal import TrainingTerminal
-    from truetune.settings.settings_files import merge_settings
+    from truetune.settings.read_truetune_settings import merge_settings
 
     over = parse_nested_settings(pairs) | ({"rehearsal": False} if no_rehearsal else {})
     over = merge_settings(over, {"watch": {"stop_on": stop_on}} if stop_on else {})
@@ -154,11 +154,15 @@ def _refuse_page_in_run_folder(
 ) -> None:
     """Raise UsageError where the page would lie in the folder of the run, which the settings may name."""
     from truetune.data.guard_output_folder import Output, refuse_overlapping_outputs
-    from truetune.settings.settings_files import find_settings, merge_settings, spec_of
+    from truetune.settings.read_truetune_settings import (
+        find_settings,
+        merge_settings,
+        validate_settings,
+    )
     from truetune.training.run_training import DEFAULT_OUTPUT
 
     if out is None:
-        spec = spec_of(merge_settings(find_settings(settings, Path())[0], over), settings)
+        spec = validate_settings(merge_settings(find_settings(settings, Path())[0], over), settings)
         out = spec.training.output_dir or DEFAULT_OUTPUT
     refuse_overlapping_outputs([Output("the run", Path(out)), Output("--html", Path(html))])
 

@@ -16,7 +16,7 @@ from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_probl
 from truetune.data.read_file_records import Record, read_records
 from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 from truetune.settings.run_spec import FormatName
 
 # Chosen, not measured: often enough for a bar that moves, seldom enough to cost nothing.
@@ -174,7 +174,7 @@ def _shape_by_script(
     """The records as a training script shapes them, if a script is named as their format; see
     `shape_records`.
     """
-    if format is None or not is_script_format(format):
+    if format is None or not is_script_named_as_format(format):
         return records, format
     # Here and not above: few runs name a script, and following one takes the whole reader of sources.
     from truetune.data.script_rows.shape_records_by_script import shape_records

@@ -26,8 +26,8 @@ from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.source.find_source_files import SKIPPED_FOLDERS
-from truetune.source.module import decode_source_file
-from truetune.source.notebook import read_code_cells
+from truetune.source.notebook_code_cells import read_code_cells
+from truetune.source.parsed_source_file import decode_source_file
 
 MAX_FILES = 200
 """Files that are opened; a folder of more holds the shards of one data set"""

@@ -56,7 +56,7 @@ from truetune.encoding.stream_batches import describe_wrong_shortcut, retry_with
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import DataError, FastPathError, SpecError, UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 from truetune.settings.run_spec import RunSpec
 
 MIN_SHARD_BYTES = 1 << 23
@@ -300,7 +300,7 @@ def _estimate_tokens(job: Job, tokens: int, rows: int) -> int | None:
 def _check_settings(spec: RunSpec) -> None:
     """Raises SpecError for settings of `encode` that contradict each other."""
     settings = spec.encode
-    if spec.format is not None and is_script_format(spec.format):
+    if spec.format is not None and is_script_named_as_format(spec.format):
         raise SpecError(
             f"encode reads rows as they stand in their file, not as {spec.format} shapes them; let the"
             " script write its rows (`train_dataset.to_json(...)`), and encode that file"

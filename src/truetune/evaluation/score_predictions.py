@@ -68,8 +68,8 @@ from truetune.generation.prompt_left_in_predictions import (
 )
 from truetune.generation.score_answer import score_answer as score_answer
 from truetune.generation.split_words import split_words
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import spec_of
 
 # Answers in a list have no file to be called by.
 LIST_NAME = "predictions"
@@ -140,7 +140,7 @@ def score(
     row_files = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
     started = time.perf_counter()
     parse = make_parser(parser) if parser else None
-    spec = spec_of(settings, "truetune.score")
+    spec = validate_settings(settings, "truetune.score")
     is_file = isinstance(predictions, str | PathLike)
     if isinstance(predictions, str | PathLike):
         name = fspath(predictions)

@@ -44,7 +44,7 @@ from truetune.fixing.remedy import ProblemRemedy, Remedy, RemedyContext, count_r
 from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.row_judge import JudgedRows, RowJudge
 from truetune.parsing.decompress_within_limits import BROKEN_STREAM
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 from truetune.settings.run_spec import RunSpec
 
 TABLES = ("parquet", "arrow")
@@ -132,7 +132,7 @@ def fix_data_file(
 
     Raises UsageError, SpecError, TokenizerError, TemplateError, or DataError where the file can't be read.
     """
-    if spec.format is not None and is_script_format(spec.format):
+    if spec.format is not None and is_script_named_as_format(spec.format):
         raise UsageError(
             "fix edits rows as they stand in their file; leave --data-format out, or name a format of rows"
         )

@@ -33,7 +33,7 @@ from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.row_body import JsonBody, RowBody, TableBody
 from truetune.fixing.row_edits import Edit, EditError, format_path
 from truetune.fixing.row_judge import RowJudge
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 from truetune.settings.run_spec import RunSpec
 
 TRIED_RULES = ("template-rejects-rows", "values-printed-as-python")
@@ -90,7 +90,7 @@ def with_suggested_edits(report: AnyReport) -> AnyReport:
         map(_has_remedy_that_depends_on_rows, report.findings)
     ):
         return report
-    if report.spec.format is not None and is_script_format(report.spec.format):
+    if report.spec.format is not None and is_script_named_as_format(report.spec.format):
         # The rows are what a script makes of the file: an edit of theirs is none of the file.
         return report
     try:

@@ -340,7 +340,7 @@ def _add_training_arguments(file: Path, log_builder: RunLogBuilder) -> None:
     take precedence.
     """
     try:
-        content = located_document.read_document(file).value
+        content = located_document.read_located_document(file).value
     except SpecError as error:
         log_builder.note_skipped(str(error))
         return

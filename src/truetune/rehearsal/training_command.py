@@ -14,7 +14,7 @@ from pathlib import Path
 from truetune.errors import UsageError
 from truetune.settings.config import Config
 from truetune.settings.recognise_input_kind import recognise_kinds, title_of_kind
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.suggest_spelling import did_you_mean_path
 
 TOOL_PROGRAMS = {"axolotl": "axolotl", "llama-factory": "llamafactory-cli", "trl": "trl"}

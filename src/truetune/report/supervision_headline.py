@@ -13,7 +13,7 @@ from rich.text import Text
 from truetune.checks.learned_token_counts import LearnedTokenCounts
 from truetune.checks.reports import DataReport
 from truetune.report.visible_text import count_noun, format_per_cent_share, wrap_text
-from truetune.settings.stacks.axolotl_data import preference_strategy
+from truetune.settings.stacks.read_axolotl_datasets import preference_strategy
 
 UNKNOWN_TRAINER = "the trainer is not known: name it with --trainer"
 

@@ -1,4 +1,4 @@
-"""What a setting that truetune does not have was meant to be: one line to write instead.
+"""Advises what to write instead of a setting that truetune does not have.
 
 Asked in this order, each only where the one before knows nothing: the name at another place of ours (`learning_rate`
 stands under `training`), the name that another stack gives to it, a slip of the pen, an argument of transformers'
@@ -165,16 +165,18 @@ class Setting(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The last part of the setting's place, `r` of `training.lora.r`."""
         return self.place[-1]
 
     def written(self, value: str) -> str:
-        """As YAML in one line: `training: {lora: {r: 16}}`."""
+        """The setting with a value as YAML in one line: `training: {lora: {r: 16}}`."""
         *groups, name = self.place
         return "".join(f"{group}: {{" for group in groups) + f"{name}: {value}" + "}" * len(groups)
 
 
 def advise_unknown_setting(place: Sequence[str], value: Any) -> str:
-    """What to do about a setting that there is not, in a clause: `write training: {lora: {r: 16}}`.
+    """What to write instead of a setting that truetune does not have, as a clause: `write training:
+    {lora: {r: 16}}`.
 
     Args:
         place: the names that lead to it, from the outermost.
@@ -183,11 +185,11 @@ def advise_unknown_setting(place: Sequence[str], value: Any) -> str:
     name = str(place[-1]).lower().replace("-", "_")
     inside = tuple(place[:-1])
     return (
-        _at_another_place(name, inside, value)
-        or _of_another_stack(name, value)
-        or _slip(name, inside)
-        or _of_trainer(name, value)
-        or _few(name, inside)
+        _advise_other_place(name, inside, value)
+        or _advise_for_name_of_other_stack(name, value)
+        or _advise_misspelt_name(name, inside)
+        or _advise_trainer_argument(name, value)
+        or _similar_or_first_settings(name, inside)
     )
 
 
@@ -202,7 +204,10 @@ def all_settings() -> tuple[Setting, ...]:
     )
 
 
-def _at_another_place(name: str, inside: tuple[str, ...], value: Any) -> str:
+def _advise_other_place(name: str, inside: tuple[str, ...], value: Any) -> str:
+    """Advice to write the setting of that name at its own place (`learning_rate` under `training`);
+    empty if there is none.
+    """
     if (name, str(value).lower()) in VALUES or (name in LINES and not isinstance(value, dict)):
         return ""  # `packing: true` is encode.packing, and training's is that of other stacks
     places = [setting for setting in all_settings() if setting.name == name]
@@ -221,7 +226,10 @@ def _at_another_place(name: str, inside: tuple[str, ...], value: Any) -> str:
     )
 
 
-def _of_another_stack(name: str, value: Any) -> str:
+def _advise_for_name_of_other_stack(name: str, value: Any) -> str:
+    """Advice for a name of another stack: truetune's setting for it, or to remove it; empty for any
+    other name.
+    """
     if name in NOT_NEEDED:
         return f"remove it: {NOT_NEEDED[name]}"
     line = VALUES.get((name, str(value).lower())) or LINES.get(name)
@@ -234,8 +242,10 @@ def _of_another_stack(name: str, value: Any) -> str:
     return f"write {setting.written(_as_yaml(value))}"
 
 
-def _slip(name: str, inside: tuple[str, ...]) -> str:
-    """Of the names at the same place first, then of all."""
+def _advise_misspelt_name(name: str, inside: tuple[str, ...]) -> str:
+    """`did you mean X?` for a misspelt name, of the names at the same place first, then of all;
+    empty if none is near.
+    """
     here = [setting.name for setting in all_settings() if setting.place[:-1] == inside]
     here += [place[-1] for place in SETTING_GROUPS if place and place[:-1] == inside]
     near = difflib.get_close_matches(name, here, n=1, cutoff=ALIKE)
@@ -247,17 +257,24 @@ def _slip(name: str, inside: tuple[str, ...]) -> str:
         return (
             f"did you mean {elsewhere[found]}?"
             if found in elsewhere
-            else _of_another_stack(found, None)
+            else _advise_for_name_of_other_stack(found, None)
         )
     return ""
 
 
-def _of_trainer(name: str, value: Any) -> str:
-    return f"write trainer: {{{name}: {_as_yaml(value)}}}" if name in _arguments() else ""
+def _advise_trainer_argument(name: str, value: Any) -> str:
+    """Advice to write an argument of transformers' TrainingArguments under `trainer`; empty for any
+    other name.
+    """
+    return (
+        f"write trainer: {{{name}: {_as_yaml(value)}}}"
+        if name in _training_arguments_names()
+        else ""
+    )
 
 
-def _few(name: str, inside: tuple[str, ...]) -> str:
-    """Those that share a word with it; else the first of its place."""
+def _similar_or_first_settings(name: str, inside: tuple[str, ...]) -> str:
+    """The settings that share a word with the name, otherwise the first ones of its place."""
     words = {word for word in re.split(r"[_.\W]+", name) if len(word) > 2}
     sharing = [
         ".".join(setting.place)
@@ -265,13 +282,13 @@ def _few(name: str, inside: tuple[str, ...]) -> str:
         if words & set(setting.name.split("_"))
     ]
     if sharing:
-        return f"alike are {_listed(sharing)}; docs/reference/settings.md lists all"
+        return f"alike are {_join_names(sharing)}; docs/reference/settings.md lists all"
     here = [setting.name for setting in all_settings() if setting.place[:-1] == inside]
     where = f"{'.'.join(inside)} has" if inside else "there are"
-    return f"{where} {_listed(here)}; docs/reference/settings.md lists all"
+    return f"{where} {_join_names(here)}; docs/reference/settings.md lists all"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
@@ -293,7 +310,7 @@ def _as_yaml(value: Any) -> str:
 
 
 @cache
-def _arguments() -> frozenset[str]:
+def _training_arguments_names() -> frozenset[str]:
     """Names of transformers' TrainingArguments, as the recorded release has them."""
     body = files("truetune.settings").joinpath("stacks", "transformers.json").read_bytes()
     return frozenset(parse_json(body, RESULT)["classes"]["TrainingArguments"])

@@ -1,4 +1,4 @@
-"""Config: the settings of a run, read from the file of whatever stack they were written for.
+"""Config: the settings of one run, read from the file of whatever stack they were written for.
 
 Every reader of a stack fills one record, so that a rule is written once and holds for all stacks. The values are in
 truetune's words (`spec`); the file's own words are kept beside them (`raw`, `places`, `text`), because a finding has to
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from truetune.settings.release_pins import Pins
-from truetune.settings.removed_names import RemovalWindow
+from truetune.settings.release_windows_of_removed_names import RemovalWindow
 from truetune.settings.run_spec import RunSpec
 
 Stack = str
@@ -169,7 +169,7 @@ class Config:
     """The trainings of the files that are looked at together with this one, itself among them"""
 
     def place(self, *fields: str) -> SettingLocation:
-        """Where the first of these fields is set; else the file."""
+        """The location where the first of these fields is set; otherwise the file."""
         return next(
             (self.places[name] for name in fields if name in self.places),
             SettingLocation(self.path, 1, ""),

@@ -1,4 +1,4 @@
-"""Signs of a run: does what lies beside a program show that it got past its own settings?
+"""Tells whether what lies beside a program shows that it ran past its own settings.
 
 A name that a release no longer takes stops the call that is given it. Where the program has logged, saved or answered
 since, a release ran that takes it. The release that is installed beside truetune decides nothing: many keep truetune
@@ -61,7 +61,8 @@ MAX_ENTRIES = 400
 def severity_of_removed_name(
     pins: Pins, package: str, changes: Iterable[tuple[str, str]], path: str
 ) -> Severity:
-    """How grave a name is that later releases refuse.
+    """The severity of a name that later releases refuse: an error if a file asks for such a
+    release, otherwise a warning, and a note if the program has run since.
 
     An error where a file asks for such a release. Where none names a release, a warning; and a note where the program
     has run since, so that its release still takes the name.
@@ -73,67 +74,70 @@ def severity_of_removed_name(
         path: the program.
     """
     if pins.of(package) is not None:
-        if pins.is_of_a_commit(package):
+        if pins.asks_for_commit(package):
             return "info"
         is_past = any(pins.age(package, last, gone) == "current" for last, gone in changes)
         return "error" if is_past else "warning"
-    return "info" if has_run(path) else "warning"
+    return "info" if has_trained_before(path) else "warning"
 
 
-def has_run(path: str) -> bool:
+def has_trained_before(path: str) -> bool:
     """Does what lies beside a program show that it trained?"""
     file = Path(path)
     try:
         changed = file.stat().st_mtime_ns
     except OSError:
         return False
-    return _has_run(file, changed)
+    return _has_trained_before_cached(file, changed)
 
 
 @lru_cache(maxsize=64)
-def _has_run(file: Path, _changed: int) -> bool:
+def _has_trained_before_cached(file: Path, _changed: int) -> bool:
     """Kept, because every setting of a program asks it."""
     if file.suffix == ".ipynb":
-        return _has_records(file)
-    if any(ANSWER_FILE.fullmatch(entry.name) for entry in _folder_entries(file.parent.parent)):
+        return _holds_training_records(file)
+    if any(
+        ANSWER_FILE.fullmatch(entry.name) for entry in _folder_entries_or_none(file.parent.parent)
+    ):
         return True
     return any(
         RUN_OUTPUT_FILE.fullmatch(entry.name) is not None
-        or (entry.name.endswith(LOG_SUFFIXES) and _has_records(Path(entry.path)))
-        or (entry.name.endswith(NOTE_SUFFIXES) and _tells_of_a_run(Path(entry.path)))
+        or (entry.name.endswith(LOG_SUFFIXES) and _holds_training_records(Path(entry.path)))
+        or (entry.name.endswith(NOTE_SUFFIXES) and _describes_run_in_words(Path(entry.path)))
         for entry in islice(_entries_below(file.parent, MAX_FOLDER_DEPTH), MAX_ENTRIES)
     )
 
 
 def _entries_below(folder: Path, levels: int) -> Iterator[os.DirEntry[str]]:
     """The entries of a folder, and then those of its folders."""
-    entries = list(_folder_entries(folder))
+    entries = list(_folder_entries_or_none(folder))
     yield from entries
     for entry in entries if levels else ():
         if entry.is_dir() and not entry.name.startswith("."):
             yield from _entries_below(Path(entry.path), levels - 1)
 
 
-def _folder_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+def _folder_entries_or_none(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """The entries of a folder; none if it can't be read."""
     try:
         yield from sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
 
 
-def _has_records(file: Path) -> bool:
+def _holds_training_records(file: Path) -> bool:
     """Does a text hold records of a training?"""
-    return TRAINER_OUTPUT.search(_text_of(file)) is not None
+    return TRAINER_OUTPUT.search(_read_text_or_empty(file)) is not None
 
 
-def _tells_of_a_run(file: Path) -> bool:
-    """Does somebody tell in a note, or in the comments of a script, how a run went?"""
-    text = _text_of(file)
+def _describes_run_in_words(file: Path) -> bool:
+    """Does a note, or the comments of a script, describe how a run went?"""
+    text = _read_text_or_empty(file)
     told = [text] if file.suffix in (".md", ".txt") else COMMENT_OR_DOCSTRING.findall(text)
     return any(RUN_REPORT.search(part) is not None for part in told)
 
 
-def _text_of(file: Path) -> str:
+def _read_text_or_empty(file: Path) -> str:
     """The text of a file; empty where it cannot be read or is too large."""
     try:
         return read_bytes_within_limit(file, MODEL_FILE).decode("utf-8", "replace")

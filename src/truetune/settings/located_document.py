@@ -1,4 +1,4 @@
-"""YAML and JSON with the place of every key.
+"""Parses YAML and JSON with the line and column of every key.
 
 A finding on a setting names its line, and no parser that gives values tells where they stood. YAML is composed to nodes
 first, which carry their marks, and the values are made of these same nodes: one parse, one meaning. JSON is parsed by
@@ -53,13 +53,16 @@ class LocatedDocument:
     """The way to a value (`("datasets", 0, "path")`) -> where its key stands, or the item of a list"""
     twice: tuple[DuplicateKey, ...] = ()
 
-    def spot(self, *keys: Hashable) -> TextPosition | None:
+    def position_of_key(self, *keys: Hashable) -> TextPosition | None:
+        """The position of the key that is reached by these keys; None if there is none."""
         return self.spots.get(keys)
 
 
-def read_document(path: Path) -> LocatedDocument:
-    """A YAML or JSON file. Raises SpecError with the line of what is wrong."""
-    return parse_document(read_config_text(path), str(path))
+def read_located_document(path: Path) -> LocatedDocument:
+    """Read a YAML or JSON file with the position of every key. Raises SpecError with the line of
+    what is wrong.
+    """
+    return parse_located_document(read_config_text(path), str(path))
 
 
 def read_config_text(path: Path) -> str:
@@ -82,74 +85,86 @@ def read_config_text(path: Path) -> str:
         raise SpecError(f"{path}:{line}: not UTF-8; save it as UTF-8") from None
 
 
-def parse_document(text: str, path: str) -> LocatedDocument:
-    """YAML or JSON with its places. Raises SpecError with the line of what is wrong."""
+def parse_located_document(text: str, path: str) -> LocatedDocument:
+    """Parse YAML or JSON with the position of every key. Raises SpecError with the line of what is
+    wrong.
+    """
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return _locate_json(text, path)
+            return _parse_located_json(text, path)
         except ValueError as error:
             if path.endswith(".json"):
-                raise SpecError(f"{path}{_line_of(error)}: not JSON: {_reason(error)}") from None
-    return _locate_yaml(text, path)
+                raise SpecError(
+                    f"{path}{_line_of_error(error)}: not JSON: {_reason_without_position(error)}"
+                ) from None
+    return _parse_located_yaml(text, path)
 
 
-def _locate_yaml(text: str, path: str) -> LocatedDocument:
+def _parse_located_yaml(text: str, path: str) -> LocatedDocument:
+    """A YAML document with its positions. Raises SpecError."""
     try:
         node, value = parse_yaml(text)
     except ValueError as error:
-        raise SpecError(f"{path}{_line_of(error)}: not YAML: {_reason(error)}") from None
+        raise SpecError(
+            f"{path}{_line_of_error(error)}: not YAML: {_reason_without_position(error)}"
+        ) from None
     if node is None:
         return LocatedDocument(path, text, None, {})
     spots: dict[KeyPath, TextPosition] = {}
     twice: list[DuplicateKey] = []
-    for keys, spot, first in _walk_yaml(node, ()):
+    for keys, spot, first in _positions_in_yaml(node, ()):
         if first is not None:
             twice.append(DuplicateKey(keys, first, spot))
         spots[keys] = spot
     return LocatedDocument(path, text, value, spots, tuple(twice))
 
 
-def _walk_yaml(
+def _positions_in_yaml(
     node: yaml.Node, keys: KeyPath
 ) -> Iterator[tuple[KeyPath, TextPosition, TextPosition | None]]:
-    """The way to each value, its place, and where the same key stood before. The guard has bounded depth and number."""
+    """The keys that lead to each value, its position, and the position where the same key was
+    before.
+    """
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             way = (*keys, index)
-            yield way, _position_of(item), None
-            yield from _walk_yaml(item, way)
+            yield way, _position_of_node(item), None
+            yield from _positions_in_yaml(item, way)
     elif isinstance(node, yaml.MappingNode):
         seen: dict[Hashable, TextPosition] = {}
         for key, item in sorted(node.value, key=lambda pair: pair[0].tag != YAML_MERGE_TAG):
             if key.tag == YAML_MERGE_TAG:
                 for merged in item.value if isinstance(item, yaml.SequenceNode) else [item]:
-                    yield from _walk_yaml(merged, keys)
+                    yield from _positions_in_yaml(merged, keys)
                 continue
             name = key.value if isinstance(key, yaml.ScalarNode) else "?"
-            yield (*keys, name), _position_of(key), seen.get(name)
-            seen[name] = _position_of(key)
-            yield from _walk_yaml(item, (*keys, name))
+            yield (*keys, name), _position_of_node(key), seen.get(name)
+            seen[name] = _position_of_node(key)
+            yield from _positions_in_yaml(item, (*keys, name))
 
 
-def _position_of(node: yaml.Node) -> TextPosition:
+def _position_of_node(node: yaml.Node) -> TextPosition:
+    """The position of a YAML node, from 1."""
     mark = node.start_mark
     return TextPosition(mark.line + 1, mark.column + 1)
 
 
-def _line_of(error: ValueError) -> str:
+def _line_of_error(error: ValueError) -> str:
+    """`:LINE` of an error that knows its line; empty otherwise."""
     line = getattr(error, "lineno", None)
     return f":{line}" if line is not None else ""
 
 
-def _reason(error: ValueError) -> str:
+def _reason_without_position(error: ValueError) -> str:
+    """The error's message, without the position in it."""
     return " ".join(str(getattr(error, "msg", None) or error).split())
 
 
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
 
 
-def _locate_json(text: str, path: str) -> LocatedDocument:
-    """JSON with its places. Raises ValueError.
+def _parse_located_json(text: str, path: str) -> LocatedDocument:
+    """A JSON document with its positions. Raises ValueError.
 
     The parser of the standard library tells no places, so the text, which it has accepted, is walked a second time by
     its tokens.
@@ -181,7 +196,7 @@ class _JsonWalk:
     expects_key: bool = False
 
     def take(self, token: str, spot: TextPosition) -> None:
-        """Go on by one token: a bracket, a comma, a colon, a text or a word."""
+        """Move past one token: a bracket, a comma, a colon, a text or a word."""
         if self.expects_key and token[0] == '"':
             # Parsed, because a key may be written with escapes.
             self.keys = (*self.open_brackets[-1][1], parse_json(token, SETTINGS))
@@ -198,12 +213,12 @@ class _JsonWalk:
             self.open_brackets.append((token, self.keys))
             self.expects_key, self.index = token == "{", 0
         elif token in "}]":
-            self._close()
+            self._leave_container()
         elif token == ",":
             self.expects_key = self.open_brackets[-1][0] == "{"
             self.index += 1
 
-    def _close(self) -> None:
+    def _leave_container(self) -> None:
         """Leave an object or a list; inside the list around it, counting continues where it was."""
         self.keys = self.open_brackets.pop()[1]
         self.expects_key = False

@@ -1,4 +1,5 @@
-"""What a path is: told by content, from the heads of files.
+"""Recognises what a path is (data, config, run, model, script, ...) from names and the heads of
+files.
 
 `truetune check PATH` takes whatever a user has, so nothing else may have to be said. The name decides where it can
 (`.py`, `Modelfile`), then the first bytes, and only for what looks like settings the whole file. A folder may be
@@ -23,10 +24,10 @@ from truetune.parsing.read_ollama_modelfile import is_modelfile_name
 from truetune.parsing.shell_commands import is_command_file
 from truetune.settings import located_document
 from truetune.settings.config import Stack
-from truetune.settings.stacks.config_file import (
+from truetune.settings.stacks.read_config_of_any_stack import (
     ACCELERATE,
     DEEPSPEED,
-    how_to_identify,
+    advise_how_to_identify,
     identify_stack,
     name_foreign_file,
 )
@@ -120,7 +121,7 @@ LOSS_COLUMNS = frozenset(
 
 
 def title_of_kind(kind: InputKind) -> str:
-    """What a report calls a path of this kind."""
+    """The name of a kind of input as a report writes it."""
     readers = config_readers()
     return readers[kind].title if kind in readers else FILE_KIND_TITLES[kind]
 
@@ -128,7 +129,7 @@ def title_of_kind(kind: InputKind) -> str:
 def recognise_kinds(
     path: str | PathLike[str], trained_by: TrainerName | None = None
 ) -> tuple[InputKind, ...]:
-    """What stands at this path, what it mainly is first.
+    """The kinds of input at this path, the main one first.
 
     `trained_by` names the program that reads a file of settings, where the user says it.
 
@@ -139,7 +140,7 @@ def recognise_kinds(
         found = tuple(dict.fromkeys(_recognise_folder(where))) or _find_tokenized_caches(where)
         if not found:
             raise UsageError(
-                f"{where}: found {_describe_folder(where)}; expected {ACCEPTED_INPUTS}"
+                f"{where}: found {_describe_unknown_folder(where)}; expected {ACCEPTED_INPUTS}"
             )
         return found
     if where.is_file():
@@ -148,8 +149,8 @@ def recognise_kinds(
 
 
 def _recognise_folder(folder: Path) -> Iterator[InputKind]:
-    """What a folder is, what it mainly is first."""
-    names = _entry_names(folder)
+    """The kinds of a folder, the main one first."""
+    names = _names_in_folder(folder)
     # Its shards are Parquet or Arrow files: without this they would be taken for rows of text.
     if "manifest.json" in names and _holds_encoded_data(folder):
         yield "encoded"
@@ -167,12 +168,12 @@ def _recognise_folder(folder: Path) -> Iterator[InputKind]:
 
 
 def _recognise_weights_and_logs(folder: Path, names: set[str]) -> Iterator[InputKind]:
-    """Is it a run, an adapter or a model?
+    """The kinds run, adapter and model of a folder, by weights and logs.
 
     The folder of a run also holds its last weights, and a checkpoint also a log: with checkpoints in it, it is mainly a
     run, else mainly what its weights are. `recognise_kinds` drops the second `run`.
     """
-    is_logged = _holds_log(folder, names)
+    is_logged = _holds_training_log(folder, names)
     if is_logged and any(CHECKPOINT_FOLDER.fullmatch(name) for name in names):
         yield "run"
     if "adapter_config.json" in names:
@@ -185,12 +186,12 @@ def _recognise_weights_and_logs(folder: Path, names: set[str]) -> Iterator[Input
 
 def is_model_without_weights(folder: Path) -> bool:
     """Does it hold the config.json of a model, and no file of weights? Who asks for help shares no more than that."""
-    names = _entry_names(folder)
+    names = _names_in_folder(folder)
     if "config.json" not in names or "adapter_config.json" in names:
         return False
     if any(WEIGHT_FILE.fullmatch(name) or name.endswith(WEIGHT_SUFFIXES) for name in names):
         return False
-    config = _read_json(folder / "config.json", whole=True)
+    config = _read_json_or_none(folder / "config.json", whole=True)
     # Other programs have a config.json too. `save_pretrained` writes both keys; a model by hand may lack one.
     return isinstance(config, dict) and (
         isinstance(config.get("model_type"), str) or isinstance(config.get("architectures"), list)
@@ -198,7 +199,9 @@ def is_model_without_weights(folder: Path) -> bool:
 
 
 def _find_tokenized_caches(folder: Path) -> tuple[InputKind, ...]:
-    """Trainers keep what they tokenized in folders that are named by a hash, below one that the user names."""
+    """The kind `data` if a subfolder holds a tokenized data set in the cache that trainers keep,
+    under a folder named by a hash; empty otherwise.
+    """
     saved = (
         folder.glob(f"{depth}{name}")
         for depth in ("*/", "*/*/")
@@ -207,15 +210,16 @@ def _find_tokenized_caches(folder: Path) -> tuple[InputKind, ...]:
     return ("data",) if next(chain.from_iterable(saved), None) else ()
 
 
-def _entry_names(folder: Path) -> set[str]:
+def _names_in_folder(folder: Path) -> set[str]:
+    """The names in a folder, at most MAX_FOLDER_ENTRIES. Raises UsageError if it can't be read."""
     try:
         return {entry.name for entry in islice(folder.iterdir(), MAX_FOLDER_ENTRIES)}
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror}") from None
 
 
-def _holds_log(folder: Path, names: set[str]) -> bool:
-    """Are there curves: of the trainer, of TensorBoard, of W&B, or in rows of a log?"""
+def _holds_training_log(folder: Path, names: set[str]) -> bool:
+    """Does a folder hold a training log: of the trainer, TensorBoard, W&B, or in rows?"""
     if "trainer_state.json" in names or any(map(_is_curve_file, names)):
         return True
     for name, pattern in LOG_FOLDERS.items():
@@ -238,17 +242,20 @@ def _is_curve_file(name: str) -> bool:
 
 
 def _holds_encoded_data(folder: Path) -> bool:
-    head = _read_json(folder / "manifest.json", whole=True)
+    """Does a folder hold data that `truetune encode` wrote, by its manifest?"""
+    head = _read_json_or_none(folder / "manifest.json", whole=True)
     return isinstance(head, dict) and "format" in head and "shards" in head
 
 
 def _holds_rows(folder: Path, names: set[str]) -> bool:
+    """Does a folder hold rows of data, by the names and heads of its files?"""
     if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
         return True
     return any(_may_hold_rows(folder / name) for name in sorted(names))
 
 
 def _may_hold_rows(path: Path) -> bool:
+    """May a file hold rows of data, and is no log and no metadata?"""
     suffix = _suffix_uncompressed(path)
     if path.name in METADATA_FILES or not path.is_file():
         return False
@@ -261,6 +268,7 @@ def _may_hold_rows(path: Path) -> bool:
 
 
 def _source_kinds(folder: Path, names: set[str]) -> Iterator[InputKind]:
+    """The kinds of source in a folder: scripts and notebooks, commands."""
     files = {Path(name).suffix for name in names}
     if ".py" not in files and ".ipynb" not in files:
         files = {path.suffix for path in islice(folder.glob("*/*"), MAX_FOLDER_ENTRIES)}
@@ -272,7 +280,7 @@ def _source_kinds(folder: Path, names: set[str]) -> Iterator[InputKind]:
 
 def _recognise_file(path: Path, trained_by: TrainerName | None) -> InputKind:
     """What a file is: by its name where that is enough, else by its first bytes. Raises UsageError."""
-    by_name = _recognise_by_name(path)
+    by_name = _recognise_by_name_or_first_rows(path)
     if by_name is not None:
         return by_name
     suffix = _suffix_uncompressed(path)
@@ -289,7 +297,9 @@ def _recognise_file(path: Path, trained_by: TrainerName | None) -> InputKind:
         return _recognise_json_object(path, head, trained_by)
     if suffix == "":
         return _recognise_settings(path, trained_by)
-    raise UsageError(f"{path}: found {_describe_file(path, head)}; expected {ACCEPTED_INPUTS}")
+    raise UsageError(
+        f"{path}: found {_describe_unknown_file(path, head)}; expected {ACCEPTED_INPUTS}"
+    )
 
 
 def _is_notebook_text(suffix: str, head: str) -> bool:
@@ -297,7 +307,7 @@ def _is_notebook_text(suffix: str, head: str) -> bool:
     return suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head
 
 
-def _recognise_by_name(path: Path) -> InputKind | None:
+def _recognise_by_name_or_first_rows(path: Path) -> InputKind | None:
     """What a file is, where its name and at most its first rows say it."""
     suffix = _suffix_uncompressed(path)
     if suffix == ".py":
@@ -335,7 +345,7 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
     if path.suffix == ".toml":
         return _recognise_toml(path)
     try:
-        value = located_document.read_document(path).value
+        value = located_document.read_located_document(path).value
     except SpecError as error:
         raise UsageError(f"{error}; expected {ACCEPTED_INPUTS}") from None
     stack = identify_stack(value, path, trained_by)
@@ -347,11 +357,11 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
         return launch_kind
     if _is_list_of_rows(value):
         return "data"
-    if how_to_identify(value):
+    if advise_how_to_identify(value):
         return "settings"
     if path.suffix == ".json" and foreign is None and _holds_list_of_rows(value):
         return "data"
-    found = _describe_file(path, "", value)
+    found = _describe_unknown_file(path, "", value)
     raise UsageError(f"{path}: found {found}; expected {ACCEPTED_INPUTS}")
 
 
@@ -436,11 +446,13 @@ CONTENT_COLUMNS = frozenset(
 
 
 def _suffix_uncompressed(path: Path) -> str:
+    """The last suffix of a file's name, without `.gz` and the like."""
     name = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return name.suffix.lower()
 
 
 def _read_head(path: Path) -> str:
+    """The beginning of a file as text; empty if it can't be read."""
     try:
         with path.open("rb") as file:
             return file.read(HEAD_BYTES).decode("utf-8", "replace")
@@ -448,25 +460,29 @@ def _read_head(path: Path) -> str:
         raise UsageError(f"{path}: {error.strerror}") from None
 
 
-def _read_json(path: Path, *, whole: bool = False) -> Any:
+def _read_json_or_none(path: Path, *, whole: bool = False) -> Any:
+    """The JSON in a file, of its head or `whole`; None if it is none."""
     return _parse_json_or_none(
         path.read_text(encoding="utf-8", errors="replace") if whole else _read_head(path)
     )
 
 
 def _parse_json_or_none(text: str) -> Any:
+    """The value of a JSON text; None if it is no JSON."""
     try:
         return parse_json(text, RESULT)
     except ValueError:
         return None
 
 
-def _describe_folder(folder: Path) -> str:
-    names = sorted(_entry_names(folder))
+def _describe_unknown_folder(folder: Path) -> str:
+    """A phrase on a folder that is none of the known kinds."""
+    names = sorted(_names_in_folder(folder))
     return f"a folder with {format_name_list(names)}" if names else "an empty folder"
 
 
-def _describe_file(path: Path, head: str, value: Any = None) -> str:
+def _describe_unknown_file(path: Path, head: str, value: Any = None) -> str:
+    """A phrase on a file that is none of the known kinds."""
     if (name := name_foreign_file(value)) is not None:
         return name
     if isinstance(value, dict) and value:

@@ -1,4 +1,4 @@
-"""Pins: which releases of its packages a run asks for, as far as the files around it say.
+"""Finds which releases of its packages a run asks for, in the files around it.
 
 What a stack knows differs from release to release, so a finding on a name or a default holds for some releases only.
 The release that is installed beside truetune excuses nothing, for a notebook or a project may bring its own; but where
@@ -28,7 +28,7 @@ from packaging.version import InvalidVersion, Version
 
 from truetune.parsing.input_limits import LOCK, SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
-from truetune.settings.printed_releases import releases_in_outputs
+from truetune.settings.releases_printed_by_notebook import releases_in_outputs
 
 ReleaseAge = Literal["older", "current", "unknown"]
 """Is the release that runs one before a change, or one after it?"""
@@ -131,21 +131,21 @@ class Pin:
     """An output of the notebook prints it: no file asks for it"""
 
     def age(self, last: str, gone: str) -> ReleaseAge:
-        """Does it ask for releases up to `last` alone, or from `gone` on alone?"""
+        """Does the pin ask only for releases up to `last`, or only from `gone` on?"""
         if not self.known:
             return "unknown"
         lowest, highest = _release_bounds(self.wanted)
         if lowest is not None and Version(last) < lowest < Version(gone):
             return "unknown"
         if highest is not None and (
-            highest < Version(gone) or (highest == Version(gone) and self._ends_before())
+            highest < Version(gone) or (highest == Version(gone) and self._excludes_highest())
         ):
             return "older"
         if not self.wanted or (lowest is not None and lowest >= Version(gone)):
             return "current"
         return "unknown"
 
-    def _ends_before(self) -> bool:
+    def _excludes_highest(self) -> bool:
         """Is the highest release itself left out (`<5`)?"""
         return re.search(r"<(?!=)", self.wanted) is not None
 
@@ -160,20 +160,25 @@ class Pins:
     by_stack: Mapping[str, Pin] = field(default_factory=dict)
 
     def of(self, stack: str) -> Pin | None:
+        """The pin of a package; None if nothing asks for it."""
         return self.by_stack.get(stack)
 
     def age(self, stack: str, last: str, gone: str) -> ReleaseAge:
-        """See `Pin.age`; unknown where nothing asks for the package."""
+        """Are only releases up to `last`, or only from `gone` on, asked for? Unknown if nothing
+        asks for the package.
+        """
         pin = self.by_stack.get(stack)
         return "unknown" if pin is None else pin.age(last, gone)
 
-    def is_of_a_commit(self, stack: str) -> bool:
-        """Is a branch or commit asked for, of which no release is told?"""
+    def asks_for_commit(self, stack: str) -> bool:
+        """Is a branch or commit asked for, whose release is not known?"""
         pin = self.by_stack.get(stack)
         return pin is not None and not pin.known
 
     def told(self, stack: str) -> str:
-        """Which release is asked for, and where; or that no file says it, and which is installed here."""
+        """A phrase on which release is asked for and where; or that no file says it, and which is
+        installed here.
+        """
         pin = self.by_stack.get(stack)
         if pin is None:
             release = installed_release(stack)
@@ -193,7 +198,7 @@ class Pins:
 
 @lru_cache(maxsize=8)
 def installed_release(package: str) -> Version | None:
-    """The release of a package in the environment that truetune runs in; None where it has none."""
+    """The release of a package in truetune's own environment; None if it has none."""
     try:
         return Version(importlib.metadata.version(package))
     except (importlib.metadata.PackageNotFoundError, InvalidVersion):
@@ -201,7 +206,8 @@ def installed_release(package: str) -> Version | None:
 
 
 def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str, text: str = "") -> Pins:
-    """Of the install commands in cells, each with the line where it begins; else of the files around the notebook.
+    """The releases that a notebook asks for: by the install commands in its cells, otherwise by the
+    files around it.
 
     An install without a version leaves a release that is there already, unless it upgrades. A release that outputs
     print is the one that ran, unless a command asks for another: then the command is newer than the outputs.
@@ -212,22 +218,24 @@ def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str, text: str = ""
     found: dict[str, Pin] = {}
     for cell, first_line in cells:
         for offset, line in enumerate(cell.replace("\\\n", "  ").split("\n")):
-            for what in _installed_by_line(line):
+            for what in _install_arguments_of_line(line):
                 upgrades = re.search(r"(?:^|\s)(?:-[a-zA-Z]*U|--upgrade)", what) is not None
-                for stack, pin in _parse_pins(what, path, first_line + offset, bare=True):
+                for stack, pin in _parse_requirements_in_line(
+                    what, path, first_line + offset, bare=True
+                ):
                     if pin.wanted or not pin.known or upgrades or stack not in found:
                         found[stack] = pin
-    around = pins_around(path).by_stack
+    around = pins_of_project_files(path).by_stack
     printed = {
         stack: pin
-        for stack, pin in _printed_pins(text, path)
-        if stack not in found or _allows(found[stack], pin)
+        for stack, pin in _pins_of_printed_releases(text, path)
+        if stack not in found or _may_be_printed_release(found[stack], pin)
     }
-    return Pins(_bound_by_unsloth({**around, **found, **printed}))
+    return Pins(_limits_by_unsloth({**around, **found, **printed}))
 
 
-def _installed_by_line(line: str) -> Iterator[str]:
-    """What the commands of one line install; a comment installs nothing."""
+def _install_arguments_of_line(line: str) -> Iterator[str]:
+    """What the install commands of one line install; a comment installs nothing."""
     for part in COMMAND_END.split(line):
         command = INSTALL_COMMAND.match(part)
         if "#" in (part if command is None else command["before"]):
@@ -236,14 +244,14 @@ def _installed_by_line(line: str) -> Iterator[str]:
             yield command["what"]
 
 
-def _printed_pins(text: str, path: str) -> Iterator[tuple[str, Pin]]:
+def _pins_of_printed_releases(text: str, path: str) -> Iterator[tuple[str, Pin]]:
     """The releases that outputs print."""
     for name, (release, line) in releases_in_outputs(text).items():
         yield _stack_of_package(name), Pin(f"=={release}", path, line, is_printed=True)
 
 
-def _allows(asked: Pin, printed: Pin) -> bool:
-    """May what a command asks for be the release that is printed?"""
+def _may_be_printed_release(asked: Pin, printed: Pin) -> bool:
+    """May the release that is printed be what a command asks for?"""
     if not asked.known or not asked.wanted:
         return True
     try:
@@ -253,22 +261,28 @@ def _allows(asked: Pin, printed: Pin) -> bool:
 
 
 def pins_of_script(text: str, path: str) -> Pins:
-    """Of the script's own header (PEP 723), else of what it installs itself; else of the files around it, else of the
-    comments at its top."""
+    """The releases that a script asks for: in its own header (PEP 723), otherwise by what it
+    installs; otherwise by the files around it, otherwise by the comments at its top.
+    """
     header = PEP723_HEADER.search(text)
-    found = dict(_installed_by_script(text, path))
+    found = dict(_pins_in_script_lines(text, path))
     if header is not None:
         first = text.count("\n", 0, header.start("header")) + 1
         for offset, line in enumerate(header["header"].split("\n")):
-            found.update(_parse_pins(line.lstrip("# "), path, first + offset, bare='"' in line))
-    around = pins_around(path).by_stack
+            found.update(
+                _parse_requirements_in_line(
+                    line.lstrip("# "), path, first + offset, bare='"' in line
+                )
+            )
+    around = pins_of_project_files(path).by_stack
     return Pins(
-        _bound_by_unsloth({**dict(_releases_in_top_comment(text, path)), **around, **found})
+        _limits_by_unsloth({**dict(_releases_in_top_comment(text, path)), **around, **found})
     )
 
 
 def _releases_in_top_comment(text: str, path: str) -> Iterator[tuple[str, Pin]]:
-    """The releases that the comments and the docstring at the top of a script name.
+    """The releases that the comments and the docstring at the top of a script name. They count only
+    if no file asks for a release.
 
     They count only where no file asks for a release: a comment may be older than the requirements.
     """
@@ -280,8 +294,9 @@ def _releases_in_top_comment(text: str, path: str) -> Iterator[tuple[str, Pin]]:
         yield _stack_of_package(match["name"]), Pin(f"=={release}", path, line)
 
 
-def _installed_by_script(text: str, path: str) -> Iterator[tuple[str, Pin]]:
-    """What the lines of a script ask for: installs that it runs or notes in comments, and `require_version(...)`.
+def _pins_in_script_lines(text: str, path: str) -> Iterator[tuple[str, Pin]]:
+    """The pins in a script's lines: installs that it runs or notes in comments, and
+    `require_version(...)`.
 
     Only names with a release, so that a later line without one does not undo it, and nothing that is only said in a
     comment stands for the newest release.
@@ -291,32 +306,41 @@ def _installed_by_script(text: str, path: str) -> Iterator[tuple[str, Pin]]:
     for number, line in enumerate(text.split("\n"), 1):
         is_comment = line.lstrip().startswith("#")
         if "require_version(" in line and not is_comment:
-            yield from _with_release(
-                _parse_pins(line.partition("require_version(")[2], path, number, bare=False)
+            yield from _only_with_release(
+                _parse_requirements_in_line(
+                    line.partition("require_version(")[2], path, number, bare=False
+                )
             )
         elif is_comment or RUNS_INSTALL.search(line):
-            for what in _installed_by_line(LIST_OF_WORDS.sub(" ", line).lstrip("# \t")):
-                yield from _with_release(_parse_pins(what, path, number, bare=False))
+            for what in _install_arguments_of_line(LIST_OF_WORDS.sub(" ", line).lstrip("# \t")):
+                yield from _only_with_release(
+                    _parse_requirements_in_line(what, path, number, bare=False)
+                )
 
 
-def _with_release(pins: Iterable[tuple[str, Pin]]) -> Iterator[tuple[str, Pin]]:
+def _only_with_release(pins: Iterable[tuple[str, Pin]]) -> Iterator[tuple[str, Pin]]:
+    """The pins that name a release."""
     return ((stack, pin) for stack, pin in pins if pin.wanted)
 
 
-def _bound_by_unsloth(found: Mapping[str, Pin]) -> dict[str, Pin]:
-    """Where unsloth is asked for, and another package without a release: the newest that this unsloth takes."""
+def _limits_by_unsloth(found: Mapping[str, Pin]) -> dict[str, Pin]:
+    """The newest release of other packages that the asked unsloth takes, for those without a
+    release of their own.
+    """
     unsloth = found.get("unsloth")
     bounded = dict(found)
     for stack in HIGHEST_WITH_UNSLOTH if unsloth is not None and unsloth.known else ():
         given = found.get(stack)
         if given is None or (given.known and not given.wanted):
             assert unsloth is not None
-            bounded[stack] = Pin(f"<={_highest_with(unsloth, stack)}", unsloth.file, unsloth.line)
+            bounded[stack] = Pin(
+                f"<={_newest_beside_unsloth(unsloth, stack)}", unsloth.file, unsloth.line
+            )
     return bounded
 
 
-def _highest_with(unsloth: Pin, stack: str) -> str:
-    """The newest release of a package that can stand beside these releases of unsloth."""
+def _newest_beside_unsloth(unsloth: Pin, stack: str) -> str:
+    """The newest release of a package that can be installed beside these releases of unsloth."""
     _, highest = _release_bounds(unsloth.wanted)
     releases = HIGHEST_WITH_UNSLOTH[stack]
     later = (
@@ -327,31 +351,33 @@ def _highest_with(unsloth: Pin, stack: str) -> str:
     return next(later, list(releases.values())[-1])
 
 
-def pins_around(path: str) -> Pins:
-    """Of the requirements and lock files in the file's folder, and in those above it up to the root of its project."""
+def pins_of_project_files(path: str) -> Pins:
+    """The pins in requirements and lock files, in the file's folder and those above it up to the
+    root of its project.
+    """
     found: dict[str, Pin] = {}
     for folder in project_folders(Path(path)):
         here: dict[str, Pin] = {}
         for file in _requirement_files(folder):
-            for stack, pin in _read_requirement_file(str(file), file.stat().st_mtime_ns):
+            for stack, pin in _read_requirement_file_cached(str(file), file.stat().st_mtime_ns):
                 here.setdefault(stack, pin)
         found = {**here, **_read_lock_files(folder), **found}
-    return Pins(_bound_by_unsloth(found))
+    return Pins(_limits_by_unsloth(found))
 
 
 def _read_lock_files(folder: Path) -> dict[str, Pin]:
-    """Of the lock file in a folder, which says the release itself."""
+    """The pins of the lock file in a folder, which names the release itself."""
     files = [folder / name for name in LOCK_FILES if (folder / name).is_file()]
     return {
         stack: pin
         for file in files
-        for stack, pin in _read_lock_file(str(file), file.stat().st_mtime_ns)
+        for stack, pin in _read_lock_file_cached(str(file), file.stat().st_mtime_ns)
     }
 
 
 @lru_cache(maxsize=64)
-def _read_lock_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
-    """Kept like those of requirement files. A package that is locked to several releases is left out."""
+def _read_lock_file_cached(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
+    """The pins of one lock file; cached. A package that is locked to several releases is left out."""
     try:
         text = read_bytes_within_limit(Path(path), LOCK).decode("utf-8", "replace")
     except (OSError, InputLimitError):
@@ -373,29 +399,34 @@ def project_folders(path: Path) -> list[Path]:
     stand at the top of what they work on. A home folder holds many projects, so it is no root.
     """
     above = list(path.absolute().parents)[:MAX_FOLDERS]
-    root = next((number for number, folder in enumerate(above) if _is_root(folder)), None)
+    root = next((number for number, folder in enumerate(above) if _is_project_root(folder)), None)
     current = Path.cwd()
     if root is None and current in above and current not in (Path.home(), Path(current.anchor)):
         root = above.index(current)
     return above[: (root or 0) + 1]
 
 
-def _is_root(folder: Path) -> bool:
+def _is_project_root(folder: Path) -> bool:
+    """Is a folder the root of a project, by its entries?"""
     return any((folder / sign).exists() for sign in ROOT_SIGNS)
 
 
 def _requirement_files(folder: Path) -> list[Path]:
+    """The requirement files in a folder, and in its subfolder for requirements."""
     names = [
         name
-        for name in _file_names(folder)
+        for name in _file_names_in_folder(folder)
         if any(fnmatchcase(name, pattern) for pattern in REQUIREMENT_FILES)
     ]
     inner = folder / REQUIREMENTS_FOLDER
-    in_folder = [inner / name for name in _file_names(inner) if name.endswith((".txt", ".in"))]
+    in_folder = [
+        inner / name for name in _file_names_in_folder(inner) if name.endswith((".txt", ".in"))
+    ]
     return [*(folder / name for name in names), *in_folder]
 
 
-def _file_names(folder: Path) -> list[str]:
+def _file_names_in_folder(folder: Path) -> list[str]:
+    """The names of the files in a folder; empty if it can't be read."""
     try:
         return sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
     except OSError:
@@ -403,8 +434,8 @@ def _file_names(folder: Path) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _read_requirement_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
-    """Kept, because every file of a project asks for the same."""
+def _read_requirement_file_cached(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
+    """The pins of one requirement file; cached, because every file of a project asks for the same."""
     try:
         text = read_bytes_within_limit(Path(path), SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError):
@@ -412,12 +443,16 @@ def _read_requirement_file(path: str, _changed: int) -> tuple[tuple[str, Pin], .
     found: list[tuple[str, Pin]] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.lstrip().startswith(("#", "-r", "-c")):
-            found += _parse_pins(line, path, number, bare=path.endswith((".txt", ".in")))
+            found += _parse_requirements_in_line(
+                line, path, number, bare=path.endswith((".txt", ".in"))
+            )
     return tuple(found)
 
 
-def _parse_pins(line: str, file: str, number: int, *, bare: bool) -> Iterator[tuple[str, Pin]]:
-    """`bare`: a name without a version asks for the newest."""
+def _parse_requirements_in_line(
+    line: str, file: str, number: int, *, bare: bool
+) -> Iterator[tuple[str, Pin]]:
+    """The pins in one line of a file. `bare`: a name without a version asks for the newest."""
     for match in GIT_REQUIREMENT.finditer(line):
         tag = RELEASE_TAG.fullmatch(match["ref"] or "")
         newest = match["ref"] is None or match["ref"] in ("main", "master")
@@ -442,11 +477,14 @@ def _parse_pins(line: str, file: str, number: int, *, bare: bool) -> Iterator[tu
 
 
 def _stack_of_package(name: str) -> str:
+    """The stack that a package of this name belongs to."""
     return STACK_OF_PACKAGE[name.lower().replace("-", "")]
 
 
 def _pep440_specifiers(bounds: str) -> str:
-    """As PEP 440 writes it: conda's `=4.36` is `==4.36.*`, poetry's `^0.9.1` is `>=0.9.1,<0.10`."""
+    """Version bounds in PEP 440's form: conda's `=4.36` is `==4.36.*`, poetry's `^0.9.1` is
+    `>=0.9.1,<0.10`.
+    """
     made = []
     for bound in re.split(r"\s*,\s*", bounds.strip()):
         operator, version = re.fullmatch(r"([=~<>!^]+)\s*v?(.*)", bound).groups()  # type: ignore[union-attr]
@@ -467,7 +505,9 @@ def _pep440_specifiers(bounds: str) -> str:
 
 
 def _release_bounds(wanted: str) -> tuple[Version | None, Version | None]:
-    """The lowest and the highest release that specifiers let through, as far as they bound it."""
+    """The lowest and the highest release that version specifiers allow, None where they set no
+    bound.
+    """
     lows, highs = [], []
     try:
         for one in SpecifierSet(wanted):

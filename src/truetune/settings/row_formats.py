@@ -1,4 +1,5 @@
-"""Row formats: which columns of a file make a conversation, and which function reads them.
+"""The table of row formats: which columns of a file make a conversation, and which function reads
+them.
 
 The table here is the only place where a format is named. A format of another package is an entry point of the group
 `truetune.formats` whose object is a `RowFormat`. The functions are named by their module, so that settings can be read
@@ -35,7 +36,7 @@ class RowFormat:
     """truetune's name of a column that only this format has -> what files call it"""
 
     def reader(self) -> Callable[[Any], Any]:
-        """The function that reads a row."""
+        """The function that reads a row of the format, loaded by its name."""
         if not isinstance(self.read, str):
             return self.read
         function: Callable[[Any], Any] = pkgutil.resolve_name(self.read)
@@ -83,18 +84,18 @@ def format_names() -> tuple[str, ...]:
     return tuple(row_formats())
 
 
-def is_script_format(name: str) -> bool:
+def is_script_named_as_format(name: str) -> bool:
     """Is it the path of a training script, whose own code says what the rows become?"""
     return name.endswith(SCRIPT_SUFFIXES)
 
 
-def known_format(name: str) -> str:
+def require_known_format(name: str) -> str:
     """The name itself.
 
     Raises:
         ValueError: no format is called so.
     """
-    if name not in row_formats() and not is_script_format(name):
+    if name not in row_formats() and not is_script_named_as_format(name):
         names = [repr(known) for known in format_names()]
         raise ValueError(f"Input should be {', '.join(names[:-1])} or {names[-1]}")
     return name

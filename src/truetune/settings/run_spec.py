@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from truetune.settings.row_formats import known_format
+from truetune.settings.row_formats import require_known_format
 from truetune.settings.training_settings import Training
 from truetune.trainers.trainer_facts import TRAINER_NAMES, TrainerName
 
@@ -76,7 +76,7 @@ class Encoding(_Part):
 
     @property
     def form(self) -> Literal["parquet", "arrow"]:
-        """The kind of file that is written."""
+        """The kind of file that is written: parquet or arrow."""
         return "arrow" if self.trainer == "llama-factory" else self.file_format
 
 
@@ -110,7 +110,7 @@ class RunSpec(_Part):
     """A tokenizer folder, or the name of a model in the local hub cache."""
     model: str | None = None
     """The folder of config.json and the weights, where it is not the tokenizer's."""
-    format: Annotated[FormatName, AfterValidator(known_format)] | None = None
+    format: Annotated[FormatName, AfterValidator(require_known_format)] | None = None
     """The format of the rows; found by their columns when None."""
     map: dict[str, str] = Field(default_factory=dict)
     """Column names: what truetune calls it -> what the file calls it (`answer=output`). Inside messages:
@@ -158,7 +158,7 @@ class RunSpec(_Part):
     @model_validator(mode="before")
     @classmethod
     def _trainer_by_name(cls, value: Any) -> Any:
-        """`trainer: trl` is `trained_by: trl`."""
+        """Turn `trainer: trl` into `trained_by: trl`."""
         if not isinstance(value, dict) or value.get("trainer") not in TRAINER_NAMES:
             return value
         named = value["trainer"]
@@ -172,7 +172,7 @@ class RunSpec(_Part):
 
     @field_validator("trainer", mode="before")
     @classmethod
-    def _trainer_is_known(cls, value: Any) -> Any:
+    def _require_known_trainer(cls, value: Any) -> Any:
         if isinstance(value, str):
             raise ValueError(
                 f"expected one of {', '.join(TRAINER_NAMES)}, or the arguments of a trainer by name"
@@ -181,10 +181,11 @@ class RunSpec(_Part):
 
     @field_validator("data", "eval_data", "select", "ignore", mode="before")
     @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
+    def _list_of_one_or_many(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
     @field_validator("learn", mode="before")
     @classmethod
     def _learn_by_name(cls, value: Any) -> Any:
+        """Turn `learn: last` into `learn: {what: last}`."""
         return {"what": value} if isinstance(value, str) else value

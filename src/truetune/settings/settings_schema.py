@@ -1,4 +1,4 @@
-"""The JSON schema of truetune.yaml, for editors.
+"""Builds the JSON schema of truetune.yaml, for editors.
 
 Pydantic makes it from `RunSpec`; what is changed here are the short forms that `RunSpec` takes before it validates (one
 path for a list of them, `learn: last` for `learn: {what: last}`, a trainer's name for its arguments), which pydantic
@@ -27,11 +27,14 @@ ONE_OR_MANY = ("data", "eval_data", "select", "ignore")
 
 class _SchemaWithoutTitles(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
+        """False: fields get no title in the schema."""
         return False
 
 
 def build_settings_schema() -> dict[str, Any]:
-    """What may stand in truetune.yaml, with what each setting means. Names are spelled with underscores."""
+    """The JSON schema of truetune.yaml, with the meaning of each setting. Names are spelled with
+    underscores.
+    """
     made = RunSpec.model_json_schema(schema_generator=_SchemaWithoutTitles)
     settings = made["properties"]
     for name in ONE_OR_MANY:
@@ -71,16 +74,17 @@ def is_schema_file(path: Path) -> bool:
 
 
 def settings_schema_text() -> str:
-    """The schema as a file."""
+    """The JSON schema as the text of a file."""
     return json.dumps(build_settings_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _without_key(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """A dictionary without one of its keys."""
     return {key: value for key, value in values.items() if key != name}
 
 
 def _unwrap_descriptions(value: Any) -> Any:
-    """Descriptions without the line breaks of the source."""
+    """The schema with the line breaks of the source taken out of its descriptions."""
     if isinstance(value, list):
         return [_unwrap_descriptions(item) for item in value]
     if not isinstance(value, dict):

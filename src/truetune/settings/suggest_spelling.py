@@ -1,4 +1,4 @@
-"""What a name that is not known was meant to be.
+"""Suggests which known name an unknown one was meant to be.
 
 Two ways, for two uses. A hint in an error message (`did_you_mean`) may be wrong and costs nothing, so the likeness of
 the whole text is enough. Whether a key of a config is misspelt (`find_misspelt_key`) decides what is a finding and
@@ -51,7 +51,7 @@ def find_misspelt_key(key: str, known: Iterable[str]) -> str | None:
     known = [name for name in known if name != key]
     # A word that any known key has is right as it stands: one slip lies between `use_lora` and `use_dora`.
     words = {word for name in known for word in name.lower().split("_")}
-    likely = [name for name in known if _is_misspelling(key, name, words)]
+    likely = [name for name in known if _is_misspelt_form_of(key, name, words)]
     return max(
         likely,
         key=lambda name: (difflib.SequenceMatcher(None, key, name).ratio(), name),
@@ -59,7 +59,7 @@ def find_misspelt_key(key: str, known: Iterable[str]) -> str | None:
     )
 
 
-def _is_misspelling(key: str, name: str, words: set[str]) -> bool:
+def _is_misspelt_form_of(key: str, name: str, words: set[str]) -> bool:
     mine, theirs = (text.lower().replace("-", "_").split("_") for text in (key, name))
     if len(mine) != len(theirs):
         return _edit_distance("".join(mine), "".join(theirs)) <= (len(key) >= SLIP_NAME_LETTERS)

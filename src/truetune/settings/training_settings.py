@@ -1,4 +1,4 @@
-"""Training: how a run trains, in the terms of transformers, TRL and peft.
+"""TrainingSettings: how a run trains, in the terms of transformers, TRL and peft.
 
 The names are those of `TrainingArguments`, `SFTConfig` and `LoraConfig` wherever these have one: users know them, and
 `truetune train` hands them on. None stands for "not set and no default is known"; rules say nothing about such a value.

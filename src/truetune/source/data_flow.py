@@ -1,10 +1,11 @@
-"""What names and expressions stand for, as far as the file says, and those that are judged with it.
+"""Follows names and expressions back to what they stand for, in a file and those that are judged
+with it.
 
 How it works: an expression is followed backwards, step by step, to its origins: a name to the bindings that may reach
 it (`scopes.py`), a parameter to what calls give for it, a call to what the function of the files returns, `self.x` to
 what the class sets it to, an imported name to the file that makes it (`imported_names.py`). What can be followed no
-further (a literal, a call of a library, a parameter that nobody gives) is an origin. Values (`constant_values.py`),
-dictionaries and types (`inferred_types.py`) are asked of the origins.
+further (a literal, a call of a library, a parameter that nobody gives) is an origin. Values
+(`evaluate_constant_expressions.py`), dictionaries and types (`infer_object_types.py`) are asked of the origins.
 
 The trade-off: branches are not evaluated and calls are not told apart by where they stand, so an expression may have
 several origins, and a rule must hold for all of them. Limits on steps and branches bound the time on any file; what
@@ -21,19 +22,19 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from truetune.source import constant_values, inferred_types
+from truetune.source import evaluate_constant_expressions, infer_object_types
+from truetune.source.name_bindings_in_scopes import FUNCTIONS, Binding, Scope, Scopes
 from truetune.source.qualified_names import (
     iterate_assigned_attributes,
+    root_and_attributes,
     shorten_library_name,
-    split_off_attributes,
 )
 from truetune.source.resolved_calls import Call
-from truetune.source.scopes import FUNCTIONS, Binding, Scope, Scopes
-from truetune.source.self_attributes import AssignedValue, values_at
-from truetune.source.settings_files import SettingsFiles
+from truetune.source.settings_files_as_expressions import SettingsFiles
+from truetune.source.values_of_self_attributes import AssignedValue, values_that_reach_read
 
 if TYPE_CHECKING:
-    from truetune.source.imported_names import ImportedName, ImportedNames
+    from truetune.source.resolve_imported_names import ImportedName, ImportedNames
 
 MAX_STEPS = 10
 """Steps that an expression is followed. Chosen, not measured: helper, wrapper, `self` and a configuration object take
@@ -85,33 +86,35 @@ class DataFlow:
         self.keys_taken_out: dict[tuple[Scope, str], set[str]] | None = None
         self.dictionary_writes: dict[tuple[Scope, str], list[ast.Assign | ast.Call]] | None = None
         self.writes_by_literal: dict[ast.AST, list[ast.Assign | ast.Call]] | None = None
-        self.written_dicts: dict[tuple[ast.AST, Scope, str], constant_values.WrittenDict] = {}
-        """Kept by constant_values.py"""
+        self.written_dicts: dict[
+            tuple[ast.AST, Scope, str], evaluate_constant_expressions.WrittenDict
+        ] = {}
+        """Kept by evaluate_constant_expressions.py"""
         # The tables above and below belong to other modules. They stand here, because they must live as long as the
         # trees whose nodes are their keys.
         self.known_values: dict[ast.AST, Any] = {}
         self.known_types: dict[ast.AST, frozenset[str]] = {}
-        """Kept by inferred_types.py"""
+        """Kept by infer_object_types.py"""
 
     def name(self, node: ast.AST) -> str | None:
-        """The qualified name of what an expression is, where it is imported or built in.
+        """The qualified name of what an expression is, if it is imported or built in.
 
         `transformers.AutoTokenizer.from_pretrained`, `torch.nn.functional.cross_entropy`, `len`; modules inside the
         libraries of LIBRARIES_WITH_SHORT_NAMES are left out. None for objects, and for what the file defines itself.
         """
         if node not in self._names:
             self._names[node] = None  # `name = name` in a cycle of bindings ends here
-            self._names[node] = self._qualified_name(node, 0)
+            self._names[node] = self._qualified_name_through_aliases(node, 0)
         return self._names[node]
 
-    def _qualified_name(self, node: ast.AST, depth: int) -> str | None:
-        """`name`, after so many aliases."""
-        base, attributes = split_off_attributes(node)
+    def _qualified_name_through_aliases(self, node: ast.AST, depth: int) -> str | None:
+        """The qualified name of an expression, after so many aliases; None if it has none."""
+        base, attributes = root_and_attributes(node)
         if not isinstance(base, ast.Name) or depth > MAX_STEPS:
             return None
-        bindings = self.scopes.reaching(base)
-        imported = _first_import(bindings)
-        links = self._linked_elsewhere(base, imported, attributes)
+        bindings = self.scopes.bindings_that_reach(base)
+        imported = _first_import_binding(bindings)
+        links = self._definitions_in_other_files(base, imported, attributes)
         if links:
             return self._name_of_binding(links[0].binding, links[0].rest, depth)
         if imported is not None:
@@ -120,7 +123,7 @@ class DataFlow:
             return self._name_of_binding(bindings[0], attributes, depth)
         if hasattr(builtins, base.id):
             return _join_name(base.id, attributes)
-        return _join_name(self._name_from_star(base), attributes)
+        return _join_name(self._name_from_star_import(base), attributes)
 
     def _name_of_binding(
         self, binding: Binding, attributes: Sequence[str], depth: int
@@ -130,43 +133,51 @@ class DataFlow:
             return _join_name(binding.target, attributes)
         is_alias = binding.kind == "value" and not binding.path
         if is_alias and isinstance(binding.value, (ast.Name, ast.Attribute)):
-            return _join_name(self._qualified_name(binding.value, depth + 1), attributes)
+            return _join_name(
+                self._qualified_name_through_aliases(binding.value, depth + 1), attributes
+            )
         return None
 
-    def _linked_elsewhere(
+    def _definitions_in_other_files(
         self, name: ast.Name, imported: Binding | None, attributes: list[str]
     ) -> tuple[ImportedName, ...]:
-        """What a name with these attributes stands for in another file that is judged with this one."""
+        """What a name with these attributes stands for in another file that is judged with this
+        one; empty if nothing.
+        """
         if self._links is None:
             return ()
         if imported is not None:
-            return self._links.of_import(imported, attributes)
+            return self._links.definitions_of_import(imported, attributes)
         # A name that nothing binds may come from a star; one that is bound hides what a star brought.
         scope = self.scopes.of[name].of_file
-        if not scope.stars or self.scopes.reaching(name):
+        if not scope.stars or self.scopes.bindings_that_reach(name):
             return ()
-        return self._links.of_star(scope, name.id, attributes)
+        return self._links.definitions_of_star_import(scope, name.id, attributes)
 
     def imported_name(self, node: ast.expr) -> str | None:
-        """The dotted name that an import gives, whether or not its file is judged too; None for anything else."""
-        base, attributes = split_off_attributes(node)
+        """The dotted name that an import gives to an expression, whether or not that file is judged
+        too; None for anything else.
+        """
+        base, attributes = root_and_attributes(node)
         if not isinstance(base, ast.Name):
             return None
-        imported = _first_import(self.scopes.reaching(base))
+        imported = _first_import_binding(self.scopes.bindings_that_reach(base))
         return None if imported is None else _join_name(imported.target, attributes)
 
     def links(self, node: ast.expr) -> tuple[ImportedName, ...]:
-        """What a name, or an attribute of a module, stands for in another file that is judged with this one."""
-        base, attributes = split_off_attributes(node)
+        """The definitions in other judged files that a name, or an attribute of a module, stands
+        for.
+        """
+        base, attributes = root_and_attributes(node)
         if self._links is None or not isinstance(base, ast.Name):
             return ()
-        bindings = self.scopes.reaching(base)
-        imported = _first_import(bindings)
+        bindings = self.scopes.bindings_that_reach(base)
+        imported = _first_import_binding(bindings)
         if bindings and imported is None:
             return ()
-        return self._linked_elsewhere(base, imported, attributes)
+        return self._definitions_in_other_files(base, imported, attributes)
 
-    def _name_from_star(self, node: ast.Name) -> str | None:
+    def _name_from_star_import(self, node: ast.Name) -> str | None:
         """The qualified name that the last `from x import *` around a name may have given it.
 
         Only for names of classes (`Trainer`) and of several words (`get_peft_model`): a short word is more often a
@@ -184,7 +195,9 @@ class DataFlow:
             scope = scope.outer
 
     def names(self, node: ast.AST) -> tuple[str, ...]:
-        """`name`, or where it is a class of the file, the names of its bases."""
+        """The qualified name of an expression; if it is a class of the file, the names of its
+        bases.
+        """
         name = self.name(node)
         if name:
             return (name,)
@@ -209,13 +222,13 @@ class DataFlow:
         return tuple(names)
 
     def call(self, node: ast.Call) -> Call:
-        """The call with its names resolved and its `**kwargs` laid out."""
+        """The call with its names resolved and its `**kwargs` expanded; computed once."""
         if node not in self._calls:
-            self._calls[node] = self._resolve_call(node)
+            self._calls[node] = self._compute_resolved_call(node)
         return self._calls[node]
 
-    def _resolve_call(self, node: ast.Call) -> Call:
-        """`call`, computed."""
+    def _compute_resolved_call(self, node: ast.Call) -> Call:
+        """The call with its names resolved and its `**kwargs` expanded, computed anew."""
         names = self.names(node.func)
         method = receiver = None
         # `torch.save` has a qualified name, so `save` is no method of an object there.
@@ -228,21 +241,27 @@ class DataFlow:
                 keywords[keyword.arg] = keyword.value
                 continue
             # `**settings`: its entries are arguments like any other, as far as they are known.
-            entries, whole = constant_values.entries_handed_over(self, keyword.value)
+            entries, whole = evaluate_constant_expressions.entries_passed_by_double_star(
+                self, keyword.value
+            )
             keywords.update(entries)
             unknown = unknown or not whole
         return Call(node, names, method, receiver, tuple(node.args), keywords, unknown)
 
     def origins(self, node: ast.AST) -> tuple[Origin, ...]:
-        """What an expression may stand for: through aliases, tuples, parameters, local functions, `self`."""
+        """The origins that an expression may stand for: through aliases, tuples, parameters, local
+        functions, `self`.
+        """
         if node not in self._origins:
             # A value that is defined by itself (`x = f(x)`) asks for its own origins again: it is one itself then.
             self._origins[node] = (Origin(node),)
-            self._origins[node] = self._follow(Origin(node))
+            self._origins[node] = self._all_origins(Origin(node))
         return self._origins[node]
 
-    def _follow(self, start: Origin) -> tuple[Origin, ...]:
+    def _all_origins(self, start: Origin) -> tuple[Origin, ...]:
         """All origins that are reached from one in MAX_STEPS, in the order of the text, each once.
+        If there are more than MAX_ORIGINS or MAX_BRANCHES, the expression that was cut is an origin
+        too, so that no rule takes the others for all.
 
         Where more than MAX_ORIGINS or MAX_BRANCHES are found, the expression that was cut is an origin too, so no rule
         takes the others for all.
@@ -252,7 +271,7 @@ class DataFlow:
         waiting = [(start, 0)]
         while waiting and len(origins) < MAX_ORIGINS:
             origin, depth = waiting.pop()
-            steps = self._step(origin) if depth < MAX_STEPS else iter((origin,))
+            steps = self._step_back(origin) if depth < MAX_STEPS else iter((origin,))
             next_ones = list(islice(steps, MAX_BRANCHES + 1))
             if len(next_ones) > MAX_BRANCHES:
                 origins[origin] = None
@@ -268,15 +287,16 @@ class DataFlow:
         return tuple(origins) or (start,)
 
     def calls_passed(self, node: ast.AST) -> frozenset[ast.Call]:
-        """The calls of functions of the files whose results an expression may be, on the way to its origins.
+        """The calls of the files' own functions that an expression's value passes on the way from
+        its origins. Two names with one origin are two objects if each got it by a call of its own.
 
         Two names with one origin are two objects where each got it by a call of its own.
         """
-        # Steps are not counted as in `_follow`: what was seen bounds them.
+        # Steps are not counted as in `_all_origins`: what was seen bounds them.
         seen = {Origin(node)}
         waiting = [Origin(node)]
         while waiting and len(seen) < MAX_BRANCHES:
-            for following in islice(self._step(waiting.pop()), MAX_BRANCHES):
+            for following in islice(self._step_back(waiting.pop()), MAX_BRANCHES):
                 if following not in seen:
                     seen.add(following)
                     waiting.append(following)
@@ -286,30 +306,37 @@ class DataFlow:
             if isinstance(one.node, ast.Call) and self._returned_values(one.node)
         )
 
-    def _step(self, origin: Origin) -> Iterator[Origin]:
-        """What an origin is made of, one step back; the origin itself where it can be followed no further."""
+    def _step_back(self, origin: Origin) -> Iterator[Origin]:
+        """What an origin is made of, one step back; the origin itself if it can be followed no
+        further.
+        """
         node, path = origin.node, origin.path
         if origin.element:
             # What a loop gives is not followed into the items: a rule asks for the whole that is looped over.
             yield origin
         elif isinstance(node, ast.Name):
-            yield from self._step_of_name(node, path)
+            yield from self._step_back_from_name(node, path)
         elif isinstance(node, (ast.Tuple, ast.List)) and path and 0 <= path[0] < len(node.elts):
             yield Origin(node.elts[path[0]], path[1:])
         elif isinstance(node, ast.Attribute):
-            yield from self._step_of_attribute(node, path) or [origin]
+            yield from self._step_back_from_attribute(node, path) or [origin]
         else:
-            values = self._possible_values(node)
+            values = self._expressions_it_may_equal(node)
             yield from [Origin(value, path) for value in values] or [origin]
 
-    def _step_of_attribute(self, node: ast.Attribute, path: tuple[int, ...]) -> list[Origin]:
-        """What `self.x`, `module.x` or an entry of settings is bound to; empty where that is not known."""
+    def _step_back_from_attribute(self, node: ast.Attribute, path: tuple[int, ...]) -> list[Origin]:
+        """What `self.x`, `module.x` or an entry of settings is bound to; empty if that is not
+        known.
+        """
         assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
-        assigned = assigned or self._in_other_files(node, path)
-        return assigned or [Origin(one, path) for one in self._setting(node)]
+        assigned = assigned or self._origins_in_other_files(node, path)
+        return assigned or [Origin(one, path) for one in self._setting_from_file(node)]
 
-    def _possible_values(self, node: ast.AST) -> Iterable[ast.expr]:
-        """The expressions whose value an expression may have, part by part the same; empty where none is known."""
+    def _expressions_it_may_equal(self, node: ast.AST) -> Iterable[ast.expr]:
+        """The expressions, one step back, whose value an expression may have: both arms of `a if x
+        else b`, what calls give for a parameter, what a called function returns. Empty if none is
+        known.
+        """
         if isinstance(node, (ast.NamedExpr, ast.Await)):
             return (node.value,)
         if isinstance(node, ast.IfExp):
@@ -319,31 +346,35 @@ class DataFlow:
         if isinstance(node, ast.arg):
             return self.arguments_given(node)
         if isinstance(node, ast.Subscript):
-            return self._items_of_subscript(node)
+            return self._literal_items_of_subscript(node)
         if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
             return self._returned_values(node)
         return ()
 
-    def _step_of_name(self, node: ast.Name, path: tuple[int, ...]) -> Iterator[Origin]:
+    def _step_back_from_name(self, node: ast.Name, path: tuple[int, ...]) -> Iterator[Origin]:
         """What the bindings that may reach a name give it."""
-        bindings = self.scopes.reaching(node)
+        bindings = self.scopes.bindings_that_reach(node)
         for binding in bindings:
             # An import of a library leads nowhere: it is the origin.
-            elsewhere = self._in_other_files(node, path) if binding.kind == "import" else []
+            elsewhere = self._origins_in_other_files(node, path) if binding.kind == "import" else []
             yield from elsewhere or [self._origin_of_binding(binding, path)]
         if not bindings:
-            yield from self._in_other_files(node, path) or [Origin(node, path)]
+            yield from self._origins_in_other_files(node, path) or [Origin(node, path)]
 
-    def _in_other_files(self, node: ast.expr, path: tuple[int, ...]) -> list[Origin]:
-        """What an imported name, or an attribute of an imported module, is bound to where it is made."""
+    def _origins_in_other_files(self, node: ast.expr, path: tuple[int, ...]) -> list[Origin]:
+        """What an imported name, or an attribute of an imported module, is bound to in the file
+        that defines it.
+        """
         links = [link for link in self.links(node) if not link.rest]
-        if any(link.binding in self._set_from_outside for link in links):
+        if any(link.binding in self._bindings_replaced_by_other_files for link in links):
             return []  # which of the two values holds depends on the order in which the files run
         return [self._origin_of_binding(link.binding, path) for link in links]
 
     @cached_property
-    def _set_from_outside(self) -> frozenset[Binding]:
-        """The bindings of files that another file replaces: `import settings`, `settings.RATE = 1e-3`."""
+    def _bindings_replaced_by_other_files(self) -> frozenset[Binding]:
+        """The bindings of files that another file replaces: `import settings`, `settings.RATE =
+        1e-3`.
+        """
         if self._links is None:
             return frozenset()
         stores = (node for node in self.scopes.order if isinstance(node, ast.Attribute))
@@ -362,7 +393,7 @@ class DataFlow:
             return Origin(_name_in_import(binding), path)
         return Origin(binding.node, path)
 
-    def _items_of_subscript(self, node: ast.Subscript) -> Iterator[ast.expr]:
+    def _literal_items_of_subscript(self, node: ast.Subscript) -> Iterator[ast.expr]:
         """What `x[0]` or `x["key"]` is, where `x` is a literal list, tuple or dictionary."""
         if not isinstance(node.slice, ast.Constant):
             return
@@ -375,24 +406,26 @@ class DataFlow:
             ):
                 yield origin.node.elts[key]
             elif isinstance(key, str) and isinstance(origin.node, (ast.Dict, ast.Call)):
-                entries = constant_values.resolve_dict_entries(self, node.value)[0]
+                entries = evaluate_constant_expressions.resolve_dict_entries(self, node.value)[0]
                 if key in entries:
                     yield entries[key]
                 return  # the entries are those of all origins already, not of this one
 
-    def _setting(self, node: ast.Attribute) -> Iterator[ast.expr]:
-        """What `cfg.model.name` is, where `cfg` was read from a file of settings."""
+    def _setting_from_file(self, node: ast.Attribute) -> Iterator[ast.expr]:
+        """The value of `cfg.model.name`, if `cfg` was read from a file of settings."""
         # Most attributes are of objects whose origins need not be followed.
         for origin in self.origins(node.value) if self.settings_files.may_be_read else ():
             if isinstance(origin.node, ast.Dict) and not origin.path and not origin.element:
                 if self.settings_files.home_of(origin.node) is not None:
-                    entries = constant_values.resolve_dict_entries(self, node.value).by_name
+                    entries = evaluate_constant_expressions.resolve_dict_entries(
+                        self, node.value
+                    ).by_name
                     yield from (entries[node.attr],) if node.attr in entries else ()
 
     def function(
         self, node: ast.expr
     ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
-        """The function of the file that an expression names."""
+        """The function of the file that an expression names; None if it names none."""
         for origin in self.origins(node):
             # With a path it is one item of what the function is in, which is not known to be this one.
             if isinstance(origin.node, FUNCTIONS) and not origin.path:
@@ -402,7 +435,8 @@ class DataFlow:
     def function_called(
         self, node: ast.expr
     ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
-        """The function of the files that a call means, also as a method of an object that was handed in.
+        """The function of the files that a call means, also as a method of an object that was
+        passed in.
 
         `function` does not ask where an object was made, for origins are found with its help.
         """
@@ -447,7 +481,7 @@ class DataFlow:
 
     @cached_property
     def returns(self) -> dict[ast.AST, list[ast.expr]]:
-        """What the `return` statements of each function return; generators and properties are no different."""
+        """Function -> the expressions that its `return` statements return."""
         returned_by: dict[ast.AST, list[ast.expr]] = {}
         for node in self.scopes.order:
             if isinstance(node, ast.Return) and node.value is not None:
@@ -455,7 +489,9 @@ class DataFlow:
         return returned_by
 
     def arguments_given(self, parameter: ast.arg) -> list[ast.expr]:
-        """What calls in the file give for a parameter; its default where no call gives one."""
+        """The expressions that calls in the file give for a parameter; its default if no call gives
+        one.
+        """
         if parameter not in self._arguments:
             self._arguments[parameter] = self._arguments_in_calls(parameter)
         return self._arguments[parameter]
@@ -471,15 +507,15 @@ class DataFlow:
         position = self._position_in_call(function, arguments, parameter)
         values: list[ast.expr] = []
         for call in self.calls_of(function):
-            value = _find_argument(call, position, parameter.arg)
+            value = _argument_by_name_or_position(call, position, parameter.arg)
             if value is not None:
                 values.append(value)
         # A default counts only where nobody gives the argument: the script's own calls are how it is run.
         if values or self.is_given_by_trainer(parameter):
             return values
-        default = constant_values.default_of_parameter(arguments, parameter)
+        default = evaluate_constant_expressions.default_of_parameter(arguments, parameter)
         if default is None:
-            default = self.settings_files.given_by_hydra(self, function)
+            default = self.settings_files.settings_given_by_hydra(self, function)
         return [] if default is None else [default]
 
     def is_given_by_trainer(self, parameter: ast.arg) -> bool:
@@ -503,7 +539,7 @@ class DataFlow:
 
     def calls_of(self, function: ast.AST) -> list[ast.Call]:
         """The calls, in any file, that may be of this function, or that make one of this class."""
-        certain, by_attribute = self._call_sites
+        certain, by_attribute = self._calls_by_target
         sites = certain.get(function, [])
         scope = self.scopes.of[function]
         if isinstance(scope.node, ast.ClassDef):
@@ -515,7 +551,7 @@ class DataFlow:
         return sites
 
     @cached_property
-    def _call_sites(
+    def _calls_by_target(
         self,
     ) -> tuple[dict[ast.AST, list[ast.Call]], dict[tuple[Scope, str], list[ast.Call]]]:
         """Function or class -> the calls that name it, in any file; file and attribute -> the calls of that attribute
@@ -541,14 +577,14 @@ class DataFlow:
         """The functions and classes that are certainly meant by the name in a call."""
         bindings = [link.binding for link in self.links(called) if not link.rest]
         if isinstance(called, ast.Name):
-            bindings += self.scopes.reaching(called)
+            bindings += self.scopes.bindings_that_reach(called)
         functions = [binding.node for binding in bindings if binding.kind in ("def", "class")]
         method = self._method_called(called) if not functions else None
         return functions if method is None else [*functions, method]
 
     def _method_called(self, called: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method that `self.f`, `Runner(...).run` or `runner.run` means, and `__call__` of `runner` itself."""
-        own_method = self._own_method(called) if isinstance(called, ast.Attribute) else None
+        own_method = self._method_of_self(called) if isinstance(called, ast.Attribute) else None
         if own_method is not None:
             return own_method
         if isinstance(called, ast.Attribute):
@@ -597,14 +633,14 @@ class DataFlow:
         """The one class of the files that a name means, by its bindings alone."""
         bindings = [link.binding for link in self.links(node) if not link.rest]
         if isinstance(node, ast.Name):
-            bindings += self.scopes.reaching(node)
+            bindings += self.scopes.bindings_that_reach(node)
         classes = [one.node for one in bindings if isinstance(one.node, ast.ClassDef)]
         return classes[0] if len(classes) == 1 else None
 
     def _single_value(self, node: ast.expr) -> ast.expr | None:
         """The one expression that a name or an attribute of `self` is bound to; any other expression as it is."""
         if isinstance(node, ast.Name):
-            bindings = self.scopes.reaching(node)
+            bindings = self.scopes.bindings_that_reach(node)
             is_one = len(bindings) == 1 and bindings[0].kind == "value" and not bindings[0].path
             return bindings[0].value if is_one else None
         if isinstance(node, ast.Attribute):
@@ -619,7 +655,9 @@ class DataFlow:
         owner = self.class_around(node)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
-    def _own_method(self, called: ast.Attribute) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def _method_of_self(
+        self, called: ast.Attribute
+    ) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method that `self.f` means, where the class around it has one."""
         if not (isinstance(called.value, ast.Name) and called.value.id in ("self", "cls")):
             return None
@@ -627,17 +665,17 @@ class DataFlow:
         return self._methods(owner).get(called.attr) if owner else None
 
     def assigned(self, node: ast.Attribute) -> list[AssignedValue]:
-        """What `self.x` was set to anywhere in its class, or `Class.x` in the class's body; fields of a dataclass as
-        its calls give them.
+        """The values that `self.x` is set to anywhere in its class, or `Class.x` in the class's
+        body; fields of a dataclass as its calls give them.
         """
         if not isinstance(node.value, ast.Name | ast.Attribute):
             return []
         fields = self._fields_given(node)
-        if fields or self._may_be_given_unseen(node.value):
+        if fields or self._may_get_fields_by_double_star(node.value):
             return fields
         is_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
         if is_self:
-            return values_at(self.scopes, node, self.assigned_to_self(node))
+            return values_that_reach_read(self.scopes, node, self.assigned_to_self(node))
         owner = self.class_of_object(node.value)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
@@ -650,7 +688,7 @@ class DataFlow:
             return []
         is_self = isinstance(node.value, ast.Name) and node.value.id == "self"
         makers = (
-            self._makers_of_self(node)
+            self._calls_that_make_self(node)
             if is_self
             else [origin.node for origin in self.origins(node.value)]
         )
@@ -665,42 +703,42 @@ class DataFlow:
     def _field_in_call(self, maker: ast.Call, field: str) -> ast.expr | None:
         """What a call gives for a field of a dataclass, by its name or place; None where it is left to a default."""
         if self.name(maker.func) in NAMESPACES:
-            return _find_argument(maker, -1, field)
+            return _argument_by_name_or_position(maker, -1, field)
         owner = self._class_named(maker.func)
-        if owner is None or not self._takes_fields(owner):
+        if owner is None or not self._constructor_takes_fields(owner):
             return None
         items = (item for item in owner.body if isinstance(item, ast.AnnAssign))
         names = [item.target.id for item in items if isinstance(item.target, ast.Name)]
         # The fields of a base come first, so places are known only of a class without one.
         position = names.index(field) if field in names and not owner.bases else -1
-        return _find_argument(maker, position, field)
+        return _argument_by_name_or_position(maker, position, field)
 
-    def _takes_fields(self, owner: ast.ClassDef) -> bool:
+    def _constructor_takes_fields(self, owner: ast.ClassDef) -> bool:
         """Does a call of a class of the files give its fields: of a dataclass, or of one of pydantic?"""
         if any(map(_is_dataclass_decorator, owner.decorator_list)):
             return True
         return bool(owner.bases) and self._method_of(owner, "__init__") is None
 
-    def _may_be_given_unseen(self, node: ast.expr) -> bool:
+    def _may_get_fields_by_double_star(self, node: ast.expr) -> bool:
         """May a call that made an object give its fields by `**values`, which are not seen?"""
         makers = (one.node for one in self.origins(node) if isinstance(one.node, ast.Call))
         return any(
             any(given.arg is None for given in maker.keywords)
             and (owner := self._class_named(maker.func)) is not None
-            and self._takes_fields(owner)
+            and self._constructor_takes_fields(owner)
             for maker in makers
         )
 
-    def fields_of_object(self, node: ast.expr) -> constant_values.DictEntries:
+    def fields_of_object(self, node: ast.expr) -> evaluate_constant_expressions.DictEntries:
         """The fields of an object of a class of the files whose fields are annotated: as it is made, else as the class
         sets them. Fields that are set later, or by no one, are left out.
         """
         is_self = isinstance(node, ast.Name) and node.id == "self"
-        makers = self._makers_of_self(node) if is_self else self._makers_of_object(node)
+        makers = self._calls_that_make_self(node) if is_self else self._calls_that_make_object(node)
         owners = {self._class_named(maker.func) for maker in makers}
         owner = owners.pop() if len(owners) == 1 else None
         if owner is None:
-            return constant_values.DictEntries({}, False)
+            return evaluate_constant_expressions.DictEntries({}, False)
         fields = self._annotated_fields(owner)
         given = [self._fields_in_call(maker, list(fields)) for maker in makers]
         unsure = set(self._attributes_set_on_objects)
@@ -714,15 +752,15 @@ class DataFlow:
             for name, value in fields.items()
             if value is not None and name not in unsure
         }
-        return constant_values.DictEntries(known, len(known) == len(fields))
+        return evaluate_constant_expressions.DictEntries(known, len(known) == len(fields))
 
-    def _makers_of_object(self, node: ast.expr) -> list[ast.Call]:
+    def _calls_that_make_object(self, node: ast.expr) -> list[ast.Call]:
         """The calls that an object comes from; none where one of its origins is anything else."""
         origins = self.origins(node)
         makers = [one.node for one in origins if isinstance(one.node, ast.Call) and not one.path]
         return makers if len(makers) == len(origins) else []
 
-    def _makers_of_self(self, node: ast.expr) -> list[ast.Call]:
+    def _calls_that_make_self(self, node: ast.expr) -> list[ast.Call]:
         """The calls that make objects of the class around a node."""
         owner = self.class_around(node)
         return [] if owner is None else self.calls_of(owner)
@@ -737,12 +775,15 @@ class DataFlow:
         for item in owner.body:
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
                 value = item.value
-                fields[item.target.id] = None if value is None else _default_of_field(value)
+                fields[item.target.id] = None if value is None else _field_default_expression(value)
         return fields
 
     def _fields_in_call(self, maker: ast.Call, names: list[str]) -> dict[str, ast.expr]:
         """What a call gives for the fields of the object that it makes, by their names or places."""
-        given = {name: _find_argument(maker, place, name) for place, name in enumerate(names)}
+        given = {
+            name: _argument_by_name_or_position(maker, place, name)
+            for place, name in enumerate(names)
+        }
         return {name: value for name, value in given.items() if value is not None}
 
     @cached_property
@@ -790,7 +831,7 @@ class DataFlow:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 for name, path in iterate_assigned_attributes(target, in_body=in_body):
                     of_class = attributes.setdefault(owner, {})
-                    value = _default_of_field(node.value) if in_body else node.value
+                    value = _field_default_expression(node.value) if in_body else node.value
                     of_class.setdefault(name, []).append((value, path))
         return attributes
 
@@ -807,24 +848,30 @@ class DataFlow:
         return self.call(origins[0].node)
 
     def value(self, node: ast.AST | None) -> Any:
-        """The constant, list, tuple, set or dictionary that an expression is, else `constant_values.UNKNOWN`."""
+        """The evaluated constant, list, tuple, set or dictionary that an expression is; otherwise
+        `UNKNOWN`.
+        """
         return (
-            constant_values.UNKNOWN
+            evaluate_constant_expressions.UNKNOWN
             if node is None
-            else constant_values.evaluate_constant(self, node)
+            else evaluate_constant_expressions.evaluate_constant(self, node)
         )
 
     def entries(self, node: ast.AST) -> tuple[dict[str, ast.expr], bool]:
         """The entries of a dictionary by name, and whether they are all."""
-        return constant_values.resolve_dict_entries(self, node)
+        return evaluate_constant_expressions.resolve_dict_entries(self, node)
 
     def types(self, node: ast.AST | None) -> frozenset[str]:
-        """What kind of object an expression may be: see inferred_types.py."""
-        return frozenset() if node is None else inferred_types.infer_types(self, node)
+        """The types of object (tokenizer, model, trainer, ...) that an expression may be: see
+        infer_object_types.py.
+        """
+        return frozenset() if node is None else infer_object_types.infer_types(self, node)
 
 
-def _default_of_field(value: ast.expr) -> ast.expr:
-    """What a field of a dataclass begins with: the body of `field(default_factory=lambda: [...])`; else the value.
+def _field_default_expression(value: ast.expr) -> ast.expr:
+    """The default value of a dataclass or pydantic field: the body of
+    `field(default_factory=lambda: [...])`, the first argument of `Field(3e-5)`; otherwise the value
+    itself.
 
     `Field(3e-5)` of pydantic gives its default first.
     """
@@ -846,14 +893,15 @@ def _default_of_field(value: ast.expr) -> ast.expr:
 
 
 def _is_dataclass_decorator(node: ast.expr) -> bool:
-    """`@dataclass`, `@dataclasses.dataclass(frozen=True)`"""
+    """Is a decorator `@dataclass` or `@dataclasses.dataclass(frozen=True)`?"""
     called = node.func if isinstance(node, ast.Call) else node
     name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
     return name == "dataclass"
 
 
 def _name_in_import(binding: Binding) -> ast.AST:
-    """The one name that an import binds.
+    """The node of the one name that an import binds, so that two names of one import statement are
+    two origins.
 
     `from data import rows, loader` is one statement of two objects: as an origin it would make them the same.
     """
@@ -868,7 +916,7 @@ def _name_in_import(binding: Binding) -> ast.AST:
     return next(bound, statement)
 
 
-def _first_import(bindings: Iterable[Binding]) -> Binding | None:
+def _first_import_binding(bindings: Iterable[Binding]) -> Binding | None:
     """The import among bindings; it names a thing best, where a fallback in `except ImportError` binds it too."""
     return next((binding for binding in bindings if binding.kind == "import"), None)
 
@@ -878,8 +926,10 @@ def _join_name(base: str | None, attributes: Sequence[str]) -> str | None:
     return None if base is None else shorten_library_name(".".join((base, *attributes)))
 
 
-def _find_argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    """What a call gives by this name, else at this position; nothing behind `*args`, whose length is not known."""
+def _argument_by_name_or_position(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    """What a call gives for a parameter, by this name, otherwise at this position; None after
+    `*args`, whose length is not known.
+    """
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value

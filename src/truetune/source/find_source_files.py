@@ -1,4 +1,4 @@
-"""The Python files, notebooks and files of commands of a folder.
+"""Finds the Python files, notebooks and files of commands in the paths that a user names.
 
 What a user names is always read; in a folder, environments, caches and hidden folders are left out, because findings
 in installed packages are not about the user's code. Symbolic links are resolved, so a file is judged once.

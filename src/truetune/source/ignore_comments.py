@@ -1,4 +1,5 @@
-"""Comments that keep a finding quiet: `# truetune: ignore` and `# truetune: ignore[SRC006, rule-name]`.
+"""Finds the comments that suppress findings: `# truetune: ignore` and `# truetune: ignore[SRC006,
+rule-name]`.
 
 A comment covers the statement that its line belongs to, so it may stand on any line of a call that is spread over
 many; of a block it covers the head alone, else one comment would silence a whole function. Tokens are read instead of
@@ -13,7 +14,7 @@ import re
 import tokenize
 from typing import NamedTuple
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 IGNORE_COMMENT = re.compile(r"#\s*truetune:\s*ignore(?:\[(?P<rules>[^\]]*)\])?")
 
@@ -28,7 +29,9 @@ class IgnoreComment(NamedTuple):
     """Names and codes; empty: all"""
 
     def covers(self, offset: int, *names: str) -> bool:
-        """Is a finding of a rule with these names quiet at this character of the file?"""
+        """Does the comment suppress a finding of a rule with these names at this character of the
+        file?
+        """
         if not self.start <= offset < self.end:
             return False
         return not self.rules or not self.rules.isdisjoint(names)
@@ -43,7 +46,9 @@ def find_ignore_comments(module: Module) -> tuple[IgnoreComment, ...]:
         for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
             match = IGNORE_COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
             if match:
-                comments.append(_make_ignore(module, token.start[0], match["rules"] or ""))
+                comments.append(
+                    _ignore_comment_on_line(module, token.start[0], match["rules"] or "")
+                )
     except (tokenize.TokenError, SyntaxError):
         return tuple(
             comments
@@ -51,7 +56,7 @@ def find_ignore_comments(module: Module) -> tuple[IgnoreComment, ...]:
     return tuple(comments)
 
 
-def _make_ignore(module: Module, line: int, rules: str) -> IgnoreComment:
+def _ignore_comment_on_line(module: Module, line: int, rules: str) -> IgnoreComment:
     """What a comment on this line covers, with the rules between its brackets."""
     names = frozenset(part.strip() for part in rules.split(",") if part.strip())
     first, last = _lines_of_statement(module, line)

@@ -1,4 +1,4 @@
-"""The shell commands of a notebook: lines that begin with `!`, and cells of `%%bash`.
+"""Reads the shell commands of a notebook: lines that begin with `!`, and cells of `%%bash`.
 
 Everything but the commands is blanked out, so the reader of shell scripts reads what is left and its lines are those
 of the notebook. What the notebook saved is handed on with them: a server that it starts serves that model.
@@ -10,9 +10,9 @@ import re
 from dataclasses import replace
 
 from truetune.parsing.shell_commands import CommandFile, parse_command_file
-from truetune.source.module import Module
-from truetune.source.notebook import blank_out
-from truetune.source.script_configs import find_model_name
+from truetune.source.notebook_code_cells import blank_out_text
+from truetune.source.parsed_source_file import Module
+from truetune.source.settings_of_script_as_configs import find_model_name
 
 # The first line of a cell whose other lines are a shell script.
 SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|shell)\b[^\n]*")
@@ -32,26 +32,26 @@ def read_notebook_commands(module: Module) -> CommandFile | None:
         replace(command, line=module.file_place(module.lines.starts[command.line - 1])[0])
         for command in file.commands
     )
-    return replace(file, commands=commands, saved_from=_names_of_saved_models(module))
+    return replace(file, commands=commands, saved_from=_model_names_by_saved_folder(module))
 
 
 def _blank_out_python(cell: str) -> str:
     """The text of a cell with nothing but its commands left, each at its place."""
     begin = SHELL_CELL.match(cell)
     if begin is not None:
-        return blank_out(begin[0]) + cell[begin.end() :]
+        return blank_out_text(begin[0]) + cell[begin.end() :]
     lines, continues = [], False
     for line in cell.split("\n"):
         is_command = continues or line.lstrip().startswith("!")
         if is_command and not continues:
             lines.append(line.replace("!", " ", 1))
         else:
-            lines.append(line if is_command else blank_out(line))
+            lines.append(line if is_command else blank_out_text(line))
         continues = is_command and line.endswith("\\")
     return "\n".join(lines)
 
 
-def _names_of_saved_models(module: Module) -> dict[str, str]:
+def _model_names_by_saved_folder(module: Module) -> dict[str, str]:
     """The folders that the notebook saves its one model to, with the name that this was loaded under."""
     name = find_model_name(module)
     if name is None:

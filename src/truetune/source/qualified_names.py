@@ -1,4 +1,4 @@
-"""How dotted names are taken apart, and how those of libraries are written.
+"""Splits dotted names, and shortens those of libraries to one form.
 
 A class has one name in rules, however a script imports it: libraries move their modules between releases and export
 their classes at the top, so the modules between are left out. The price is that two classes of one name in different
@@ -32,8 +32,10 @@ def shorten_library_name(name: str) -> str:
     return ".".join((parts[0], *parts[first:]))
 
 
-def split_off_attributes(node: ast.AST) -> tuple[ast.AST, list[str]]:
-    """What `x.y.z` begins with, and the attributes behind it, in the order of the text."""
+def root_and_attributes(node: ast.AST) -> tuple[ast.AST, list[str]]:
+    """The expression that `x.y.z` begins with, and the attributes after it, in the order of the
+    text.
+    """
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.append(node.attr)
@@ -41,24 +43,28 @@ def split_off_attributes(node: ast.AST) -> tuple[ast.AST, list[str]]:
     return node, attributes[::-1]
 
 
-def variable_name(node: ast.AST | None) -> str | None:
-    """How a variable is written: `model`, `self.model`; None for any other expression."""
+def spelling_of_variable(node: ast.AST | None) -> str | None:
+    """A variable as it is written, `model` or `self.model`; None for any other expression."""
     if isinstance(node, ast.Name):
         return node.id
     is_of_self = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self"
     return f"self.{node.attr}" if isinstance(node, ast.Attribute) and is_of_self else None
 
 
-def holder_of_part(node: ast.expr) -> ast.expr:
-    """`out` of `out[0]`, `out.sequences` and the like; `self.out` is a variable, and no part of `self`."""
-    while isinstance(node, ast.Subscript | ast.Attribute) and variable_name(node) is None:
+def variable_of_indexed_or_attribute(node: ast.expr) -> ast.expr:
+    """The variable that an index or attribute is taken of: `out` of `out[0]` and `out.sequences`.
+    `self.out` is a variable, and no part of `self`.
+    """
+    while isinstance(node, ast.Subscript | ast.Attribute) and spelling_of_variable(node) is None:
         node = node.value
     return node
 
 
-def holder_of_entry(node: ast.expr) -> ast.expr:
-    """`batch` of `batch["input_ids"]` and `batch.input_ids`; a variable itself."""
-    is_part = isinstance(node, ast.Subscript | ast.Attribute) and variable_name(node) is None
+def variable_of_entry(node: ast.expr) -> ast.expr:
+    """The variable that an entry is taken of: `batch` of `batch["input_ids"]` and
+    `batch.input_ids`; a variable itself.
+    """
+    is_part = isinstance(node, ast.Subscript | ast.Attribute) and spelling_of_variable(node) is None
     return node.value if isinstance(node, ast.Subscript | ast.Attribute) and is_part else node
 
 

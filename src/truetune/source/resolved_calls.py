@@ -1,4 +1,4 @@
-"""A call with its names resolved and its arguments laid out.
+"""Call: one call in a script with its names resolved and its arguments expanded.
 
 `DataFlow.call` makes these, and rules ask them instead of the tree: what is called, under its qualified name, what an
 argument is, whether it is surely absent. `**kwargs` are laid out as far as their entries are known; the rest is
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 
-def called_name(call: ast.Call) -> str:
-    """The last name of what is called: `load` of `json.load(file)`; empty where it has none, as in `tools[0](file)`."""
+def last_name_of_called(call: ast.Call) -> str:
+    """The last name of the function in a call: `load` of `json.load(file)`; empty if it has none,
+    as in `tools[0](file)`.
+    """
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""
@@ -43,7 +45,7 @@ class Call:
         return any(fnmatchcase(name, pattern) for name in self.names for pattern in patterns)
 
     def argument(self, position: int, name: str) -> ast.expr | None:
-        """The argument at that position (None-like -1: keyword only) or of that name."""
+        """The argument of that name, or at that position (-1: by keyword only)."""
         if name in self.keywords:
             return self.keywords[name]
         # Behind `*args` no position is known.

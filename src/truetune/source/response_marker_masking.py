@@ -1,4 +1,5 @@
-"""What a script says of the labels that it makes by markers: `train_on_responses_only`, a collator of completions.
+"""Finds how a script masks labels by a response marker: `train_on_responses_only`, a collator of
+completions.
 
 Such labels depend on a text that must stand in every rendered row. The marker is kept only where the tokenizer's own
 template is sure to render the rows; a script that writes turns itself, or replaces the template, may use any marker,
@@ -10,7 +11,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 UNSLOTH_RESPONSE_MASKING = (
@@ -49,17 +50,19 @@ def find_response_masking(module: Module) -> ResponseMasking | None:
     call = next(module.calls(*UNSLOTH_RESPONSE_MASKING), None)
     if call is not None:
         last_only = module.flow.value(call.keywords.get("last_response_only")) is True
-        return ResponseMasking(last_only, _usable_marker(module, call.argument(2, "response_part")))
+        return ResponseMasking(
+            last_only, _marker_shown_by_template(module, call.argument(2, "response_part"))
+        )
     collator = next(module.calls(TRL_COMPLETION_COLLATOR), None)
     if collator is None:
         return None
-    marker = _usable_marker(module, collator.argument(0, "response_template"))
+    marker = _marker_shown_by_template(module, collator.argument(0, "response_template"))
     # Without a template of instructions the collator searches the last marker alone.
     several = "instruction_template" in collator.keywords
     return ResponseMasking(not several, marker)
 
 
-def _usable_marker(module: Module, argument: ast.expr | None) -> str | None:
+def _marker_shown_by_template(module: Module, argument: ast.expr | None) -> str | None:
     """The marker that a script gives, where the tokenizer's template shows whether rows hold it.
 
     A row that the script writes by a format of its own may hold any marker; so may one of a template that the script
@@ -79,11 +82,11 @@ def _usable_marker(module: Module, argument: ast.expr | None) -> str | None:
     replaced = next(module.calls(UNSLOTH_TEMPLATE_CALL), None)
     if replaced is None:
         return marker
-    mark = _turn_start(module, replaced)
+    mark = _turn_start_of_unsloth_template(module, replaced)
     return marker if mark is not None and mark not in marker else None
 
 
-def _turn_start(module: Module, replaced: Call) -> str | None:
+def _turn_start_of_unsloth_template(module: Module, replaced: Call) -> str | None:
     """What opens a turn in the template that a script asks Unsloth for; None where it is not known."""
     name = module.flow.value(replaced.argument(1, "chat_template"))
     if not isinstance(name, str):

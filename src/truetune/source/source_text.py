@@ -1,4 +1,4 @@
-"""Bytes of a Python file as text, and positions in it.
+"""Decodes the bytes of a Python file, and converts positions in it.
 
 Line ends are kept as they are, because a fix must write back the same bytes around it; so text is decoded here and not
 by `open`, and lines are counted as Python counts them. Positions have three forms: offsets in characters (what we
@@ -37,7 +37,9 @@ def decode_source(data: bytes, path: str) -> tuple[str, str]:
 
 
 def read_source_bytes(path: Path) -> bytes:
-    """Raises DataError for a file that is missing, unreadable or larger than `MAX_SOURCE_BYTES`."""
+    """The bytes of a source file. Raises DataError if it is missing, unreadable or larger than
+    `MAX_SOURCE_BYTES`.
+    """
     try:
         size = path.stat().st_size
         if size > MAX_SOURCE_BYTES:
@@ -65,10 +67,12 @@ class LineIndex:
         return self.text[self.starts[number - 1] : end]
 
     def offset(self, line: int, column: int) -> int:
-        """Characters before (1-based line, column in UTF-8 bytes), as `ast` gives them."""
+        """The offset, in characters, of a 1-based line and a column in UTF-8 bytes, as `ast` gives
+        them.
+        """
         # `ast` counts columns in UTF-8 bytes, whatever the file's encoding is.
         start = self.starts[line - 1]
-        if self.ascii:
+        if self.is_ascii:
             return start + column
         return start + len(self.line(line).encode()[:column].decode(errors="replace"))
 
@@ -78,12 +82,12 @@ class LineIndex:
         return line, offset - self.starts[line - 1] + 1
 
     @cached_property
-    def ascii(self) -> bool:
+    def is_ascii(self) -> bool:
         """Are all characters ASCII? Then columns in bytes are columns in characters, and none need be counted."""
         return self.text.isascii()
 
     @cached_property
     def newline(self) -> str:
-        """The first line's end."""
+        """The line break at the end of the first line."""
         match = LINE_END.search(self.text)
         return match[0] if match else "\n"

@@ -1,4 +1,4 @@
-"""Values that a script makes and nothing reads: settings that are built and left.
+"""Finds values that a script makes and nothing reads, such as settings that are built and left.
 
 How it works: a value is followed forwards, through names, dictionaries and functions of the file, to what reads it.
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 import ast
 import re
 
-from truetune.source.module import Module
-from truetune.source.qualified_names import variable_name
-from truetune.source.scopes import Scope
+from truetune.source.name_bindings_in_scopes import Scope
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import spelling_of_variable
 
 MAX_STEPS = 6
 """Names, dictionaries and functions that a value is followed through. Chosen; more are rare, and count as read."""
@@ -36,7 +36,7 @@ class _Search:
         self.ignoring = ignoring
 
     def is_lost(self, value: ast.expr, depth: int) -> bool:
-        """Does the value of an expression go where nothing reads it?"""
+        """Does the value of an expression go nowhere that reads it?"""
         around = self.module.scopes.parent.get(value)
         if depth > MAX_STEPS or around is None:
             return False
@@ -72,12 +72,17 @@ class _Search:
         """Does nothing read an attribute of `self` whose class is made and used in this file alone?"""
         module = self.module
         owner = module.flow.class_around(target)
-        if variable_name(target) is None or owner is None or len(module.with_linked) > 1:
+        if spelling_of_variable(target) is None or owner is None or len(module.with_linked) > 1:
             return False
         # A base, a decorator or who is handed the object may read the attribute by its name.
-        if owner.bases or owner.keywords or owner.decorator_list or _is_handed_on(module, owner):
+        if (
+            owner.bases
+            or owner.keywords
+            or owner.decorator_list
+            or _is_object_passed_on(module, owner)
+        ):
             return False
-        return not _is_attribute_named(module, target.attr)
+        return not _may_attribute_be_read(module, target.attr)
 
     def _is_name_unread(self, name: ast.Name, depth: int) -> bool:
         """Is every reading of a name lost as well? A name that may be read in a way not seen here is none."""
@@ -117,7 +122,7 @@ class _Search:
         return bool(calls) and all(self.is_lost(call, depth + 1) for call in calls)
 
 
-def _is_attribute_named(module: Module, name: str) -> bool:
+def _may_attribute_be_read(module: Module, name: str) -> bool:
     """Does a file read an attribute of a name, spell the name as a text, or read all attributes at once?"""
     for node in module.nodes(ast.Attribute):
         is_read = node.attr == name and not isinstance(node.ctx, ast.Store)
@@ -126,7 +131,7 @@ def _is_attribute_named(module: Module, name: str) -> bool:
     return any(node.value == name for node in module.nodes(ast.Constant))
 
 
-def _is_handed_on(module: Module, owner: ast.ClassDef) -> bool:
+def _is_object_passed_on(module: Module, owner: ast.ClassDef) -> bool:
     """Does an object of a class go anywhere as a whole: `f(self)`, `Experiment()` that is kept or given to a function?
 
     A class that nothing makes in the file is made by another one.

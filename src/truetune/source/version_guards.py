@@ -1,4 +1,4 @@
-"""Where a program itself asks which arguments a class takes, before or after it gives them.
+"""Finds where a program itself asks which arguments a class takes, before or after it gives them.
 
 Code for several releases looks at `trl.__version__`, at `inspect.signature(SFTTrainer)` or at the fields of a class,
 or it catches the TypeError and calls again. What such a call gives is not what another release would refuse. The
@@ -11,10 +11,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.source.module import Module
+from truetune.source.name_bindings_in_scopes import Binding
+from truetune.source.parsed_source_file import Module
 from truetune.source.qualified_names import shorten_library_name
 from truetune.source.resolved_calls import Call
-from truetune.source.scopes import Binding
 
 ASKS_WHAT_IS_TAKEN = re.compile(
     r"version|signature|getfullargspec|hasattr|\.__init__|\.__name__|_fields|\bfields\b|\bparameters\b|co_varnames",
@@ -44,10 +44,12 @@ ADDED_BY_UNSLOTH = frozenset(
 
 
 def find_possible_names(module: Module, node: ast.expr, depth: int = 0) -> frozenset[str]:
-    """The qualified names of all that an expression may be, where `try` and `if` import or assign it differently."""
+    """The qualified names of all that an expression may be, if `try` and `if` import or assign it
+    differently.
+    """
     bindings: tuple[Binding, ...] = ()
     if isinstance(node, ast.Name) and depth < MAX_ALIASES:
-        bindings = module.scopes.reaching(node)
+        bindings = module.scopes.bindings_that_reach(node)
     names: set[str] = set()
     for binding in bindings:
         if binding.kind == "import":
@@ -74,7 +76,7 @@ def arguments_added_by_subclass(module: Module, call: Call) -> frozenset[str]:
 
 def find_guarded_arguments(module: Module, call: Call) -> frozenset[str]:
     """The arguments of a call that the program gives only where it has asked whether they are taken."""
-    if _is_repeated_after_refusal(module, call) or is_behind_version_check(module, call.node):
+    if _is_retried_after_type_error(module, call) or is_behind_version_check(module, call.node):
         return frozenset(call.keywords)
     # What stands in the call itself is judged with the call; what comes by `**kwargs` may be set under a condition.
     written = {keyword.value for keyword in call.node.keywords if keyword.arg is not None}
@@ -82,7 +84,7 @@ def find_guarded_arguments(module: Module, call: Call) -> frozenset[str]:
         name
         for name, value in call.keywords.items()
         if (value not in written and is_behind_version_check(module, value))
-        or _stands_under_its_name(module, name, value)
+        or _is_given_only_if_name_found(module, name, value)
     )
 
 
@@ -95,15 +97,17 @@ def is_behind_version_check(module: Module, node: ast.AST) -> bool:
         if (
             isinstance(parent, (ast.If, ast.IfExp))
             and inner is not parent.test
-            and _asks_what_is_taken(module, parent.test)
+            and _tests_release_or_signature(module, parent.test)
         ):
             return True
         inner = parent
     return False
 
 
-def _stands_under_its_name(module: Module, name: str, value: ast.expr) -> bool:
-    """Is the argument given only where a test finds its name: `if "tokenizer" in taken: more["tokenizer"] = ...`?"""
+def _is_given_only_if_name_found(module: Module, name: str, value: ast.expr) -> bool:
+    """Is the argument given only if a test finds its name: `if "tokenizer" in taken:
+    more["tokenizer"] = ...`?
+    """
     inner: ast.AST = value
     for parent in module.parents(value):
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -111,7 +115,7 @@ def _stands_under_its_name(module: Module, name: str, value: ast.expr) -> bool:
         if isinstance(parent, (ast.If, ast.IfExp)) and inner is not parent.test:
             branch_is_true = _is_in_true_branch(parent, inner)
             for is_found, container in _find_membership_tests(parent.test, name):
-                if is_found is branch_is_true and not _holds_values(container, value):
+                if is_found is branch_is_true and not _holds_settings_not_names(container, value):
                     return True
         inner = parent
     return False
@@ -124,8 +128,9 @@ def _is_in_true_branch(condition: ast.If | ast.IfExp, part: ast.AST) -> bool:
     return part in condition.body
 
 
-def _holds_values(container: ast.expr, value: ast.expr) -> bool:
-    """Are these variables, or settings that the value is taken from, and not the names that a class takes?
+def _holds_settings_not_names(container: ast.expr, value: ast.expr) -> bool:
+    """Does a container hold variables or settings that the value is taken from, and not the names
+    that a class takes?
 
     `if "lr" in settings: Trainer(lr=settings["lr"])` asks what the user set, not what the class takes.
     """
@@ -162,22 +167,25 @@ def _is_text(node: ast.expr, text: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == text
 
 
-def _asks_what_is_taken(module: Module, test: ast.expr) -> bool:
+def _tests_release_or_signature(module: Module, test: ast.expr) -> bool:
     """Does a condition look at a release, or at what a class takes?"""
     return ASKS_WHAT_IS_TAKEN.search(ast.unparse(test)) is not None
 
 
-def _is_repeated_after_refusal(module: Module, call: Call) -> bool:
+def _is_retried_after_type_error(module: Module, call: Call) -> bool:
     """Is it tried, and called again with other arguments where it is refused; or is it that second call?"""
-    return any(_repeats_call(attempt, call.node) for attempt in _attempts_around(module, call.node))
+    return any(
+        _catches_refusal_and_calls_again(attempt, call.node)
+        for attempt in _attempts_around(module, call.node)
+    )
 
 
-def _repeats_call(attempt: ast.Try, call: ast.Call) -> bool:
+def _catches_refusal_and_calls_again(attempt: ast.Try, call: ast.Call) -> bool:
     """Does a `try` catch what a refused argument raises, and call the same function again?
 
     Who catches a TypeError alone expects just that refusal, whatever is done then.
     """
-    catching = [handler for handler in attempt.handlers if _catches_refusal(handler)]
+    catching = [handler for handler in attempt.handlers if _catches_type_error(handler)]
     if any(_catches_type_error_alone(handler) for handler in catching):
         return True
     function = ast.unparse(call.func)
@@ -195,7 +203,7 @@ def _attempts_around(module: Module, node: ast.AST) -> Iterator[ast.Try]:
             yield parent
 
 
-def _catches_refusal(handler: ast.ExceptHandler) -> bool:
+def _catches_type_error(handler: ast.ExceptHandler) -> bool:
     """Does an `except` catch the TypeError of an argument that is not taken?"""
     return handler.type is None or any(
         isinstance(node, ast.Name) and node.id in ERRORS_OF_REFUSED_ARGUMENTS

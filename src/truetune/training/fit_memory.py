@@ -19,8 +19,8 @@ from truetune.memory.find_remedies import Proposal, Remedy, find_remedies
 from truetune.memory.plan_memory import Plan, parse_gpu_memory, plan_memory
 from truetune.memory.read_machine import read_machine
 from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.settings.read_truetune_settings import merge_settings, validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import merge_settings, spec_of
 from truetune.training.training_recipe import CHECKPOINTING
 
 # A table and not branches: a remedy of the memory plan whose field has no line here (length has its
@@ -208,7 +208,7 @@ def apply_changes(settings: RunSpec, changes: Sequence[MemoryChange]) -> RunSpec
         # effect.
         kept = {name: value for name, value in settings.trainer.items() if name not in names}
         settings = settings.model_copy(update={"trainer": kept})
-        settings = spec_of(
+        settings = validate_settings(
             merge_settings(settings.model_dump(exclude_unset=True), dict(change.settings)), "--fit"
         )
     return settings

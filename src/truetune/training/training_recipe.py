@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.errors import SpecError, TokenizerError
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import spec_of
 from truetune.settings.training_settings import Method, Training
 from truetune.training.default_settings import (
     DEFAULT_MAX_LENGTH,
@@ -197,7 +197,7 @@ def _merge_trainer_settings(spec: RunSpec) -> tuple[Training, dict[str, Any]]:
     }
     over = {name: trainer.pop(name) for name in list(trainer) if name in fields}
     settings = {**spec.training.model_dump(exclude_unset=True), **over}
-    return spec_of({"training": settings}, "trainer").training, trainer
+    return validate_settings({"training": settings}, "trainer").training, trainer
 
 
 def _parameters_and_positions(spec: RunSpec) -> tuple[int | None, int | None]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from truetune.checks.explaining.stem_words import list_stems
 from truetune.errors import DataError
 from truetune.source.find_source_files import SKIPPED_FOLDERS
-from truetune.source.notebook import read_code_cells
+from truetune.source.notebook_code_cells import read_code_cells
 
 TEXT_SUFFIXES = frozenset(
     (

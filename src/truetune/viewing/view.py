@@ -28,8 +28,8 @@ from truetune.report.page.page_section import Result, Section
 from truetune.report.page.token_rows import TokenRow
 from truetune.report.page.tokens_section import token_view_section
 from truetune.report.visible_text import visible
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import spec_of
 from truetune.tokenized.token_cache import open_token_cache
 from truetune.viewing.conversation_rows import ConversationRows
 from truetune.viewing.local_server import ViewServer
@@ -155,7 +155,7 @@ def view(
     """
     named = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
     values = {"data": named, "tokenizer": tokenizer, **settings}
-    spec = spec_of(
+    spec = validate_settings(
         {name: value for name, value in values.items() if value is not None}, "truetune.view"
     )
     marks = None if report is None else marks_for_data(spec, report_as_dict(report))

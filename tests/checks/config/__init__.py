@@ -8,7 +8,7 @@ from typing import Any
 from tests.checks.pages.config import lay_out
 from truetune.checks.findings import Finding
 from truetune.checks.rule_catalogue import all_rules
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 
 def found(folder: Path, config: dict[str, Any], **more: Any) -> dict[str, list[Finding]]:

@@ -12,7 +12,7 @@ import yaml
 from tests.checks.config.settings import TRL
 from tests.checks.pages.config import lay_out
 from truetune.checks.config.evidence.step_counts import max_steps_of_run
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 
 def test_trl_drops_keys_that_it_does_not_know(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from truetune.checks.judgement import Judgement
 from truetune.checks.rule import Rule
 from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.rule_runner import run_rules
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 NOT_APPLYING = (
     "pretokenized-rows-bypass-masking",

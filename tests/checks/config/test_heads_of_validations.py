@@ -10,7 +10,7 @@ import yaml
 
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import run_rules
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 SORTED = [
     {"instruction": f"{n}?", "output": "x", "task": "sort" if n < 60 else "tell"}

@@ -13,7 +13,7 @@ from tests.checks.config.settings import HEALTHY
 from tests.checks.pages.config import lay_out
 from truetune.checks.rule_catalogue import all_rules
 from truetune.errors import SpecError
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 10**12), st.floats(allow_nan=True), st.text(max_size=8),

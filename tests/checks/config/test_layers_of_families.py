@@ -10,8 +10,8 @@ import pytest
 from tests.checks.config import found
 from tests.checks.config.settings import AXOLOTL, LORA
 from truetune.checks.config.evidence.family_module_names import layer_names_of_family
-from truetune.source.module import parse_module
-from truetune.source.script_configs import extract_only_config
+from truetune.source.parsed_source_file import parse_module
+from truetune.source.settings_of_script_as_configs import only_config_of_script
 
 LLAMA = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 TRL = "import argparse\nfrom trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer\n"
@@ -80,7 +80,7 @@ def test_a_trainer_that_loads_the_model_itself(
     program: str, model: str | None, tmp_path: Path
 ) -> None:
     """The name that a trainer is given is the model of its arguments."""
-    config = extract_only_config(parse_module(TRL + program, str(tmp_path / "train.py")))
+    config = only_config_of_script(parse_module(TRL + program, str(tmp_path / "train.py")))
     assert config is not None
     assert config.spec.model == model
 

@@ -11,7 +11,7 @@ from tests.checks.config.settings import LLAMA_FACTORY
 from truetune.checks.config.preference_beta_out_of_range import PreferenceBetaOutOfRange
 from truetune.checks.config.setting_out_of_range import SettingOutOfRange
 from truetune.checks.lint import lint
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 CODES = ("CFG015", "CFG016", "CFG043")
 SCRIPT = """

@@ -9,7 +9,7 @@ import yaml
 
 from tests.checks.config.settings import AXOLOTL
 from truetune.checks.config.template_marks_not_in_vocabulary import TemplateMarksNotInVocabulary
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 
 @pytest.mark.parametrize(

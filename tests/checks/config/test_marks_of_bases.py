@@ -9,7 +9,7 @@ import yaml
 
 from tests.checks.config.settings import AXOLOTL, LLAMA_FACTORY
 from truetune.checks.config.new_tokens_left_untrained import NewTokensLeftUntrained
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 BASE = "meta-llama/Meta-Llama-3-8B"
 LORA = {"adapter": "qlora", "load_in_4bit": True, "lora_r": 16, "lora_target_linear": True}

@@ -15,7 +15,7 @@ from tests.settings.unasked import UNASKED
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.config_file import identify_stack, read_config
+from truetune.settings.stacks.read_config_of_any_stack import identify_stack, read_config
 
 DPO = {
     **{key: value for key, value in TRL.items() if key != "assistant_only_loss"},

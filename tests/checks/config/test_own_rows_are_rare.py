@@ -11,7 +11,7 @@ import yaml
 
 from tests.checks.config.settings import AXOLOTL
 from truetune.checks.config.own_rows_are_rare import OwnRowsAreRare
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 OWN = {"path": "own.jsonl", "type": "chat_template"}
 LARGE = {"path": "teknium/OpenHermes-2.5", "type": "chat_template"}

@@ -10,7 +10,7 @@ import yaml
 
 import truetune
 from truetune.checks.config.rows_surely_cut import RowsSurelyCut
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 SENTENCE = (
     "The caretaker of the house should look at the boiler in the cellar before the week ends. "

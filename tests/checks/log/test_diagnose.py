@@ -12,7 +12,7 @@ from truetune.checks.diagnose_log import diagnose
 from truetune.checks.entropy_floor import loss_floor_of_data
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, UsageError
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 
 RUNS = Path(__file__).parents[2] / "logs" / "runs"
 CHATS = [
@@ -49,7 +49,7 @@ def test_rules_can_be_chosen() -> None:
 
 def test_settings_and_a_spec_are_not_both_taken() -> None:
     with pytest.raises(UsageError):
-        diagnose(RUNS / "overfit.json", spec=spec_of({}, "test"), ignore="LOG015")
+        diagnose(RUNS / "overfit.json", spec=validate_settings({}, "test"), ignore="LOG015")
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -59,7 +59,9 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 def test_the_floor_of_data(tmp_path: Path) -> None:
     data = loss_floor_of_data(
-        spec_of({"data": chats(tmp_path / "a.jsonl", CHATS), "tokenizer": str(TOKENIZER)}, "test")
+        validate_settings(
+            {"data": chats(tmp_path / "a.jsonl", CHATS), "tokenizer": str(TOKENIZER)}, "test"
+        )
     )
     assert (data.rows, data.examples) == (3, 3)
     assert data.commonest == pytest.approx(2 / 3)
@@ -73,7 +75,9 @@ def test_data_give_a_constant_answer_away(tmp_path: Path) -> None:
         tmp_path / "a.jsonl",
         [(f"Question {i}?", "I do not know." if i % 10 else f"It is {i}.") for i in range(200)],
     )
-    floor = loss_floor_of_data(spec_of({"data": data, "tokenizer": str(TOKENIZER)}, "test")).answer
+    floor = loss_floor_of_data(
+        validate_settings({"data": data, "tokenizer": str(TOKENIZER)}, "test")
+    ).answer
     losses = [max(floor, 5 * 0.9**i) * (1 + 0.01 * math.sin(i * i)) for i in range(1, 101)]
     history = [{"step": i, "loss": loss, "epoch": i / 100} for i, loss in enumerate(losses, 1)]
     state = tmp_path / "trainer_state.json"

@@ -24,7 +24,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.settings.config import Config
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:

@@ -26,8 +26,8 @@ from truetune.checks.check_data import check
 from truetune.checks.findings import Finding
 from truetune.checks.reports import DataReport
 from truetune.checks.rule import Rule
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import spec_of
 
 LABELS = ("billing", "shipping", "account")
 DEMO = Path(str(resources.files("truetune.demo"))) / "tokenizer"
@@ -66,7 +66,7 @@ def write_data(text: str, folder: Path) -> RunSpec:
         script = folder / "train.py"
         script.write_text(example["script"], encoding="utf-8")
         settings["format"] = str(script)
-    return spec_of({**settings, "tokenizer": str(tokenizer)}, "page")
+    return validate_settings({**settings, "tokenizer": str(tokenizer)}, "page")
 
 
 def _edit(path: Path, edit: Any) -> None:

@@ -17,7 +17,7 @@ from truetune.checks.rule import Rule
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.read_machine import Gpu, Launch, Machine
 from truetune.settings.config import Config
-from truetune.settings.settings_files import spec_of
+from truetune.settings.read_truetune_settings import validate_settings
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
@@ -50,4 +50,4 @@ def launch(example: dict[str, Any], folder: Path) -> Launch:
     machine = Machine(
         gpus, 64 * GIB, 8, {k: str(v) for k, v in (described.get("environment") or {}).items()}
     )
-    return Launch(Config(stack, "", "config.yaml", spec_of(settings, "page")), machine)
+    return Launch(Config(stack, "", "config.yaml", validate_settings(settings, "page")), machine)

@@ -11,7 +11,7 @@ from truetune.checks.lint import LintReport, lint
 from truetune.checks.rule import Rule
 from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.rule_runner import run_rule
-from truetune.source.module import parse_module
+from truetune.source.parsed_source_file import parse_module
 
 RULES = all_rules("source")
 NO_PLACE = {

@@ -11,7 +11,7 @@ import pytest
 from truetune.checks.lint import lint
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import run_rule
-from truetune.source.module import parse_module
+from truetune.source.parsed_source_file import parse_module
 
 GOLD = [{"id": i, "answer": f"a{i}"} for i in range(20)]
 PREDICTIONS = [{"id": i, "prediction": f"a{i}"} for i in (*range(10, 20), *range(10))]

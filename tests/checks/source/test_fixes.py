@@ -15,7 +15,7 @@ import pytest
 from tests.checks.source.scripts import SCRIPTS, Script
 from tests.source.modules import notebook
 from truetune.checks.lint import LintReport, lint
-from truetune.source.module import parse_module
+from truetune.source.parsed_source_file import parse_module
 
 IDS = [f"{script.rule}-{i}" for i, script in enumerate(SCRIPTS)]
 

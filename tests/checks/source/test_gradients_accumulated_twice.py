@@ -9,7 +9,7 @@ import pytest
 from truetune.checks.findings import Finding
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import run_rule
-from truetune.source.module import read_module
+from truetune.source.parsed_source_file import read_module
 
 ENGINE = """
 import argparse, json

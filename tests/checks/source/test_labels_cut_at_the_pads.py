@@ -10,7 +10,7 @@ from truetune.checks.check_paths import check_paths
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import run_rule
 from truetune.settings.run_spec import RunSpec
-from truetune.source.module import parse_module
+from truetune.source.parsed_source_file import parse_module
 
 HEAD = """
 import numpy as np

@@ -6,7 +6,7 @@ import pytest
 
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import run_rule
-from truetune.source.module import parse_module
+from truetune.source.parsed_source_file import parse_module
 
 HEAD = """
 import numpy as np

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.source.script_loads_another_base import ScriptLoadsAnotherBase
-from truetune.source.module import read_module
+from truetune.source.parsed_source_file import read_module
 
 TRAINED = "mistralai/Mistral-7B-Instruct-v0.3"
 HEAD = """import argparse, os

@@ -22,8 +22,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
 from truetune.checks.rule import Rule
 from truetune.checks.rule_catalogue import all_rules
-from truetune.source.module import Module, parse_module
-from truetune.source.source_edits import apply_changes, set_keyword
+from truetune.source.make_source_edits import apply_changes, set_keyword
+from truetune.source.parsed_source_file import Module, parse_module
 
 RULES = all_rules("source")
 ASIDE = re.compile(r" \([^()]*\)")

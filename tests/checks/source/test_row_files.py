@@ -9,7 +9,7 @@ import pytest
 
 from truetune.checks.lint import lint
 from truetune.checks.source.evidence.training_row_files import training_files, training_row_limit
-from truetune.source.module import parse_module
+from truetune.source.parsed_source_file import parse_module
 
 TRAINS = """
 from trl import SFTConfig, SFTTrainer

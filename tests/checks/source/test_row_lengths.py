@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
-from truetune.source.module import parse_module
+from truetune.source.parsed_source_file import parse_module
 
 HEAD = """
 import argparse

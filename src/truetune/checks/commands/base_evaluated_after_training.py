@@ -55,8 +55,8 @@ from truetune.checks.vllm_server_commands import adapters_by_served_name, find_v
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.settings.release_pins import project_folders
-from truetune.settings.stacks.config_file import read_config
-from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
+from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 MODEL_OPTIONS = (
     "--model_name_or_path",
@@ -233,7 +233,7 @@ def only_training_by_settings(path: Path) -> TrainedByScripts | None:
     if len(trainings) != 1:
         return None
     training = trainings[0]
-    others = (read_project_text(str(file)) for file in files if str(file) != training.path)
+    others = (read_project_text_cached(str(file)) for file in files if str(file) != training.path)
     if not _output_holds_model(path, training.best) or any(
         training.best in text for text in others
     ):
@@ -251,7 +251,7 @@ def _training_of_settings_file(path: Path) -> TrainedByScripts | None:
     base, output = _model_and_output_in_settings(path) if is_training else ("", "")
     if not base or not output:
         return None
-    lines = read_project_text(str(path)).splitlines()
+    lines = read_project_text_cached(str(path)).splitlines()
     line = next((number for number, text in enumerate(lines, 1) if output in text), 1)
     case = Case(f"output_dir: {output}", file=str(path), line=line)
     folder = canonical_folder_name(output)

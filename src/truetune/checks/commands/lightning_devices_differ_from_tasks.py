@@ -58,7 +58,7 @@ from truetune.parsing.shell_commands import (
     last_option,
     parse_digits,
 )
-from truetune.source.resolved_calls import called_name
+from truetune.source.resolved_calls import last_name_of_called
 
 PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
 CLASSES = ("Trainer", "Fabric")
@@ -175,7 +175,7 @@ def _given_devices(tree: ast.Module) -> Iterator[tuple[int, int]]:
     """The numbers that calls of the Trainer or of Fabric get as `devices`, with their lines."""
     constants = _constants_of_script(tree)
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or called_name(node) not in CLASSES:
+        if not isinstance(node, ast.Call) or last_name_of_called(node) not in CLASSES:
             continue
         for keyword in node.keywords:
             value: object = keyword.value.value if isinstance(keyword.value, ast.Constant) else None

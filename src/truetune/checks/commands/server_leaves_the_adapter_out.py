@@ -42,7 +42,7 @@ from truetune.checks.weight_uses import is_same_folder
 from truetune.errors import TruetuneError
 from truetune.parsing.container_command_on_host import host_folders_and_mount_targets
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
-from truetune.source.module import Module, read_module
+from truetune.source.parsed_source_file import Module, read_module
 
 CONVERTER = "convert_lora_to_gguf.py"
 LLAMA_CPP = ("llama-server", "llama-cli")

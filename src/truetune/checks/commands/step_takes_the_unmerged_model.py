@@ -50,7 +50,7 @@ from truetune.checks.model_making_steps import MODEL_OPTIONS, MakingStep, model_
 from truetune.checks.rule import CommandRule
 from truetune.checks.trained_by_scripts import canonical_folder_name
 from truetune.parsing.shell_commands import SETS_A_VARIABLE, CommandFile, ShellCommand, last_option
-from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
+from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
 
 VARIABLE = re.compile(r"\$\{?(\w+)")
 UNKNOWN_PATH = re.compile(r"(?:--?[\w-]+=|\w+=)?\$\{?\w+[^/]*")
@@ -205,7 +205,7 @@ def _project_texts(file: CommandFile, step: MakingStep) -> Iterator[str]:
     own = {Path(file.path).absolute(), *(folder / word for word in step.command.words)}
     for path in _project_files(Path(file.path)):
         if path.absolute() not in own:
-            yield read_project_text(str(path))
+            yield read_project_text_cached(str(path))
 
 
 def _project_files(path: Path) -> Iterator[Path]:

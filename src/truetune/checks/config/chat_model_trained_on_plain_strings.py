@@ -68,7 +68,7 @@ from truetune.data.find_data_files import Source, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
 from truetune.parsing.decompress_within_limits import UNREADABLE
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 
 MAX_ROWS = 200
 """Rows of a file that are read; a file is written in one form"""
@@ -138,7 +138,7 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
     def _may_script_read_settings(self) -> bool:
         """Does a script of the project read these settings, or may one?"""
         config = self.subject
-        if is_script_format(config.path):
+        if is_script_named_as_format(config.path):
             return True
         if config.read_by:
             return not config.read_by.startswith(("trl ", "--trainer trl"))

@@ -60,8 +60,8 @@ from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.config import Config
-from truetune.settings.located_document import read_document
-from truetune.settings.stacks.config_draft import split_names
+from truetune.settings.located_document import read_located_document
+from truetune.settings.stacks.config_draft import list_of_names
 
 DATASET_INFO = "dataset_info.json"
 LLAMA_FACTORY_DEMO = re.compile(r"identity|(?:\w+_)?demo(?:_\d+)?|alpaca_(?:en|zh)(?:_demo)?")
@@ -97,7 +97,7 @@ MAX_SETTINGS = 50
 def trained_data_sets(config: Config) -> list[str]:
     """The data sets that the run trains, as the configuration calls them."""
     if config.stack == "llama-factory":
-        return split_names(config.raw.get("dataset")) if config.raw.get("do_train", True) else []
+        return list_of_names(config.raw.get("dataset")) if config.raw.get("do_train", True) else []
     sets = config.raw.get("datasets")
     paths = (
         [one.get("path") for one in sets if isinstance(one, Mapping)]
@@ -177,7 +177,7 @@ class OwnRowsNotTrained(ConfigRule):
         if self.subject.stack != "llama-factory" or not file.is_file():
             return {}
         try:
-            value = read_document(file).value
+            value = read_located_document(file).value
         except TruetuneError:
             return {}
         return value if isinstance(value, Mapping) else {}

@@ -55,7 +55,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.data.answering_roles import ANSWERING_ROLES
 from truetune.settings.config import Config
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 
 PROMPT_ROLES = frozenset(("user", "human", "system", "tool"))
 """Roles of the turns before an answer, by their names in published chats"""
@@ -94,7 +94,7 @@ class PromptsAreLearned(ConfigRule):
         rules on token ids judge them.
         """
         config = self.subject
-        if not is_script_format(config.path) or has_local_tokenizer(config):
+        if not is_script_named_as_format(config.path) or has_local_tokenizer(config):
             return
         learned = find_wholly_learned_prompts(config.path)
         if learned is None:

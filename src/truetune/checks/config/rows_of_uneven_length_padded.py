@@ -72,7 +72,7 @@ from truetune.checks.padding_share import (
 )
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 
 BATCH = "training.per_device_train_batch_size"
 DEFAULT_BATCH = 8
@@ -184,7 +184,7 @@ def _program_joins_rows(config: Config) -> bool:
 
 def _row_lengths(config: Config) -> list[int] | None:
     """About how many tokens each row has; None where the rows are not here, or are not the ones that are trained."""
-    if is_script_format(config.path):
+    if is_script_named_as_format(config.path):
         lengths = lengths_of_script_rows(config.path, CHARACTERS_PER_TOKEN)
         if lengths is not None:
             return list(lengths)

@@ -73,7 +73,7 @@ from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.data.answering_roles import is_answering_role
 from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
 from truetune.settings.config import Config
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 
 # Chosen: an outlier or two are cut in every set of rows, and nobody means them.
 MIN_SHARE = 0.05
@@ -224,7 +224,7 @@ class RowsSurelyCut(ConfigRule):
     def _rows_cut_by_script(self) -> RowsAtLimit | None:
         """The rows that a script cuts which makes token ids itself; None where it makes none, or cuts none."""
         path = self.subject.path
-        if not is_script_format(path):
+        if not is_script_named_as_format(path):
             return None
         return find_rows_cut_by_script(path, MOST_CHARACTERS_PER_TOKEN)
 

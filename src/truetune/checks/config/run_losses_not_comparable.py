@@ -83,7 +83,7 @@ from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.checks.training_stages import stage_of_config
 from truetune.checks.weight_uses import is_same_folder, is_same_or_below
 from truetune.settings.config import Config, LossBasis, LossSetting, TrainingStage
-from truetune.settings.evidence_of_past_run import has_run
+from truetune.settings.evidence_of_past_run import has_trained_before
 
 MAX_UNRUN = 2
 """Settings in all files of which none was run, up to which two are compared: a folder of examples has more, and nobody
@@ -157,7 +157,7 @@ def comparable_runs_beside(config: Config) -> list[TrainingStage]:
 
 def _has_logged_losses(own: TrainingStage, other: TrainingStage) -> bool:
     """Was one of two runs made, so that there are losses to compare?"""
-    return has_run(own.file) or has_run(other.file)
+    return has_trained_before(own.file) or has_trained_before(other.file)
 
 
 def _trains_on_same_rows(own: TrainingStage, other: TrainingStage) -> bool:

@@ -119,13 +119,15 @@ class ScheduleReplacesTheRate(ConfigRule):
             return None
         path = find_in_folder_or_parents(Path(config.path).parent, value)
         try:
-            document = located_document.read_document(path) if path is not None else None
+            document = located_document.read_located_document(path) if path is not None else None
         except (TruetuneError, OSError, ValueError):
             return None
         rate = peak_rate_of_schedule(document.value) if document is not None else None
         if rate is None or document is None:
             return None
-        spot = document.spot("scheduler", "params", rate.key) or document.spot("scheduler", "type")
+        spot = document.position_of_key(
+            "scheduler", "params", rate.key
+        ) or document.position_of_key("scheduler", "type")
         return _NamedSchedule(rate, str(path), spot.line if spot is not None else 1)
 
 

@@ -54,7 +54,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import RenamedKey
-from truetune.settings.evidence_of_past_run import has_run, severity_of_removed_name
+from truetune.settings.evidence_of_past_run import has_trained_before, severity_of_removed_name
 from truetune.settings.release_pins import ReleaseAge
 from truetune.settings.run_spec import Severity
 from truetune.settings.stacks.known_keys import DEPRECATED_KEYS, KEYS_THAT_STOP_AXOLOTL
@@ -117,7 +117,7 @@ class SettingRenamed(ConfigRule):
     def _may_be_another_programs(self, old: RenamedKey) -> bool:
         """May a program read it that has settings of its own, or that runs with the release that took it?"""
         dated = self._age_of_release(old) == "unknown" and old.taken is not None
-        if self.subject.pins.is_of_a_commit(old.package):
+        if self.subject.pins.asks_for_commit(old.package):
             return True
         return bool(words_of_another_program(self.subject)) or (self.subject.own_keys and dated)
 
@@ -183,7 +183,11 @@ class SettingRenamed(ConfigRule):
         """Which release runs, as far as the project and what lies beside the program say."""
         config = self.subject
         told = config.pins.told(old.package)
-        if config.pins.of(old.package) is None and is_of_program(config) and has_run(config.path):
+        if (
+            config.pins.of(old.package) is None
+            and is_of_program(config)
+            and has_trained_before(config.path)
+        ):
             return f"{told}; what lies beside it shows that it ran, so with an earlier release"
         return told
 

@@ -42,7 +42,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import estimate_memory
 from truetune.memory.memory_settings import resolve_memory_settings
-from truetune.settings.stacks.find_config_consumer import launches_of_several
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
 
 
 class DeviceMapAutoWithDdp(DeviceRule):
@@ -62,7 +62,7 @@ class DeviceMapAutoWithDdp(DeviceRule):
         cases = [setting_case(self.config, device_map, "training.device_map")]
         sharding = self._describe_sharding()
         # The settings may not name the processes while a command of the project does: then their number is not known.
-        command = next(launches_of_several(Path(self.config.path)), None)
+        command = next(commands_that_launch_several_processes(Path(self.config.path)), None)
         processes = "several" if command else ""
         if self.subject.world > 1:
             processes = f"{self.subject.world}"

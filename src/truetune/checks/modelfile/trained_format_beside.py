@@ -22,7 +22,7 @@ from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.parse_yaml_within_limits import parse_yaml
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config
-from truetune.settings.stacks.command_options import configs_of_commands
+from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
 
 MAX_FILES = 30
 """Settings files of a folder that are read"""

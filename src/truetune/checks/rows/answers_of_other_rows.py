@@ -50,7 +50,7 @@ from truetune.data.script_rows.find_source_rows_of_texts import Mispairing
 from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows, read_trained_rows
 from truetune.encoding.batch import Batch
 from truetune.errors import TruetuneError
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 
 
 class AnswersOfOtherRows(DataRule):
@@ -89,7 +89,7 @@ class AnswersOfOtherRows(DataRule):
     def _rows_of_script(self) -> ScriptRows | None:
         """The rows as a script makes them, where one shapes them."""
         script = self.spec.format
-        if script is None or not is_script_format(script):
+        if script is None or not is_script_named_as_format(script):
             return None
         try:
             return read_trained_rows(script)

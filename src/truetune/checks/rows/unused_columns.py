@@ -52,7 +52,7 @@ from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_ro
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
 from truetune.errors import MAX_NAMED, TruetuneError, format_name_list, shorten_name
-from truetune.settings.row_formats import NO_COLUMN, is_script_format
+from truetune.settings.row_formats import NO_COLUMN, is_script_named_as_format
 
 
 class UnusedColumns(DataRule):
@@ -175,7 +175,7 @@ class UnusedColumns(DataRule):
     def _remedy_for_columns(self, columns: dict[str, int], instead: str) -> str:
         """What to do with columns that sound like a part of prompt or answer."""
         script = self.spec.format
-        if script is not None and is_script_format(script):
+        if script is not None and is_script_named_as_format(script):
             if set(_columns_lost_by_script(script)).intersection(columns):
                 return (
                     f"look where {script} rewrites the messages or texts: it reads these columns,"

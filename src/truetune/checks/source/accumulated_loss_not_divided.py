@@ -60,7 +60,7 @@ from truetune.checks.source.evidence.backward_and_steps import (
     optimizer_steps,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 class AccumulatedLossNotDivided(SourceRule):

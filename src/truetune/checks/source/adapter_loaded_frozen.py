@@ -51,9 +51,9 @@ from truetune.checks.source.evidence.adapters_frozen_by_names import loops_that_
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.optimizer_weights import owners_of_parameters
 from truetune.checks.source.evidence.settings_beside_script import surely_lacks_argument
-from truetune.source.module import Module
+from truetune.source.make_source_edits import set_keyword
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import set_keyword
 
 KBIT_PREPARATIONS = (
     "peft.*prepare_model_for_kbit_training",

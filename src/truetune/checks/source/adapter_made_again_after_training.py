@@ -72,9 +72,9 @@ from truetune.checks.source.evidence.new_adapters_after_training import (
     new_adapters_used,
     trainer_train_calls,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
 
 MARK_OF_EXPORT = re.compile(r"# In ?\[(\d{1,9}| *)\]:?\s*$")
 

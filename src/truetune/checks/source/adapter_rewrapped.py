@@ -50,8 +50,8 @@ from truetune.checks.source.evidence.adapter_folders import loads_adapter_folder
 from truetune.checks.source.evidence.adapter_guards import is_kept_from_adapters
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.trl_release_of_trainer import reason_for_earlier_release
-from truetune.settings.removed_names import SECOND_ADAPTER_HARMLESS
-from truetune.source.module import Module
+from truetune.settings.release_windows_of_removed_names import SECOND_ADAPTER_HARMLESS
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 

@@ -70,7 +70,7 @@ from truetune.checks.source.evidence.settings_beside_script import (
     settings_spread_into_call,
     surely_lacks_argument,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SETTINGS_THAT_TRAIN_TOKENS = ("modules_to_save", "trainable_token_indices")

@@ -64,8 +64,8 @@ from truetune.checks.source.evidence.text_generation_calls import (
     model_questions,
 )
 from truetune.checks.source.generation_row_by_row import READERS, TAKES_ROWS
-from truetune.source.module import Module
-from truetune.source.resolved_calls import called_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import last_name_of_called
 
 MIN_ROWS = 64
 """Rows in one batch from which it is a warning. Chosen, not measured: 64 answers of 2,048 tokens take 17 GiB of cache
@@ -122,7 +122,7 @@ def _asks_for_all_rows_at_once(module: Module, question: ModelQuestion) -> bool:
 
 def _reads_rows(part: ast.AST) -> bool:
     """Does it read the rows of a file or data set?"""
-    return isinstance(part, ast.Call) and called_name(part) in READERS
+    return isinstance(part, ast.Call) and last_name_of_called(part) in READERS
 
 
 def _types_of_receiver(module: Module, node: ast.Call) -> frozenset[str]:
@@ -141,7 +141,7 @@ def _is_list_with_entry_per_row(module: Module, text: ast.expr) -> bool:
             return True
         if isinstance(node, ast.Subscript) and _is_column_name(node.slice):
             return True
-        if isinstance(node, ast.Call) and called_name(node) in LIST_MAKERS:
+        if isinstance(node, ast.Call) and last_name_of_called(node) in LIST_MAKERS:
             return True
     return False
 
@@ -155,7 +155,7 @@ def _takes_some_of_the_rows(part: ast.AST) -> bool:
     """Is it a slice of rows, or a call that takes the first or some of them?"""
     if isinstance(part, ast.Subscript):
         return isinstance(part.slice, ast.Slice) and _may_slice_rows(part)
-    return isinstance(part, ast.Call) and called_name(part) in (*TAKES_ROWS, "filter")
+    return isinstance(part, ast.Call) and last_name_of_called(part) in (*TAKES_ROWS, "filter")
 
 
 def _may_slice_rows(part: ast.Subscript) -> bool:

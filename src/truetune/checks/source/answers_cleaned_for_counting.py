@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.destroyed_answers import (
     destroyed_answers,
 )
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 WRITING_METHODS = (
     "to_json",

@@ -70,7 +70,7 @@ from truetune.checks.source.evidence.prompt_forms import loaded_model_names, tra
 from truetune.checks.source.evidence.served_model_folders import model_names_in_requests
 from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, model_questions
 from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 MIN_SHARE_CUT = 0.5

@@ -60,7 +60,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.generation.serialized_answers import JSON_ASKED, PYTHON_ASKED
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 ANSWER_COLUMNS = ("completion", "output", "response", "answer", "target")
 LISTS = (ast.List, ast.ListComp)

@@ -48,9 +48,9 @@ from truetune.checks.source.evidence.chat_template_results import (
     classified_uses_of_result,
     gives_dictionary_from_transformers_5,
 )
-from truetune.source.module import Module
+from truetune.source.make_source_edits import Changes, set_keyword
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import Changes, set_keyword
 
 OLDER = Unmet("it is about transformers 5 and later, and an older one is asked for")
 

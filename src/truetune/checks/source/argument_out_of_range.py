@@ -57,7 +57,7 @@ from truetune.checks.source.evidence.hyperparameter_arguments import (
     out_of_range_arguments,
     training_calls,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _calls_with_limits(module: Module) -> Iterator[object]:

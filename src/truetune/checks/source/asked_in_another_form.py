@@ -111,7 +111,7 @@ from truetune.checks.source.evidence.text_generation_calls import (
     engine_prompts,
     text_generation_calls,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SYSTEM_PROMPT_SIGN = re.compile(r"system|developer|\bpersona\b|preamble", re.I)

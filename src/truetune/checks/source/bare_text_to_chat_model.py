@@ -53,8 +53,8 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     input_ids_argument,
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.source.module import Module
-from truetune.source.qualified_names import holder_of_part
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import variable_of_indexed_or_attribute
 from truetune.source.resolved_calls import Call
 
 CHAT_MODEL_NAME = re.compile(r"instruct|[-_]chat\b|[-_]it\b", re.I)
@@ -105,7 +105,7 @@ def _encodings_for_generate(module: Module, call: Call) -> Iterator[Call]:
     given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     given += [ids for ids in (input_ids_argument(call),) if ids is not None]
     for value in given:
-        yield from encoding_calls_of_dictionary(module, holder_of_part(value))
+        yield from encoding_calls_of_dictionary(module, variable_of_indexed_or_attribute(value))
 
 
 def _bare_question_text(module: Module, encoded: Call) -> str | None:

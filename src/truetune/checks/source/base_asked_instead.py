@@ -66,7 +66,7 @@ from truetune.checks.source.evidence.unread_adapter_parameters import (
     ADAPTER_NAME,
     unread_adapter_parameters,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ENGINES = ("vllm.LLM",)

@@ -56,7 +56,7 @@ from truetune.checks.source.evidence.models_trained_and_asked import (
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import scripts_beside, trains_a_model
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ASKS = re.compile(r"\.generate\(|\.chat\(|pipeline\(|lm_eval")

@@ -71,7 +71,7 @@ from truetune.checks.source.evidence.process_counts import (
     refuses_several_processes,
 )
 from truetune.checks.source.evidence.several_process_scripts import sign_of_several_processes
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 

@@ -47,10 +47,10 @@ from truetune.checks.source.evidence.job_starts_beside import is_option_given_by
 from truetune.checks.source.evidence.narrow_weights_updated_in_place import (
     narrow_weights_of_optimizers,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.values import Option
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import Option
 
 # Half the distance of bfloat16 numbers is 6e-5 at 0.02, a usual weight: from about here on most steps are kept.
 SMALL_RATE = 1e-4

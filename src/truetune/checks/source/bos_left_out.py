@@ -52,7 +52,7 @@ from truetune.checks.source.evidence.published_families import (
     likely_model_names,
     normalized_model_name,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 OPENS = re.compile(r"\s*<start_of_turn>\s*(?:user|system|\{|$)")

@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.constant_casts_and_comparisons import (
     constant_results,
 )
 from truetune.checks.source.evidence.literals_held_by_no_row import tests_no_row_passes
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _casts_and_comparisons(module: Module) -> Iterator[ast.AST]:

@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import text_with_placeholders, trains_a_model
 from truetune.checks.source.evidence.published_families import likely_model_names
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 MARK_BY_HAND = re.compile(
     r"(?P<mark><\|im_start\|>|<\|start_header_id\|>|<start_of_turn>)user(?:<\|end_header_id\|>)?\s{1,3}\{"

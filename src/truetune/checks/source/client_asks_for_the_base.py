@@ -51,7 +51,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.first_listed_models import first_listed_models
 from truetune.checks.source.evidence.models_named_in_requests import ModelRequest, model_requests
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 FIRST_LISTED = "models.list().data[0]"
 """Stands for a name that is the first of the server's list, whatever it is"""

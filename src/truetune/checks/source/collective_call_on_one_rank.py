@@ -66,7 +66,7 @@ from truetune.checks.source.evidence.loop_exits_by_one_process import (
 )
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of_script
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 TRAINER_METHODS = frozenset(("evaluate", "predict", "train"))
@@ -330,7 +330,7 @@ def _is_model_of_a_callback(module: Module, receiver: ast.expr) -> bool:
             isinstance(parent, ast.FunctionDef) and parent.name.startswith("on_")
             for parent in module.parents(binding.node)
         )
-        for binding in module.scopes.reaching(receiver)
+        for binding in module.scopes.bindings_that_reach(receiver)
     )
 
 

@@ -70,8 +70,8 @@ from truetune.checks.source.evidence.custom_losses import (
     sets_loss_flag,
     uses_item_count,
 )
-from truetune.source.module import Module
-from truetune.source.source_edits import Changes, insert_before, insert_parameter
+from truetune.source.make_source_edits import Changes, insert_parameter, insert_statements_before
+from truetune.source.parsed_source_file import Module
 
 COUNTS_ITEMS = "4.46.0"
 """The first transformers whose Trainer counts the items of a batch"""
@@ -165,7 +165,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         is_before_flag = module.pins.before("transformers", KNOWS_FLAG)
         # An older Trainer does not know the flag: the edit would change nothing there.
         if unscaled and not is_before_flag:
-            changes = insert_before(
+            changes = insert_statements_before(
                 module, _first_statement(owner), f"{LOSS_KWARGS_FLAG} = False", ""
             )
         if missing:

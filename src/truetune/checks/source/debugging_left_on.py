@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.execution_order import (
     trains_anything,
 )
 from truetune.checks.source.evidence.training_step_places import backward_loops
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SETS_ANOMALY = (
     "torch.autograd.set_detect_anomaly",

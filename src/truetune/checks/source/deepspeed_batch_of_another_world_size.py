@@ -52,7 +52,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.settings.stacks.find_config_consumer import launched_processes
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 

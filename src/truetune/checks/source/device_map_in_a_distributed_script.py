@@ -58,7 +58,7 @@ from truetune.checks.source.evidence.process_counts import (
     signs_of_several_processes,
 )
 from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ONE_GPU = re.compile(r"cuda:(\d+)")

@@ -52,7 +52,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.execution_order import training_places
 from truetune.errors import TruetuneError
 from truetune.settings import located_document
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
@@ -107,7 +107,7 @@ def _dora_setting_of_folder(module: Module, folder: str) -> str | None:
         path = base / folder / ADAPTER_CONFIG
         if path.is_file():
             try:
-                config = located_document.read_document(path).value
+                config = located_document.read_located_document(path).value
             except (TruetuneError, OSError, ValueError):
                 return None
             has_dora = isinstance(config, dict) and config.get("use_dora") is True

@@ -45,13 +45,13 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding, Fix
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.source.module import Module
+from truetune.source.make_source_edits import set_keyword
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import set_keyword
-from truetune.source.symbolic_execution.constants import constants_of
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Result, options_of
+from truetune.source.symbolic_execution.fold_constants import constants_of_options
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import Result, options_of_choice
 
 CHAT_MODEL_NAME = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
 HARNESS_CALLS = ("lm_eval.simple_evaluate", "lm_eval.evaluator.simple_evaluate")
@@ -95,12 +95,12 @@ def _plain_evaluations(module: Module) -> Iterator[ast.AST]:
 
 def _names_of_asked_models(call: CallEvent) -> Iterator[str]:
     """The names of the models that an evaluation may ask."""
-    for given in constants_of(call.argument(1, "model_args")):
+    for given in constants_of_options(call.argument(1, "model_args")):
         named = given.get("pretrained") if isinstance(given, dict) else given
         if isinstance(named, str):
             yield named
     model = call.argument(0, "model")
-    for value in options_of(model) if model is not None else ():
+    for value in options_of_choice(model) if model is not None else ():
         if isinstance(value, Result) and value.call.named(*MODEL_OBJECTS):
-            names = constants_of(value.call.argument(0, "pretrained"))
+            names = constants_of_options(value.call.argument(0, "pretrained"))
             yield from (name for name in names if isinstance(name, str))

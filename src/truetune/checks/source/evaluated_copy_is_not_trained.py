@@ -66,8 +66,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import is_backward_call
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.source.module import Module
-from truetune.source.qualified_names import variable_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import spelling_of_variable
 
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 SWITCHES = frozenset(("eval", "to", "cuda", "half", "bfloat16", "requires_grad_", "train"))
@@ -97,10 +97,10 @@ def _model_copies(module: Module) -> Iterator[CopiedModel]:
         statement = next(
             (one for one in module.parents(call.node) if isinstance(one, ast.stmt)), None
         )
-        model = variable_name(copied)
+        model = spelling_of_variable(copied)
         if model is None or not isinstance(statement, ast.Assign):
             continue
-        name = variable_name(statement.targets[0])
+        name = spelling_of_variable(statement.targets[0])
         if name is not None and KEPT_ON_PURPOSE.search(name.rpartition(".")[2]):
             continue
         is_model = "model" in module.flow.types(copied)
@@ -138,7 +138,7 @@ class EvaluatedCopyIsNotTrained(SourceRule):
 
 def _reads_of_name(module: Module, name: str) -> Iterator[ast.Name | ast.Attribute]:
     """The places that read a variable."""
-    return (node for node in module.variable_reads() if variable_name(node) == name)
+    return (node for node in module.variable_reads() if spelling_of_variable(node) == name)
 
 
 def _first_pass_of_evaluated_copy(module: Module, one: CopiedModel) -> ast.AST | None:
@@ -191,7 +191,7 @@ def _training_loop_after_copy(module: Module, one: CopiedModel) -> ast.For | Non
     found: ast.For | None = None
     for loop in module.nodes(ast.For):
         if loop.lineno > one.statement.lineno and _has_backward(loop):
-            names = {variable_name(part) for part in ast.walk(loop)}
+            names = {spelling_of_variable(part) for part in ast.walk(loop)}
             if one.model in names and (found is None or _is_within(loop, found)):
                 found = loop
     return found

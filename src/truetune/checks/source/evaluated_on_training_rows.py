@@ -58,12 +58,12 @@ from truetune.checks.source.evidence.shared_rows_of_data_sets import (
     share_rows,
     steps_to,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Mapping, Value, options_of
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import Mapping, Value, options_of_choice
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
 EVALUATES = frozenset(("evaluate", "predict"))
@@ -176,7 +176,7 @@ def _only_evaluates(trace: Trace, trainer: CallEvent) -> bool:
 
 def _node_that_made(data: Value) -> ast.AST | None:
     """Where a data set was made; of several options, the first that is no None."""
-    known = [one for one in options_of(data) if constant_of(one) is not None]
+    known = [one for one in options_of_choice(data) if constant_of(one) is not None]
     return known[0].node if known else None
 
 

@@ -76,7 +76,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import Route, RouteStep, call_routes_to
 from truetune.checks.source.evidence.multi_process_loops import FUNCTIONS, LOOPS
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 NO_GRAPH = re.compile(r"no_grad|inference_mode|set_grad_enabled")

@@ -57,7 +57,7 @@ from truetune.checks.source.evidence.metric_functions_and_shifts import (
     argument_or_attribute_of_trainer,
     functions_seeing_logits,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 TO_HOST = "eval_accumulation_steps"

@@ -65,9 +65,9 @@ from truetune.checks.source.evidence.held_out_loaders import (
 )
 from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.metric_functions_and_shifts import with_called_functions
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.values_of_run import (
     Choice,
     Function,
     Item,

@@ -67,7 +67,7 @@ from truetune.checks.source.evidence.several_process_scripts import (
     runs_in_every_process,
     sign_of_several_processes,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 DELETING_CALLS = (

@@ -53,7 +53,7 @@ from truetune.checks.source.evidence.multi_process_loops import (
     runs_in_some_processes_only,
     wrapped_models,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SHARDING_SIGNS = ("FullyShardedDataParallel", "fully_shard", "dist_cp", "distributed.checkpoint")

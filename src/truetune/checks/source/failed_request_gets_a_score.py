@@ -60,7 +60,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 REQUEST = re.compile(

@@ -82,7 +82,7 @@ from truetune.checks.source.evidence.figures_of_single_processes import (
     validation_log_calls,
 )
 from truetune.checks.source.evidence.several_process_scripts import sign_of_several_processes
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _logged_figures(module: Module) -> Iterator[ast.AST]:

@@ -52,8 +52,8 @@ from truetune.checks.source.evidence.narrow_weights_updated_in_place import (
     trainer_settings,
 )
 from truetune.settings.run_spec import Severity
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
 
 ROUNDED_TO_ZERO_BELOW = 2.0**-25
 """Half of float16's smallest number: what is below is rounded to 0"""

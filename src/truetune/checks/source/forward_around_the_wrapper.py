@@ -71,10 +71,10 @@ from truetune.checks.source.evidence.wrapped_models import (
     model_called_around_wrapper,
     models_given_to_wrappers,
 )
-from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
 
 GRADIENT_AVERAGING = re.compile(
     r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I
@@ -167,7 +167,7 @@ class ForwardAroundTheWrapper(SourceRule):
                     " the processes, and each trains a model of its own",
                     "give it the model too: model, optimizer, ... = accelerator.prepare(model, optimizer, ...)",
                     severity="error"
-                    if next(launches_of_several(Path(module.path)), None)
+                    if next(commands_that_launch_several_processes(Path(module.path)), None)
                     else "warning",
                     cases=[case_of_node(module, call.node), case_of_node(module, backward.node)],
                 )

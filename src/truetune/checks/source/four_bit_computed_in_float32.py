@@ -41,10 +41,13 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.source.module import Module
-from truetune.source.quantization_configs import BITSANDBYTES_CONFIG, find_quantization_configs
+from truetune.source.make_source_edits import set_keyword
+from truetune.source.parsed_source_file import Module
+from truetune.source.read_quantization_configs import (
+    BITSANDBYTES_CONFIG,
+    find_read_quantization_configs,
+)
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import set_keyword
 
 LOADERS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 DTYPE = "bnb_4bit_compute_dtype"
@@ -52,7 +55,7 @@ DTYPE = "bnb_4bit_compute_dtype"
 
 def _loads_in_4bit(module: Module) -> Iterator[Call]:
     """Calls that say that a model is loaded in 4 bits."""
-    for call in (*find_quantization_configs(module), *module.calls(*LOADERS)):
+    for call in (*find_read_quantization_configs(module), *module.calls(*LOADERS)):
         position = 1 if call.named(BITSANDBYTES_CONFIG) else -1
         if module.flow.value(call.argument(position, "load_in_4bit")) is True:
             yield call

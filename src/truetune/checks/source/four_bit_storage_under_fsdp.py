@@ -60,11 +60,11 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.errors import SpecError
 from truetune.settings import located_document
-from truetune.settings.stacks.find_config_consumer import launches_of
-from truetune.source.module import Module
-from truetune.source.quantization_configs import find_quantization_configs
+from truetune.settings.stacks.find_config_consumer import commands_that_launch
+from truetune.source.parsed_source_file import Module
+from truetune.source.read_quantization_configs import find_read_quantization_configs
 from truetune.source.resolved_calls import Call
-from truetune.source.script_configs import extract_configs
+from truetune.source.settings_of_script_as_configs import extract_configs
 
 FSDP_IN_CODE = re.compile(r"is_fsdp_enabled|fsdp_plugin|FullyShardedDataParallel|\bfully_shard\b")
 FSDP_IN_COMMAND = re.compile(r"ACCELERATE_USE_FSDP=[\"']?(?:1|true)|--use_fsdp|--fsdp[= ]", re.I)
@@ -73,7 +73,7 @@ CONFIG_FILE_OPTION = re.compile(r"--config_file[= ]([^\s\"']+)")
 
 def _four_bit_configs(module: Module) -> Iterator[Call]:
     """The configurations of a file that quantize to 4 bits."""
-    for call in find_quantization_configs(module):
+    for call in find_read_quantization_configs(module):
         if module.flow.value(call.keywords.get("load_in_4bit")) is True:
             yield call
 
@@ -110,7 +110,7 @@ class FourBitStorageUnderFsdp(SourceRule):
 
 def _fsdp_command(module: Module) -> str | None:
     """The launch command of the project that runs the script under FSDP; None where there is none."""
-    for command in launches_of(Path(module.path)):
+    for command in commands_that_launch(Path(module.path)):
         if FSDP_IN_COMMAND.search(command) or _launch_config_starts_fsdp(
             CONFIG_FILE_OPTION.search(command), Path(module.path)
         ):
@@ -124,7 +124,7 @@ def _launch_config_starts_fsdp(named: re.Match[str] | None, script: Path) -> boo
         return False
     for folder in [Path(), *list(script.absolute().parents)[:3]]:
         try:
-            value = located_document.read_document(folder / named[1]).value
+            value = located_document.read_located_document(folder / named[1]).value
         except SpecError:
             continue
         return isinstance(value, dict) and str(value.get("distributed_type")).upper() == "FSDP"

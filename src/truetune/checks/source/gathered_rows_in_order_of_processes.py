@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.rows_divided_by_process import (
     depends_on_process,
 )
 from truetune.checks.source.evidence.wrong_row_joins import wrong_joins
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 GATHERS = (

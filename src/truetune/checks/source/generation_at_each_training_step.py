@@ -56,7 +56,7 @@ from truetune.checks.source.evidence.training_step_places import (
     Function,
     loop_or_hook_of_each_step,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 KEEPING_METHODS = frozenset(("append", "extend", "add", "put", "push", "update", "store"))

@@ -62,8 +62,8 @@ from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.float32_copies_of_weights import WIDE
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.text_generation_calls import TRANSFORMERS_PIPELINE
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 BYTES_OF_BFLOAT16 = 2

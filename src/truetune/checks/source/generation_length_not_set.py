@@ -65,9 +65,9 @@ from truetune.checks.source.evidence.text_generation_calls import (
     completion_prompts_of_clients,
     engine_prompts,
 )
-from truetune.source.module import Module
+from truetune.source.name_bindings_in_scopes import Scope
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.scopes import Scope
 
 REPEATED_CODE = (
     ast.FunctionDef,

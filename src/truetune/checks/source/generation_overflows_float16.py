@@ -61,7 +61,7 @@ from truetune.checks.source.evidence.model_dtypes import (
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 OVERFLOWING_BY_SIZE = "gemma3"

@@ -79,10 +79,10 @@ from truetune.checks.source.evidence.text_generation_calls import (
     ModelQuestion,
     model_questions,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.values import Value
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.values_of_run import Value
 
 OF_ENGINE = "vLLM is called"
 """An engine is made for many prompts in one call: one at a time it leaves nearly all of the GPU idle"""

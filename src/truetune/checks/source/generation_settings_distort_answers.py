@@ -61,7 +61,7 @@ from truetune.checks.source.evidence.hyperparameter_arguments import (
     out_of_range_arguments,
 )
 from truetune.checks.source.evidence.stop_tokens_switched_off import stopping_switches
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _generations_and_options(module: Module) -> Iterator[object]:

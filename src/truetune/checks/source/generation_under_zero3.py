@@ -56,7 +56,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.checks.source.evidence.weight_sharding import sharding_of_script
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 GATHERS = ("GatheredParameters", "unwrap_model_for_generation", "summon_full_params")

@@ -48,7 +48,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     generate_calls,
     input_ids_argument,
 )
-from truetune.source.source_edits import set_keyword
+from truetune.source.make_source_edits import set_keyword
 
 
 class GenerationWithoutAttentionMask(SourceRule):

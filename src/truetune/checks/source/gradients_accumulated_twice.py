@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.double_accumulation import (
     accumulating_engine_calls,
     find_double_accumulation,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 class GradientsAccumulatedTwice(SourceRule):

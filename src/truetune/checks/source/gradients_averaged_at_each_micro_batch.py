@@ -64,8 +64,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, optimizer_steps
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.source.parsed_source_file import Module
 
 SPARES_TRANSFERS = re.compile(
     r"no_sync|\.accumulate\(|require_backward_grad_sync|set_requires_gradient_sync|deepspeed|DeepSpeed|FSDP"
@@ -145,7 +145,9 @@ def _advice_for_wrapper(module: Module) -> str | None:
     if any(True for part in parts for _ in part.calls(DDP)):
         return "model.no_sync()"
     by_accelerate = any(True for part in parts for _ in part.calls("accelerate.Accelerator"))
-    is_several = any(True for part in parts for _ in launches_of_several(Path(part.path)))
+    is_several = any(
+        True for part in parts for _ in commands_that_launch_several_processes(Path(part.path))
+    )
     if not by_accelerate or not is_several:
         return None
     return "accelerator.accumulate(model), with Accelerator(gradient_accumulation_steps=N)"

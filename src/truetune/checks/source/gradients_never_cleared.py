@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.backward_and_steps import (
     optimizer_steps,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.source.source_edits import insert_after
+from truetune.source.make_source_edits import insert_statements_after
 
 CLEARING_CODE = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
 
@@ -93,6 +93,6 @@ class GradientsNeverCleared(SourceRule):
                     f"call {name}.zero_grad() after each step",
                     cases=[case_of_node(module, call.node)],
                     fix=fix_of_changes(
-                        module, insert_after(module, statement, f"{name}.zero_grad()")
+                        module, insert_statements_after(module, statement, f"{name}.zero_grad()")
                     ),
                 )

@@ -93,7 +93,7 @@ from truetune.checks.source.evidence.optimizers_before_adapters import (
     optimizers_before_adapters,
 )
 from truetune.settings.run_spec import Severity
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ADAPTER_WRAPPERS = (

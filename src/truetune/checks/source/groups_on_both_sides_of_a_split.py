@@ -119,7 +119,7 @@ from truetune.checks.sibling_rows import (
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scored_rows import named_rows
 from truetune.data.column_name_aliases import COLUMN_ALIASES
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SPLITS_GROUPS = re.compile(r"Group(?:Shuffle|K)|StratifiedGroup|\bgroups\s*=|groupby|hashlib|crc32")
 ANSWERS = "answer"

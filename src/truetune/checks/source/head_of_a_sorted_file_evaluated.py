@@ -81,7 +81,7 @@ from truetune.checks.source.evidence.heads_of_sorted_files import (
 )
 from truetune.checks.source.evidence.kinds_of_rows import is_label
 from truetune.checks.source.evidence.prompt_forms import asks_a_model, trains_a_model
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SCORES = re.compile(
     r"accuracy|\bf1|correct|hits|precision|recall|exact_match|classification_report", re.I

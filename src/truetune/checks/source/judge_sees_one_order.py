@@ -62,7 +62,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_files import prompt_files_beside
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 JUDGING = re.compile(
     r"\bjudg|impartial|\bbetter\b|\bprefer|\bcompar|\bwinner\b|\bwhich (?:answer|response|output|assistant|model"

@@ -69,9 +69,9 @@ from truetune.checks.source.evidence.generations_with_cache_off_at_load import (
     generations_with_cache_off_at_load,
 )
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
-from truetune.source.module import Module
+from truetune.source.make_source_edits import replace_expression
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import replace_expression
 
 CHECKPOINTING = (
     "gradient_checkpointing",

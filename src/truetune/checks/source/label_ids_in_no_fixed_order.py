@@ -67,7 +67,7 @@ from truetune.checks.source.evidence.label_numberings import (
 )
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.checks.source.evidence.python_hash_seeds import project_fixes_hash_seed
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 CLASSIFIERS = (
     "transformers.*ForSequenceClassification.from_pretrained",

@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.label_searches_by_name import (
     find_letter_inside_answers,
 )
 from truetune.checks.source.evidence.wrong_label_matches import wrong_matches
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _comparisons_and_shares(module: Module) -> Iterator[ast.AST]:

@@ -56,7 +56,7 @@ from truetune.checks.source.evidence.label_orders import (
     label_orders_of_same_names_beside,
 )
 from truetune.checks.source.evidence.text_generation_calls import model_questions
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 CLASSIFIERS = (
     "transformers.*ForSequenceClassification.from_pretrained",

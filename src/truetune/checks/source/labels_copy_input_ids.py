@@ -86,9 +86,9 @@ from truetune.checks.source.evidence.labels_copied_from_ids import (
     without_copying_calls,
 )
 from truetune.checks.source.evidence.loss_expressions import CROSS_ENTROPIES
-from truetune.source.module import Module
+from truetune.source.make_source_edits import Changes, replace_expression
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import Changes, replace_expression
 
 LABEL_MAKERS = (
     "transformers.DataCollatorForLanguageModeling",

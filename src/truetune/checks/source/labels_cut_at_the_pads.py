@@ -69,7 +69,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.labels_cut_at_pads import CutLabels, labels_cut_at_pads
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 FIX = (
     "make the labels before the padding (labels[: len(prompt)] = [-100] * len(prompt)), and let the collator pad both"

@@ -49,8 +49,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.source.module import Module
-from truetune.source.source_edits import replace_expression
+from truetune.source.make_source_edits import replace_expression
+from truetune.source.parsed_source_file import Module
 
 MASK_SIGNS = ("-100", "IGNORE_INDEX", "ignore_index")
 """Words of a script that masks labels, or has its own loss"""

@@ -67,7 +67,7 @@ from truetune.checks.source.evidence.shifts_of_model_loss_labels import (
     labels_of_model_losses,
     passes_without_loss,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 OTHER_LOSSES = (

@@ -62,7 +62,7 @@ from truetune.checks.source.evidence.layer_numbers import (
     possible_texts_of_expression,
     whole_numbers_of_list,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 CAUSAL_LOADS = (
     "transformers.AutoModelForCausalLM.from_pretrained",

@@ -77,8 +77,8 @@ from truetune.checks.source.evidence.wrapped_models import (
     constructions_of_model,
     models_given_to_wrappers,
 )
-from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.source.parsed_source_file import Module
 
 LAYERS = re.compile(
     r"torch\.nn\.(?:modules\.\w+\.)?(?:Linear|Bilinear|Embedding(?:Bag)?|Conv\w+|LSTM|GRU|RNN|LayerNorm|RMSNorm"
@@ -304,4 +304,6 @@ def _runs_as_several(module: Module) -> bool:
         True for part in module.with_linked for _ in part.calls("torch.*.DistributedDataParallel")
     ):
         return True
-    return module.mentions("ightning") or any(launches_of_several(Path(module.path)))
+    return module.mentions("ightning") or any(
+        commands_that_launch_several_processes(Path(module.path))
+    )

@@ -49,8 +49,8 @@ from truetune.checks.hyperparameter_limits import MIN_SGD_RATE
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_numbers
-from truetune.source.module import Module
-from truetune.source.option_defaults import GivenOption, find_given_option
+from truetune.source.command_line_options_of_script import GivenOption, option_given_by_commands
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ADAM_NAMES = (
@@ -157,7 +157,9 @@ def _rate_of_command(module: Module, rate: ast.expr | None) -> GivenOption | Non
         [rate, *(origin.node for origin in module.flow.origins(rate))] if rate is not None else []
     )
     given = (
-        find_given_option(module.home(node), node) for node in nodes if isinstance(node, ast.expr)
+        option_given_by_commands(module.home(node), node)
+        for node in nodes
+        if isinstance(node, ast.expr)
     )
     return next((one for one in given if one is not None), None)
 

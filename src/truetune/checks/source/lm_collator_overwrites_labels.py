@@ -66,9 +66,14 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
     LM_COLLATOR_CALLS,
     lm_collator_calls,
 )
-from truetune.source.module import Module
+from truetune.source.make_source_edits import (
+    Change,
+    Changes,
+    insert_statements_after,
+    replace_expression,
+)
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import Change, Changes, insert_after, replace_expression
 
 KEPT_ARGUMENTS = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
 """Settings that both collators have, or that go"""
@@ -133,7 +138,7 @@ def _edits_for_other_collator(module: Module, call: Call) -> Changes:
     changes = (*padding, *replace_expression(module, function, name))
     if name in {alias.name for alias in statement.names}:
         return changes
-    added = insert_after(module, statement, f"from transformers import {name}")
+    added = insert_statements_after(module, statement, f"from transformers import {name}")
     return (*added, *changes) if added else ()
 
 
@@ -141,5 +146,5 @@ def _import_statement_of(module: Module, name: ast.expr) -> ast.ImportFrom | Non
     """The first `from ... import` that a name comes from; None where it comes from none."""
     if not isinstance(name, ast.Name):
         return None
-    nodes = (binding.node for binding in module.scopes.reaching(name))
+    nodes = (binding.node for binding in module.scopes.bindings_that_reach(name))
     return next((node for node in nodes if isinstance(node, ast.ImportFrom)), None)

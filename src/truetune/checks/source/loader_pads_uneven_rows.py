@@ -90,11 +90,11 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
 from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Instance, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import Instance, Value
 
 LOADERS = ("torch.utils.data*.DataLoader",)
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*")

@@ -60,8 +60,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import for_loops_of_linked_files
 from truetune.checks.source.evidence.rows_divided_by_process import are_divided_by_process
-from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
@@ -167,7 +167,9 @@ class LoaderWithoutDistributedSampler(SourceRule):
         prepared = _calls_of_prepare(module)
         if not prepared:
             return
-        is_several = next(launches_of_several(Path(module.path)), None) is not None
+        is_several = (
+            next(commands_that_launch_several_processes(Path(module.path)), None) is not None
+        )
         for call in module.calls(*DATA_LOADERS):
             if _is_never_prepared_or_divided(module, call, prepared) and _is_read_by_training_loop(
                 module, call
@@ -223,7 +225,10 @@ def _runs_as_several_processes(module: Module) -> bool:
     parts = module.with_linked
     if any(True for part in parts for _ in part.calls(*PROCESS_WRAPPERS)):
         return True
-    return any(next(launches_of_several(Path(part.path)), None) is not None for part in parts)
+    return any(
+        next(commands_that_launch_several_processes(Path(part.path)), None) is not None
+        for part in parts
+    )
 
 
 def _calls_of_prepare(module: Module) -> list[Call]:

@@ -60,7 +60,7 @@ from truetune.checks.source.evidence.divided_losses_in_logs import (
     divided_losses,
     logs_of_divided_loss,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _divided_losses(module: Module) -> Iterator[ast.AST]:

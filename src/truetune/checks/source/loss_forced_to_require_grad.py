@@ -60,7 +60,7 @@ from truetune.checks.source.evidence.losses_off_the_graph import (
     GraphlessLossSearch,
     losses_returned_to_trainers,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 LEAF_MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variable.Variable")
 """Calls that make a new leaf: what they are given keeps its value, and loses its graph"""

@@ -68,8 +68,8 @@ from truetune.checks.source.evidence.losses_kept_in_loops import (
     kept_losses,
     reaches_backward,
 )
-from truetune.source.module import Module
-from truetune.source.source_edits import replace_expression
+from truetune.source.make_source_edits import replace_expression
+from truetune.source.parsed_source_file import Module
 
 
 class LossesKeptWithGraph(SourceRule):

@@ -54,9 +54,9 @@ from truetune.checks.source.evidence.learning_rate_schedules import (
     length_calls,
     schedules_with_length,
 )
-from truetune.source.module import Module
+from truetune.source.make_source_edits import replace_expression
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import replace_expression
 
 
 class LrSchedulerSteppedPerProcess(SourceRule):

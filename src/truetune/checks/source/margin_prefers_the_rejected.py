@@ -47,7 +47,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LOG_SIGMOIDS = ("torch.nn.functional.logsigmoid",)
@@ -182,7 +182,7 @@ def _terms_of_call(module: Module, node: ast.Call, sign: int, steps: int) -> lis
 
 def _value_of_name(module: Module, name: ast.Name) -> ast.expr | None:
     """The one expression that a name is set to, as it is written: a call says more than what it returns."""
-    bindings = module.scopes.reaching(name)
+    bindings = module.scopes.bindings_that_reach(name)
     if len(bindings) != 1 or bindings[0].kind != "value":
         return None
     value = bindings[0].value

@@ -60,7 +60,7 @@ from truetune.checks.source.evidence.masks_without_causality import (
     MASK_NAMES,
     masks_without_causality,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _attention_mask_places(module: Module) -> Iterator[ast.AST]:

@@ -42,8 +42,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import MERGES
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.source.module import Module
-from truetune.source.source_edits import replace_expression
+from truetune.source.make_source_edits import replace_expression
+from truetune.source.parsed_source_file import Module
 
 
 class MergeResultDropped(SourceRule):
@@ -111,7 +111,7 @@ def _is_parameter(module: Module, base: ast.expr) -> bool:
     """Is it a parameter, and no call that loads?"""
     home = module.home(base)
     return isinstance(base, ast.Name) and any(
-        one.kind == "parameter" for one in home.scopes.reaching(base)
+        one.kind == "parameter" for one in home.scopes.bindings_that_reach(base)
     )
 
 

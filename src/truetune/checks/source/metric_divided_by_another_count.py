@@ -69,7 +69,7 @@ from truetune.checks.source.evidence.score_counts_of_loops import (
     counts_of_last_batch,
     uncounted_skipped_rows,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 Unit = Literal["rows", "batches"]

@@ -47,8 +47,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.row_field_reads import field_name_read
-from truetune.source.module import Module
-from truetune.source.qualified_names import variable_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import spelling_of_variable
 from truetune.source.resolved_calls import Call
 
 SCORES = (
@@ -136,7 +136,7 @@ def _names_only(
     module: Module, side: ast.expr, wanted: re.Pattern[str], other: re.Pattern[str]
 ) -> bool:
     """Does the name of a value say one thing, and neither it nor the fields that it is read from the other?"""
-    name = variable_name(side)
+    name = spelling_of_variable(side)
     if name is None:
         return False
     texts = [name, *_fields_of_list(module, side)]

@@ -76,7 +76,7 @@ from truetune.checks.source.evidence.metric_functions_and_shifts import (
     unshifted_label_comparisons,
     with_called_functions,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 class MetricsUnshifted(SourceRule):

@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.uses_in_training_mode import (
     TRAINABLE_LOAD,
     uses_in_training_mode,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 OTHER_SWITCH = re.compile(r"\.training = |\.eval\b(?!\()")

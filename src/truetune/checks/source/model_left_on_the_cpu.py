@@ -62,7 +62,7 @@ from truetune.checks.source.evidence.models_used_on_cpu import (
     CpuUse,
     models_used_on_cpu,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 OTHER_DEVICES = ("intel_extension", "torch_xla", "spaces.GPU", "deepspeed", "cpu_offload")

@@ -78,7 +78,7 @@ from truetune.errors import TruetuneError
 from truetune.memory.architecture import parse_architecture
 from truetune.memory.published_model_shapes import published_config
 from truetune.settings.run_spec import Severity
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 MIN_GB, MIN_LARGE_GB = 3.0, 8.0

@@ -68,7 +68,7 @@ from truetune.checks.source.evidence.code_repetitions import (
 )
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.text_generation_calls import model_questions
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LOADS = (

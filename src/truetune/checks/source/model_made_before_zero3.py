@@ -46,8 +46,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import call_routes_to, route_runs_only_before
 from truetune.checks.source.evidence.weight_sharding import sharding_of_script
-from truetune.settings.stacks.find_config_consumer import launches_of
-from truetune.source.module import Module
+from truetune.settings.stacks.find_config_consumer import commands_that_launch
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
@@ -75,7 +75,7 @@ class ModelMadeBeforeZero3(SourceRule):
             "HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "zero.Init"
         ):
             return
-        if any("accelerate" in command for command in launches_of(Path(module.path))):
+        if any("accelerate" in command for command in commands_that_launch(Path(module.path))):
             return  # accelerate tells transformers of ZeRO-3 before the script runs
         sharding = sharding_of_script(module)
         if sharding is None or sharding.how != "ZeRO-3" or not sharding.certain:

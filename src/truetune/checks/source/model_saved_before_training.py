@@ -60,7 +60,7 @@ from truetune.checks.source.evidence.execution_order import (
     route_runs_only_before,
     training_places,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SAVES = (
     "save_pretrained",

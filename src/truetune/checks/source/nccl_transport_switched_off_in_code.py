@@ -45,7 +45,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.nccl_variables import NCCL_VARIABLES, lost_transport
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 NODE_COUNTS = ("num_nodes", "nnodes", "num_machines")
 """Arguments of trainers and launchers that count nodes"""

@@ -68,7 +68,7 @@ from truetune.checks.source.evidence.losses_kept_in_loops import (
     carries_graph_of_model,
     kept_losses,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 FEW_PASSES = 4
 """Passes of a loop below which the sum costs little. Chosen, not measured"""

@@ -51,7 +51,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.published_families import likely_model_names
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 BEGIN_WITH_BOS = ("Llama 2", "Llama 3", "Mistral", "Gemma", "Gemma 3")

@@ -55,8 +55,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.outputs_kept_in_loops import kept_outputs
-from truetune.source.module import Module
-from truetune.source.source_edits import replace_expression
+from truetune.source.make_source_edits import replace_expression
+from truetune.source.parsed_source_file import Module
 
 DETACHED = ("detach() lets go of the graph; the numbers stay on the GPU",)
 

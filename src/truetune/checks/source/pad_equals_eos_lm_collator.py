@@ -57,8 +57,8 @@ from truetune.checks.source.evidence.pad_settings import (
     changes_setting_pad_token,
     pad_settings,
 )
-from truetune.source.module import Module
-from truetune.source.source_edits import Changes
+from truetune.source.make_source_edits import Changes
+from truetune.source.parsed_source_file import Module
 
 IF_MISSING = "only where the tokenizer has no pad token of its own"
 

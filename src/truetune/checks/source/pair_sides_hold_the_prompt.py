@@ -63,7 +63,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompts_inside_pair_sides import prompts_inside_pairs
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SIDES = frozenset(("prompt", "chosen", "rejected"))
 

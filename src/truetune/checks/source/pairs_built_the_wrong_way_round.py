@@ -46,8 +46,8 @@ from truetune.checks.source.evidence.preference_pair_directions import (
     pairs_built_the_wrong_way_round,
     pairs_of_known_order,
 )
-from truetune.source.module import Module
-from truetune.source.resolved_calls import called_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import last_name_of_called
 
 
 def _ordered_pairs(module: Module) -> Iterator[ast.AST]:
@@ -76,7 +76,7 @@ def _reversing_argument(ordering: ast.AST) -> str:
     """The argument that turns an order around, where its call has one."""
     if not isinstance(ordering, ast.Call):
         return ""
-    if called_name(ordering) not in ("sort", "sorted"):
+    if last_name_of_called(ordering) not in ("sort", "sorted"):
         return ""
     is_given = any(one.arg == "reverse" for one in ordering.keywords)
     return " (without reverse=True)" if is_given else " (reverse=True)"

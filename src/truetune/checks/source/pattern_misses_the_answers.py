@@ -87,7 +87,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.scored_rows import Row, rows_with_text_columns
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import parse_json
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 # Chosen, not measured. At half, two odd texts of four make a share; at double, small sets of examples tell nothing.
 MIN_ROWS = 8

@@ -79,7 +79,7 @@ from truetune.checks.source.evidence.taken_matches import (
     regex_searches,
     taken_matches,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SHOWN_PATTERN = 80
 """Characters of a pattern in a message"""

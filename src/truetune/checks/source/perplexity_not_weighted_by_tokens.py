@@ -71,7 +71,7 @@ from truetune.checks.source.evidence.unweighted_perplexities import (
     AveragedPerplexities,
     averaged_perplexities,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 EXPONENTIALS = ("torch.exp", "math.exp", "numpy.exp", "numpy.exp2")
 OF_ONE_LENGTH = ("block_size", "group_texts", "chunk", "stride", "packing", "packed", "seq_len")

@@ -71,7 +71,7 @@ from truetune.checks.source.evidence.unfilled_placeholders import (
     PLACEHOLDER,
     unfilled_placeholders,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _texts_with_placeholders(module: Module) -> Iterator[ast.AST]:

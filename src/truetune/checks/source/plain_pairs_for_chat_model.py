@@ -65,11 +65,11 @@ from truetune.checks.source.evidence.prompt_forms import (
 )
 from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
 from truetune.errors import TruetuneError
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
 
 TRAINERS = ("trl.*Trainer",)
 PAIRS = (("prompt", "chosen", "rejected"), ("prompt", "completion"))

@@ -68,7 +68,7 @@ from truetune.checks.source.evidence.metric_functions_and_shifts import (
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.settings.run_spec import Severity
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.Seq2SeqTrainer",)

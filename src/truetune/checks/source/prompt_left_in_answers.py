@@ -77,7 +77,7 @@ from truetune.checks.source.evidence.returned_texts_with_prompt import (
     returned_texts_with_prompt,
     searched_word_in_prompt,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _generated_texts(module: Module) -> Iterator[object]:

@@ -85,7 +85,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
 from truetune.data.script_rows.read_rows_given_to_trainer import LIGHTNING_TRAINERS
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _loaders_of_training(module: Module) -> Iterator[ast.AST]:

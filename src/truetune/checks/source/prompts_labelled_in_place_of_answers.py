@@ -61,7 +61,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.hand_masked_labels import label_values
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 IGNORED = -100
 # `input` is neither: it names the prompt as well as the ids of the whole row.

@@ -50,8 +50,8 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     has_encoder_models_only,
     input_ids_argument,
 )
-from truetune.source.module import Module
-from truetune.source.qualified_names import holder_of_entry
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import variable_of_entry
 from truetune.source.resolved_calls import Call
 
 # Chosen, not measured. At half, long questions are cut without a word; at double, models with such a context are told
@@ -95,5 +95,5 @@ def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
     ids = input_ids_argument(call)
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     # Ids may stand in a subscript: `inputs["input_ids"]` comes from the call that made `inputs`.
-    for value in spread if ids is None else [*spread, holder_of_entry(ids)]:
+    for value in spread if ids is None else [*spread, variable_of_entry(ids)]:
         yield from encoding_calls_of_dictionary(module, value)

@@ -49,11 +49,11 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     generate_calls,
     input_ids_argument,
 )
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
-from truetune.source.qualified_names import holder_of_entry
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.make_source_edits import set_keyword
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import variable_of_entry
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import set_keyword
 
 # Chosen, not measured: what pads cost depends on the GPU. At half, most scripts of tutorials are told; at double,
 # 1,024 pads a row are passed over.
@@ -111,7 +111,7 @@ def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
             yield from encoding_calls_of_dictionary(module, keyword.value)
     ids = input_ids_argument(call)
     if ids is not None:
-        inner = holder_of_entry(ids)
+        inner = variable_of_entry(ids)
         yield from encoding_calls_of_dictionary(module, inner)
 
 

@@ -41,7 +41,7 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.source.quantization_configs import QUANTIZATION_SETTINGS, is_unused_config
+from truetune.source.read_quantization_configs import QUANTIZATION_SETTINGS, is_config_never_read
 from truetune.source.resolved_calls import Call
 
 
@@ -55,7 +55,7 @@ class QuantizationConfigUnused(SourceRule):
         module = self.subject
         for call in module.calls(*QUANTIZATION_SETTINGS):
             # A config that goes into a function of another library may be used there: such a one is no finding.
-            if is_unused_config(module, call):
+            if is_config_never_read(module, call):
                 yield self.finding(
                     f"{_built_object_in_words(call)} is built and given to no model: weights are loaded without it",
                     "give it to from_pretrained as quantization_config (for a trainer that loads"

@@ -52,7 +52,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 THINKS = re.compile(
     r"(?:qwen/)?qwen3-[\d.]+b(?:-a\d+b)?(?:-thinking[-\d]*)?(?:-fp8|-awq)?"

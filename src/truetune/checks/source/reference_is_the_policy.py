@@ -82,7 +82,7 @@ from truetune.checks.source.evidence.preference_references import (
     PREFERENCE_TRAINERS,
     references_that_are_the_policy,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LOG_SIGMOIDS = ("torch.nn.functional.logsigmoid", "torch.nn.LogSigmoid")

@@ -62,9 +62,9 @@ from truetune.checks.source.evidence.columns_read_by_loss import (
     columns_read_by_collator,
     columns_read_by_loss,
 )
-from truetune.source.module import Module
+from truetune.source.make_source_edits import set_keyword
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import set_keyword
 
 TEXT_MODELS = tuple(
     f"transformers.AutoModelFor{task}.from_*"

@@ -54,9 +54,9 @@ from truetune.checks.source.evidence.double_bos import (
 )
 from truetune.checks.source.evidence.text_generation_calls import VLLM_ENGINE
 from truetune.checks.source.evidence.training_row_code import makes_training_rows
-from truetune.source.module import Module
+from truetune.source.make_source_edits import set_keyword
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import set_keyword
 
 WITH_SPECIALS = ("encode", "encode_plus", "batch_encode_plus")
 CHAT_REQUESTS = ("chat.completions.create", "chat.completions.parse")

@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.signs_of_structured_answers import (
     MIN_WORDS,
     signs_of_structured_answers,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SAMPLING = ("vllm.SamplingParams", "transformers.GenerationConfig")

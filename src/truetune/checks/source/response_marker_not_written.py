@@ -56,7 +56,7 @@ from truetune.checks.source.response_marker_of_another_family import (
     ResponseMarker,
     searched_markers,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,
     UNSLOTH_RESPONSE_MASKING,

@@ -66,7 +66,7 @@ from truetune.checks.source.evidence.published_families import (
     likely_model_names,
     normalized_model_name,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,

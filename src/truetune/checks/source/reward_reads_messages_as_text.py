@@ -70,7 +70,7 @@ from truetune.checks.source.evidence.reward_functions import (
     reward_functions,
 )
 from truetune.checks.source.evidence.scored_rows import rows_beside
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 TEXT_METHODS = frozenset(
     (

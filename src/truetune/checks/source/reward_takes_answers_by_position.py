@@ -49,7 +49,7 @@ from truetune.checks.source.evidence.reward_functions import (
     loops_over_completions,
     reward_functions,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 class RewardTakesAnswersByPosition(SourceRule):

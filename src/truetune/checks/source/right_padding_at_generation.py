@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.generated_answer_uses import reads_one_answ
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
 from truetune.checks.source.evidence.prompts_padded_on_the_right import prompts_padded_on_the_right
 from truetune.settings.run_spec import Severity
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ENCODES_APART = Unmet(

@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.answers_given_back_as_user_turns import (
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,

@@ -74,9 +74,9 @@ from truetune.checks.source.evidence.texts_encoded_for_training import (
     texts_of_unsloth,
 )
 from truetune.checks.source.evidence.texts_joined_for_packing import encodings_of_joined_texts
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.trace import Trace
-from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import Trace
 
 MIN_COLUMNS = 2
 """Columns of a row with a prompt and its answer; a text of one column may be a document that continues"""

@@ -68,8 +68,8 @@ from truetune.checks.source.evidence.random_draws import (
     random_draws_without_own_seed,
 )
 from truetune.checks.source.evidence.rows_divided_by_process import depends_on_process
-from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.source.parsed_source_file import Module
 
 AGREES = re.compile(r"broadcast|scatter_object|main_process_first", re.I)
 """Signs that one process gives the others its order; said of all files together"""
@@ -123,7 +123,10 @@ def _runs_as_several(module: Module) -> bool:
     if any(wrapped_models(module)):
         return True
     parts = module.with_linked
-    if any(next(launches_of_several(Path(part.path)), None) is not None for part in parts):
+    if any(
+        next(commands_that_launch_several_processes(Path(part.path)), None) is not None
+        for part in parts
+    ):
         return True
     starts = ("torch.distributed.init_process_group",)
     return any(True for part in parts for _ in part.calls(*starts))

@@ -70,7 +70,7 @@ from truetune.checks.source.evidence.listings_joined_by_position import (
 )
 from truetune.checks.source.evidence.lists_compared_row_by_row import lists_compared_row_by_row
 from truetune.checks.source.evidence.wrong_row_joins import WrongJoin, wrong_joins
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 DONE = {
     "filter": "rows are left out of one side alone",

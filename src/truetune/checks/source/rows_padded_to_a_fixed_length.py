@@ -58,7 +58,7 @@ from truetune.checks.source.evidence.fixed_length_paddings import (
     estimate_median_and_longest_tokens,
     fixed_paddings,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 MIN_LENGTH = 2048
 """Four times the longest rows of the usual instruction data sets (Alpaca, Dolly: 99 % are below 512 tokens)"""

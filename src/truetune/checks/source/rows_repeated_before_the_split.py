@@ -63,8 +63,8 @@ from truetune.checks.source.evidence.rows_repeated_before_division import (
     divisions_of_repeated_rows,
 )
 from truetune.checks.source.evidence.shared_rows_of_data_sets import division_of_repeated_rows
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.kept_traces import traces_of
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
 

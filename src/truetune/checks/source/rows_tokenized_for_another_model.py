@@ -52,7 +52,7 @@ from truetune.checks.source.evidence.token_ids_of_another_vocabulary import (
     training_loads_of_rows,
     vocabulary_group_of,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _row_loads_with_path(module: Module) -> Iterator[ast.AST]:

@@ -57,7 +57,7 @@ from truetune.checks.source.evidence.text_generation_calls import (
     VLLM_SAMPLING,
     generation_request_body,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 # Chosen, not measured. At 0.25 most models still give the same answer; at 1 the usual 0.7 is passed over.

@@ -58,7 +58,7 @@ from truetune.checks.source.evidence.multi_process_loops import (
     is_steered_by_library,
     loops_around_with_callers,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SAMPLERS: CodePlaces = calls_of(
     "samplers of several processes", "torch.utils.data.*DistributedSampler"

@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.backward_and_steps import backward_calls
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.learning_rate_schedules import BY_NAME, expressions_of_number
 from truetune.checks.source.evidence.possible_values import possible_numbers
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 WARMED_UP = (

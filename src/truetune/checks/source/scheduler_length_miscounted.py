@@ -66,9 +66,9 @@ from truetune.checks.source.evidence.learning_rate_schedules import (
 )
 from truetune.checks.source.evidence.lightning_processes import is_in_lightning_module
 from truetune.checks.source.evidence.possible_values import possible_numbers
-from truetune.source.module import Module
+from truetune.source.make_source_edits import replace_expression
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import replace_expression
 
 BY_STEPS = ("torch.optim.lr_scheduler.StepLR",)
 DECAYS = (*BY_STEPS, "torch.optim.lr_scheduler.ExponentialLR")

@@ -55,7 +55,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.scores_over_given_fields import scores_over_given_fields
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _loops_over_fields(module: Module) -> Iterator[ast.AST]:

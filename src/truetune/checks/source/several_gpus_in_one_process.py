@@ -73,9 +73,9 @@ from truetune.checks.source.evidence.single_process_starts import (
 )
 from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.stacks.find_config_consumer import launches_of
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
+from truetune.settings.stacks.find_config_consumer import commands_that_launch
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
@@ -130,7 +130,7 @@ class SeveralGpusInOneProcess(SourceRule):
             gpus = _number_of_visible_gpus(module, visible)
         if not gpus and named is None and start is not None:
             gpus = start.gpus
-        if gpus < 2 or any(launches_of(Path(module.path))):
+        if gpus < 2 or any(commands_that_launch(Path(module.path))):
             return
         yield self.finding(
             f"nn.DataParallel trains on {gpus} GPUs in one process: each step copies all weights to every GPU, and"
@@ -158,7 +158,7 @@ class SeveralGpusInOneProcess(SourceRule):
             return
         command_file = start.text if start is not None else ""
         may_be_copied = not _needs_several_gpus(module, trainer, command_file)
-        if may_be_copied and not any(launches_of(Path(module.path))):
+        if may_be_copied and not any(commands_that_launch(Path(module.path))):
             yield self._finding_on_trainer(trainer, visible, start)
 
     def _findings_on_spread_model(
@@ -171,7 +171,7 @@ class SeveralGpusInOneProcess(SourceRule):
         start = next(iter(starts), None)
         if visible is None and start is None:
             return
-        launches = launches_of(Path(module.path))
+        launches = commands_that_launch(Path(module.path))
         # A launcher that starts one process leaves the others idle as well.
         if any(ONE_PROCESS.search(launch) is None for launch in launches):
             return

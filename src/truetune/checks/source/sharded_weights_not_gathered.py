@@ -59,7 +59,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of_script
 from truetune.checks.source.evidence.wrapped_models import UNWRAPS
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 GATHERS = (

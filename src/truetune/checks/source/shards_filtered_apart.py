@@ -72,7 +72,7 @@ from truetune.checks.source.evidence.shards_filtered_after_division import (
     WRAPS_MODEL,
     filtered_shards,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _loops_and_row_shares(module: Module) -> Iterator[ast.AST]:

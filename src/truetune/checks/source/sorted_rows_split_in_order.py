@@ -72,7 +72,7 @@ from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import (
     splits_with_class_in_test_only,
 )
 from truetune.errors import format_name_list
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 MAX_SHOWN = 5
 """Labels that a message names"""

@@ -33,8 +33,8 @@ from collections.abc import Iterable, Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.source import notebook
-from truetune.source.module import Module
+from truetune.source import notebook_code_cells
+from truetune.source.parsed_source_file import Module
 
 
 def _lines_looked_at(module: Module) -> Iterable[str]:
@@ -76,4 +76,4 @@ class SourceNotParsed(SourceRule):
 
 def cell_in_words(module: Module, offset: int) -> str:
     """`cell 3`"""
-    return f"cell {notebook.find_cell(module.cells, offset).number}"
+    return f"cell {notebook_code_cells.find_cell(module.cells, offset).number}"

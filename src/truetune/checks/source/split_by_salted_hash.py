@@ -58,7 +58,7 @@ from truetune.checks.source.evidence.python_hash_seeds import project_fixes_hash
 from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.checks.source.evidence.scored_rows import rows_with_column
 from truetune.source.data_flow import Origin
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 Hashed = Literal["text", "number", "unknown"]

@@ -45,8 +45,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.source.module import Module
-from truetune.source.source_edits import delete_statement
+from truetune.source.make_source_edits import delete_statement
+from truetune.source.parsed_source_file import Module
 
 
 def _assigned_state_dicts(module: Module) -> Iterator[ast.Assign]:

@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.lightning_processes import (
     lightning_trainers,
     starts_lightning_processes,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SPLITS = re.compile(

@@ -53,7 +53,7 @@ from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 # mBART-50 "many-to-one" always writes English; OPUS models have one target, or name it in the text.

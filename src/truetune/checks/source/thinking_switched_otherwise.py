@@ -68,7 +68,7 @@ from truetune.checks.source.evidence.reasoning_switches import (
     reasoning_in_trained_rows,
 )
 from truetune.checks.source.evidence.served_model_folders import served_folders
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _questions_that_may_reason(module: Module) -> Iterator[ReasoningSwitch]:

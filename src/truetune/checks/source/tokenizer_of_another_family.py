@@ -51,8 +51,8 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     input_ids_argument,
 )
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.source.module import Module
-from truetune.source.qualified_names import holder_of_part
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import variable_of_indexed_or_attribute
 from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
@@ -75,7 +75,7 @@ def _models_and_tokenizers(module: Module) -> Iterator[ModelWithTokenizer]:
         if model is None or "model" not in module.flow.types(model):
             continue
         for value in _inputs_of_model(call):
-            for encoded in encoding_calls_of_dictionary(module, holder_of_part(value)):
+            for encoded in encoding_calls_of_dictionary(module, variable_of_indexed_or_attribute(value)):
                 tokenizer = encoded.receiver or encoded.node.func
                 yield ModelWithTokenizer(call, model, tokenizer)
 

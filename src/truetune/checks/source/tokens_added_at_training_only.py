@@ -65,7 +65,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     training_scripts_beside,
 )
 from truetune.checks.source.evidence.published_families import model_names_of_tokenizer
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 TOKENIZERS = ("transformers.*Tokenizer*.from_pretrained",)

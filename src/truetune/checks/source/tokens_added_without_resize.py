@@ -50,7 +50,7 @@ from truetune.checks.source.evidence.added_tokens import (
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.pad_candidates import advise_pad_token
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 # Chosen by the published vocabularies, whose reserved tokens are called so.

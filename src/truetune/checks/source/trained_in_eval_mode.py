@@ -69,7 +69,7 @@ from truetune.checks.source.evidence.models_left_in_eval_mode import (
     models_left_in_eval_mode,
     settings_off_in_eval_mode,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _backward_passes_and_hooks(module: Module) -> Iterator[ast.AST]:

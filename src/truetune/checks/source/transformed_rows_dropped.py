@@ -55,9 +55,9 @@ from truetune.checks.source.evidence.dropped_transformations import (
     statements_of_pure_methods,
 )
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.source.module import Module
+from truetune.source.make_source_edits import replace_expression
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import replace_expression
 
 WRITES_ROWS = ("to_json", "to_csv", "to_parquet", "save_to_disk", "to_dict", "push_to_hub")
 HARMLESS = frozenset(("shuffle", "sort", "sort_values", "sample", "reset_index", "with_format"))

@@ -50,8 +50,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.settings.evidence_of_past_run import severity_of_removed_name
 from truetune.settings.stacks.removed_arguments import RemovedExport, find_removed_export
-from truetune.source.module import Module
-from truetune.source.source_edits import Changes, insert_before, replace_expression
+from truetune.source.make_source_edits import Changes, insert_statements_before, replace_expression
+from truetune.source.parsed_source_file import Module
 from truetune.source.version_guards import is_behind_version_check
 
 INSTEAD = {
@@ -146,7 +146,7 @@ def _edits_of_imports(module: Module, gone: Mapping[TrlName, RemovedExport]) -> 
         f"from {home} import {', '.join(map(ast.unparse, aliases))}" for home, aliases in imports
     ]
     return (
-        *insert_before(module, statement, *lines[:-1]),
+        *insert_statements_before(module, statement, *lines[:-1]),
         *replace_expression(module, statement, lines[-1]),
     )
 

@@ -50,8 +50,8 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_families import family_of_model
-from truetune.source.module import Module
-from truetune.source.qualified_names import variable_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import spelling_of_variable
 from truetune.source.resolved_calls import Call
 
 LOADS = (
@@ -114,7 +114,9 @@ class UntouchedBaseSaved(SourceRule):
 
 def _load_of_untouched_model(module: Module, model: ast.expr | None) -> Call | None:
     """The call that loads a model; None where it is more than loaded, or comes from elsewhere."""
-    origins = module.flow.origins(model) if model is not None and variable_name(model) else ()
+    origins = (
+        module.flow.origins(model) if model is not None and spelling_of_variable(model) else ()
+    )
     calls = [origin.node for origin in origins if isinstance(origin.node, ast.Call)]
     if len(origins) != 1 or len(calls) != 1:
         return None

@@ -67,7 +67,7 @@ from truetune.checks.source.evidence.loaded_models import (
     is_second_load_of_base,
     trained_models,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 TAKES_UP = (
     "PeftModel.from_pretrained",

@@ -63,8 +63,8 @@ from truetune.checks.hyperparameter_limits import MAX_VLLM_SHARE
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import optimizer_steps
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.source.module import Module
-from truetune.source.qualified_names import variable_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import spelling_of_variable
 from truetune.source.resolved_calls import Call
 
 DEFAULT_SHARE = 0.9
@@ -139,7 +139,7 @@ def _place_keeping_engine(module: Module, made: ast.Call) -> ast.AST:
     is_kept = isinstance(around, ast.Return) or (
         function.name == "__init__"
         and isinstance(around, ast.Assign)
-        and variable_name(around.targets[0]) is not None
+        and spelling_of_variable(around.targets[0]) is not None
     )
     sites = module.flow.calls_of(function) if is_kept else []
     is_always = function.body and module.statement(made) in function.body

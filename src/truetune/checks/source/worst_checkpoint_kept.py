@@ -44,7 +44,7 @@ from truetune.checks.source.evidence.kept_checkpoints import (
     KeptCheckpoint,
     best_checkpoint_choices,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _checkpoint_choices(module: Module) -> Iterator[KeptCheckpoint]:

@@ -19,9 +19,9 @@ from truetune.data.script_rows.tables_with_known_rows import Table
 from truetune.parsing import InputLimitError
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import JSONDecodeError, parse_json
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.containers import to_value
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.lists_and_dicts import plain_to_value
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Constant,
     Library,
@@ -132,7 +132,7 @@ def _compute_sorted(args: Arguments, keywords: dict[str, Value]) -> Value | None
         in_order = sorted(plain, reverse=bool(constant_of(keywords.get("reverse"))))
     except TypeError:
         return None
-    return to_value(in_order)
+    return plain_to_value(in_order)
 
 
 def _compute_len(args: Arguments, keywords: dict[str, Value]) -> Value | None:
@@ -179,7 +179,7 @@ def _from_plain_values(
         if any(one is NO_CONSTANT for one in (*plain, *named.values())):
             return None
         try:
-            return to_value(compute(*plain, **named))
+            return plain_to_value(compute(*plain, **named))
         except (ArithmeticError, TypeError, ValueError, LookupError, RecursionError):
             return None
 
@@ -192,7 +192,7 @@ def _compute_json_loads(args: Arguments, keywords: dict[str, Value]) -> Value | 
     if not isinstance(text, str | bytes):
         return None
     try:
-        return to_value(parse_json(text, ROW))
+        return plain_to_value(parse_json(text, ROW))
     except (JSONDecodeError, InputLimitError, ValueError):
         return None
 
@@ -231,7 +231,7 @@ def search_pattern(method: str, pattern: Any, text: Any, flags: int) -> Value | 
     except (re.error, TypeError, ValueError):
         return None
     if found is None or method == "findall":
-        return to_value(found)
+        return plain_to_value(found)
     return Sequence(MATCH, [Constant(found[0]), *map(Constant, found.groups())])
 
 
@@ -275,7 +275,7 @@ def _substitute_function(method: str) -> Callable[[Arguments, dict[str, Value]],
         if not is_regex_of_bounded_time(plain[0], len(plain[-1])):
             return None
         try:
-            return to_value(getattr(re, method)(*plain))
+            return plain_to_value(getattr(re, method)(*plain))
         except (re.error, TypeError, ValueError, IndexError):
             return None
 

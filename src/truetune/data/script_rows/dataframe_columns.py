@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from truetune.data.script_rows.tables_with_known_rows import COLUMN, Call, Table, make_table
-from truetune.source.symbolic_execution.constants import compute, constant_of
-from truetune.source.symbolic_execution.containers import text_method
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import compute_operator, constant_of
+from truetune.source.symbolic_execution.lists_and_dicts import call_text_method
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Constant,
     Library,
@@ -86,7 +86,7 @@ def _apply_operator(sign: str, parts: list[Any]) -> Any:
     if None in parts:
         # A missing value is unequal to all others, to another missing one too.
         return sign == "!=" if sign in COMPARISONS else NO_CONSTANT
-    return compute(sign, *parts)
+    return compute_operator(sign, *parts)
 
 
 def call_column_method(
@@ -122,7 +122,7 @@ def _call_method_on_item(
     if method == "len":
         return Constant(len(plain)) if isinstance(plain, str | list) else None
     if not args or method not in METHODS_WITH_ARGUMENT:
-        return text_method(plain, method, args) if isinstance(plain, str) else None
+        return call_text_method(plain, method, args) if isinstance(plain, str) else None
     first = args[0]
     if method in ("map", "apply"):
         return _map_item(item, first, call)

@@ -15,10 +15,10 @@ from itertools import islice
 from pathlib import Path
 
 from truetune.errors import TruetuneError
+from truetune.source.find_file_of_import import NEVER_IN_A_PROJECT, SOURCES_FOLDER
 from truetune.source.find_source_files import find_source_files
-from truetune.source.import_groups import IMPORT_LINE
-from truetune.source.import_search import NEVER_IN_A_PROJECT, SOURCES_FOLDER
-from truetune.source.module import decode_source_file
+from truetune.source.group_files_by_imports import IMPORT_LINE
+from truetune.source.parsed_source_file import decode_source_file
 
 MAX_FILES = 200
 """Files that are looked at for one script"""

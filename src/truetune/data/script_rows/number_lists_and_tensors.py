@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from truetune.source.symbolic_execution.constants import BY_SIGN, constant_of
-from truetune.source.symbolic_execution.values import Constant, Sequence, Slice, Value
+from truetune.source.symbolic_execution.fold_constants import BY_SIGN, constant_of
+from truetune.source.symbolic_execution.values_of_run import Constant, Sequence, Slice, Value
 
 MAX_ITEMS = 200_000
 """Of a list that is repeated: far more tokens than a row has"""

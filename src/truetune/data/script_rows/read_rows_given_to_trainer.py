@@ -44,14 +44,14 @@ from truetune.data.script_rows.tables_with_known_rows import (
 )
 from truetune.data.script_rows.tokenizer_calls_of_script import ScriptTokenizer
 from truetune.errors import DataError
-from truetune.source.import_groups import Program, group_by_imports
-from truetune.source.import_search import ImportSearch
-from truetune.source.module import Module, read_module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.elements import LOADERS
+from truetune.source.find_file_of_import import ImportSearch
+from truetune.source.group_files_by_imports import Program, group_by_imports
+from truetune.source.parsed_source_file import Module, read_module
+from truetune.source.symbolic_execution.element_of_iterable import LOADERS
+from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.interpreter import LimitReached, run_symbolically
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Constant,
     Function,

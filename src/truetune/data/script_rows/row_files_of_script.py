@@ -22,8 +22,14 @@ from truetune.parsing import InputLimitError
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.parsing.read_files_within_limits import lines_within_limit
-from truetune.source.symbolic_execution.containers import to_value
-from truetune.source.symbolic_execution.values import Constant, Mapping, Opaque, Sequence, Value
+from truetune.source.symbolic_execution.lists_and_dicts import plain_to_value
+from truetune.source.symbolic_execution.values_of_run import (
+    Constant,
+    Mapping,
+    Opaque,
+    Sequence,
+    Value,
+)
 
 MAX_ROWS = 2_000
 """Rows of a file that are followed through the script. A row takes about a millisecond, so a file two seconds"""
@@ -106,7 +112,7 @@ class RowFiles:
             source = find_sources([str(path)])[0]
             with open_raw(source.path) as raw:
                 for record in islice(read_records(source, raw), MAX_ROWS + 1):
-                    value = to_value(record.row)
+                    value = plain_to_value(record.row)
                     if not isinstance(value, Mapping):
                         return None
                     rows.append(Row(value.entries, place=Place(path, record.line)))
@@ -196,7 +202,7 @@ class RowFiles:
     def document(self, path: Path) -> Mapping | None:
         """A file that is one JSON object, such as settings; None for any other."""
         try:
-            value = to_value(read_json(path, SETTINGS))
+            value = plain_to_value(read_json(path, SETTINGS))
         except (OSError, ValueError):
             return None
         return value if isinstance(value, Mapping) else None

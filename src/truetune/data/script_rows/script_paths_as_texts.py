@@ -10,7 +10,7 @@ from os.path import normpath
 from pathlib import PurePath
 from typing import Any
 
-from truetune.source.symbolic_execution.values import Constant, Sequence, Value
+from truetune.source.symbolic_execution.values_of_run import Constant, Sequence, Value
 
 MAX_PARENTS = 16
 """Parents that are told: deeper ones lie outside of every project"""

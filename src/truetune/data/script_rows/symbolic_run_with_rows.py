@@ -64,17 +64,17 @@ from truetune.data.script_rows.tokenizer_calls_of_script import (
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
 from truetune.parsing.parse_yaml_within_limits import parse_yaml
-from truetune.source.module import Module
-from truetune.source.option_defaults import option_given_to
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.containers import plain_key, to_value
+from truetune.source.command_line_options_of_script import option_given_to_script
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.interpreter import (
     Arguments,
     Interpreter,
     LimitReached,
 )
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.lists_and_dicts import constant_key, plain_to_value
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Constant,
     Function,
@@ -276,7 +276,7 @@ class ConcreteRun(Interpreter):
         """What a command beside the script gives for an option, otherwise its default, or the
         option itself if it has none.
         """
-        given = option_given_to(self._entry.path, option.name)
+        given = option_given_to_script(self._entry.path, option.name)
         if given is not None:
             return Constant(given.value)
         return option if option.default is None else option.default
@@ -383,7 +383,7 @@ class ConcreteRun(Interpreter):
         noted as read.
         """
         if isinstance(base, Row):
-            self.files.note_column_read(base, plain_key(key))
+            self.files.note_column_read(base, constant_key(key))
         if isinstance(base, ChatIds) and constant_of(key) == "input_ids":
             return Sequence("list", base.items)
         text = constant_of(base)
@@ -458,7 +458,9 @@ class ConcreteRun(Interpreter):
             return self._call_method_on_table(receiver, name, given)
         if isinstance(receiver, Row):
             # `get`, `pop`, `items`, ...: what they give holds the column's text, or that of all columns.
-            self.files.note_column_read(receiver, plain_key(given.args[0]) if given.args else None)
+            self.files.note_column_read(
+                receiver, constant_key(given.args[0]) if given.args else None
+            )
         if isinstance(receiver, Mapping) and _are_tables(receiver):
             return self._call_method_on_each_table(receiver, name, given)
         if isinstance(receiver, OpenFile):
@@ -687,7 +689,7 @@ class ConcreteRun(Interpreter):
             given = self._call_method_on_open_file(given.path, "read") or given
         text = constant_of(given)
         try:
-            return to_value(parse_yaml(text).value) if isinstance(text, str) else None
+            return plain_to_value(parse_yaml(text).value) if isinstance(text, str) else None
         except (InputLimitError, ValueError, TruetuneError):
             return None
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Constant,
     Mapping,

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Constant,
     Sequence,
     Value,
 )
-from truetune.source.symbolic_execution.values import Mapping as MappingValue
+from truetune.source.symbolic_execution.values_of_run import Mapping as MappingValue
 
 
 @dataclass(frozen=True, slots=True, eq=False)

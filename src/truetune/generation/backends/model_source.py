@@ -26,8 +26,8 @@ from truetune.data.read_predictions import suggest_score_command
 from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer
+from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.settings_files import spec_of
 from truetune.settings.suggest_spelling import did_you_mean_path
 
 SourceKind = Literal["model", "adapter", "gguf", "endpoint"]
@@ -76,7 +76,7 @@ class ModelSource:
             "model": str(self.model) if self.model else None,
             "encode": {"content_specials": specials},
         }
-        return spec_of({**of_prompts, **own, **settings}, "command line")
+        return validate_settings({**of_prompts, **own, **settings}, "command line")
 
     def prepared(self, **settings: Any) -> Probes:
         """Its tokenizer and template under `spec(**settings)`, with the generation_config.json that it is used with.

@@ -1,4 +1,5 @@
-"""Draft: a Config in the making, and the small readings that the stacks share.
+"""ConfigDraft: a Config while a stack's reader fills it, which notes where each key is and which
+were asked for.
 
 A reader asks the draft for the file's keys (`get`, `take`) and tells it the fields (`put`). The draft notes where
 each key stands and which were asked for. So each field has its line without the readers doing anything for it, and
@@ -16,9 +17,9 @@ from pydantic import ValidationError
 
 from truetune.errors import SpecError
 from truetune.settings.config import Config, RenamedKey, SettingLocation, Stack
-from truetune.settings.located_document import KeyPath, LocatedDocument, parse_document
+from truetune.settings.located_document import KeyPath, LocatedDocument, parse_located_document
 from truetune.settings.release_pins import Pins
-from truetune.settings.removed_names import REMOVAL_WINDOWS
+from truetune.settings.release_windows_of_removed_names import REMOVAL_WINDOWS
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.known_keys import DEPRECATED_KEYS, RENAMED_KEYS
 from truetune.settings.training_settings import Training
@@ -38,8 +39,8 @@ UNKNOWN_VALUE = _Unknown()
 """A value that is set, but cannot be told without running the program; its field stays as if nothing were known."""
 
 
-def holds_unknown(value: Any) -> bool:
-    """Is it, or is in it, a value that cannot be told?"""
+def holds_unknown_value(value: Any) -> bool:
+    """Is a value unknown, or does it hold an unknown one?"""
     return value is UNKNOWN_VALUE or (
         isinstance(value, (list, tuple, set)) and any(item is UNKNOWN_VALUE for item in value)
     )
@@ -111,7 +112,9 @@ class ConfigDraft:
     """Keys inside of others that the stack does not know"""
 
     def get(self, *keys: str) -> Any:
-        """What the file sets the first of these keys to (null counts), else the default of the first that has one."""
+        """The value that the file sets for the first of these keys (null counts), otherwise the
+        default of the first that has one.
+        """
         self.used.update(key for key in keys if key in self.values)
         for source in (self.values, self.defaults):
             for key in keys:
@@ -120,26 +123,26 @@ class ConfigDraft:
         return None
 
     def put(self, name: str, value: Any, *keys: str) -> None:
-        """Give a field its value; the keys it comes from say where it is set."""
+        """Set a field to a value; the keys it comes from say where it is set."""
         place = next(
             (self.where[key] for key in keys if key in self.values and key in self.where), None
         )
         if place is not None:
             self.places[name] = place
-        if value is not None and not holds_unknown(value):
+        if value is not None and not holds_unknown_value(value):
             self.fields[name] = value
         self.used.update(key for key in keys if key in self.values)
 
     def take(self, name: str, *keys: str, made: Callable[[Any], Any] = lambda value: value) -> Any:
-        """Give a field the value of the first of these keys that has one."""
+        """Set a field to the value of the first of these keys that has one."""
         value = self.get(*keys)
-        if value is not None and not holds_unknown(value):
+        if value is not None and not holds_unknown_value(value):
             value = made(value)
         self.put(name, value, *keys)
         return value
 
     def same(self) -> None:
-        """Take what transformers, TRL and truetune call by one name."""
+        """Take the keys that have the same name in transformers, TRL and truetune."""
         for name in SHARED_FIELDS:
             if name in self.values or name in self.defaults:
                 self.take(f"training.{name}", name)
@@ -147,10 +150,10 @@ class ConfigDraft:
     def table(self, key: str) -> Mapping[str, Any]:
         """A key that holds keys; empty where it is not set. Raises SpecError where it holds something else."""
         value = self.get(key)
-        if value is None or holds_unknown(value):
+        if value is None or holds_unknown_value(value):
             return {}
         if isinstance(value, str) and value.startswith("{"):
-            value = parse_document(value, self.at(key)).value
+            value = parse_located_document(value, self.at(key)).value
         if not isinstance(value, dict):
             raise SpecError(f"{self.at(key)}: {key}: expected keys and values, found {value!r}")
         return value
@@ -161,7 +164,9 @@ class ConfigDraft:
         return f"{place.file}:{place.line}" if place is not None else self.path
 
     def find(self, name: str) -> Path | None:
-        """A file or folder that the config names: from here, else from the config's folder, else from one above it."""
+        """The file or folder that the config names: from the current folder, the config's folder,
+        or one above it. None if it is not here.
+        """
         # The system raises ValueError for a path with a NUL, not OSError.
         if "://" in name or "\0" in name:
             return None
@@ -174,14 +179,14 @@ class ConfigDraft:
             return None
 
     def folder(self, name: Any) -> str | None:
-        """A model or tokenizer: its folder where there is one, else its name."""
+        """The local folder of a model or tokenizer if there is one, otherwise its name."""
         if not isinstance(name, str):
             return None
         found = self.find(name)
         return str(found) if found is not None else name
 
     def config(self, known: Iterable[str], limit: int | None, packages: tuple[str, ...]) -> Config:
-        """The whole.
+        """The finished Config.
 
         Args:
             known: the keys that the stack knows.
@@ -193,7 +198,7 @@ class ConfigDraft:
         """
         known = set(known)
         raw = self.values if self.raw is None else self.raw
-        self._put_pad_masking()
+        self._set_pad_masking()
         rest = self._unread_settings(known)
         self.fields["training.other"] = {**rest, **self.fields.get("training.other", {})}
         unknown = [self._location_of(key) for key in raw if key not in known]
@@ -201,7 +206,7 @@ class ConfigDraft:
             stack=self.stack,
             version=self.version,
             path=self.path,
-            spec=self._spec(),
+            spec=self._make_spec(),
             places=self.places,
             unknown=(*unknown, *self.odd),
             raw=raw,
@@ -220,8 +225,8 @@ class ConfigDraft:
         """Where a key stands; the begin of the file where that is not known."""
         return self.where.get(key, SettingLocation(self.path, 1, key))
 
-    def _put_pad_masking(self) -> None:
-        """How the stack's collator finds pads in the labels."""
+    def _set_pad_masking(self) -> None:
+        """Set how the stack's collator finds pads in the labels."""
         # A script on transformers may bring a collator of its own: settings alone do not say how it masks.
         if self.stack == "transformers":
             return
@@ -258,13 +263,17 @@ class ConfigDraft:
                 if key not in with_meaning:
                     renames[key] = (package, new_name)
         return tuple(
-            _renamed_key(self._location_of(key), key, *renames[key], of_trl=self.stack == "trl")
+            _renamed_key_by_release(
+                self._location_of(key), key, *renames[key], of_trl=self.stack == "trl"
+            )
             for key in raw
             if key in renames
         )
 
-    def _spec(self) -> RunSpec:
-        """The fields as a RunSpec. Raises SpecError with each value that is wrong, at its line in the file."""
+    def _make_spec(self) -> RunSpec:
+        """The fields as a RunSpec. Raises SpecError with each value that is wrong, at its line in
+        the file.
+        """
         nested: dict[str, Any] = {}
         for name, value in self.fields.items():
             inner = nested
@@ -295,23 +304,26 @@ class ConfigDraft:
         return f"{self.path}: {'.'.join(path)}"
 
 
-def _renamed_key(
+def _renamed_key_by_release(
     place: SettingLocation, key: str, package: str, now: str | None, *, of_trl: bool
 ) -> RenamedKey:
-    """TRL took some names of transformers for longer, or less long, in classes of its own."""
+    """The record of a renamed key. TRL took some names of transformers for longer, or less long, in
+    classes of its own.
+    """
     by_trl = of_trl and key in REMOVAL_WINDOWS["trl"]
     owner = "trl" if by_trl else package
     return RenamedKey(place, now, owner, REMOVAL_WINDOWS[owner].get(key))
 
 
-def draft_of_document(
+def begin_draft(
     document: LocatedDocument,
     stack: Stack,
     version: str,
     defaults: Mapping[str, Any],
     known: Iterable[str] | None = None,
 ) -> ConfigDraft:
-    """The file's keys and where they stand; only `known` ones take effect, where the stack drops the others.
+    """A draft with the file's keys and their places. Only `known` keys take effect, if the stack
+    drops the others.
 
     Raises SpecError where the file holds something else.
     """
@@ -319,27 +331,27 @@ def draft_of_document(
     if not isinstance(value, dict):
         found = "nothing" if value is None else f"a {type(value).__name__}"
         raise SpecError(f"{document.path}: expected settings by name, found {found}")
-    where = {str(key): location_of(document, (str(key),)) for key in value}
+    where = {str(key): location_of_keys(document, (str(key),)) for key in value}
     raw = {str(key): item for key, item in value.items()}
     taken = raw.keys() if known is None else raw.keys() & set(known)
     values = {key: item for key, item in raw.items() if key in taken}
     return ConfigDraft(stack, version, document.path, values, where, defaults, document.text, raw)
 
 
-def location_of(document: LocatedDocument, keys: KeyPath) -> SettingLocation:
+def location_of_keys(document: LocatedDocument, keys: KeyPath) -> SettingLocation:
     """Where a key stands."""
-    spot = document.spot(*keys)
+    spot = document.position_of_key(*keys)
     line, column = spot if spot is not None else (1, 1)
     return SettingLocation(document.path, line, ".".join(map(str, keys)), column)
 
 
-def split_names(value: Any) -> list[str]:
+def list_of_names(value: Any) -> list[str]:
     """A list of names, from a list or from one string with commas."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return [str(item) for item in value] if isinstance(value, (list, tuple)) else []
 
 
-def is_on(value: Any) -> bool:
+def is_switched_on(value: Any) -> bool:
     """Is a switch on? (`"true"` of a command line is)"""
     return value.lower() in ("true", "yes", "1", "on") if isinstance(value, str) else bool(value)

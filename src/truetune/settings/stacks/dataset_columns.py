@@ -1,4 +1,4 @@
-"""The columns of a local data set, from the head of its first file.
+"""Reads the columns of a local data set from the head of its first file.
 
 Readers of settings need them before any row is read: what TRL supervises depends on whether there is a `prompt` column,
 and rows with `input_ids` are encoded already. The first row stands for all; rows that differ are found when data are
@@ -17,7 +17,7 @@ HEAD_BYTES = 1 << 20
 
 
 def columns_of_first_row(paths: tuple[str, ...]) -> frozenset[str]:
-    """The columns of the first row; none where that cannot be told in passing."""
+    """The columns of the first row; empty if they are not found quickly."""
     for name in paths:
         path = Path(name)
         files = sorted(path.iterdir()) if path.is_dir() else [path]
@@ -28,6 +28,7 @@ def columns_of_first_row(paths: tuple[str, ...]) -> frozenset[str]:
 
 
 def _columns_of_file(path: Path) -> frozenset[str]:
+    """The columns of a file's first row; empty if it can't be read."""
     if path.suffix == ".parquet":
         from truetune.parsing.read_parquet_and_arrow_within_limits import UNREADABLE, open_parquet
 

@@ -1,4 +1,4 @@
-"""Who reads a file of settings: what the project around it says.
+"""Finds who reads a file of settings, or starts a script, in the project around it.
 
 A command in a shell script, a README or a Makefile (`axolotl train X`, `trl sft --config X`), and scripts that give
 TRL's own classes to `TrlParser` or `HfArgumentParser`. And how a script is started: `accelerate launch train.py`. No
@@ -22,9 +22,9 @@ from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import variables_set_once_unconditionally
 from truetune.settings.config import Stack
 from truetune.settings.release_pins import project_folders
-from truetune.settings.stacks import trl
+from truetune.settings.stacks import read_trl_yaml
 from truetune.settings.stacks.known_keys import RENAMED_KEYS, load_known_keys
-from truetune.settings.stacks.registry import foreign_readers
+from truetune.settings.stacks.registry import readers_of_other_programs
 
 LAUNCHERS = re.compile(
     r"\b(?:torchrun|torch\.distributed\.(?:launch|run)|accelerate\s+launch)\b"
@@ -80,19 +80,21 @@ class _ArgumentParser:
     own_fields: frozenset[str]
 
 
-def find_consumer(path: Path, keys: frozenset[str]) -> ConfigConsumer | None:
-    """Who reads the file at `path`, whose keys these are; None where the project does not say it."""
+def find_config_consumer(path: Path, keys: frozenset[str]) -> ConfigConsumer | None:
+    """The program that reads the file at `path`, whose keys these are; None if the project does not
+    say it.
+    """
     files = list(files_around(path))
     named = re.compile(rf"(?<![\w.-]){re.escape(path.name)}(?![\w-])")
     by_command = next(
-        (reader for file in files for reader in _consumers_by_command(file, named)), None
+        (reader for file in files for reader in _consumers_in_commands(file, named)), None
     )
     if by_command is not None:
         return by_command
     scripts = [file for file in files if file.suffix == ".py"]
-    scripts.sort(key=lambda script: -len(_name_words(script) & _name_words(path)))
+    scripts.sort(key=lambda script: -len(_words_of_file_name(script) & _words_of_file_name(path)))
     return next(
-        (reader for script in scripts for reader in _consumers_by_script(script, keys)), None
+        (reader for script in scripts for reader in _consumers_in_script(script, keys)), None
     )
 
 
@@ -111,24 +113,27 @@ SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 NODE_COUNT = re.compile(r"--nnodes(?: +|=)([1-9]\d{0,3})\b")
 
 
-def launches_of(script: Path) -> Iterator[str]:
-    """The commands of the project that start this script, or a program with these settings, each with where it stands.
+def commands_that_launch(script: Path) -> Iterator[str]:
+    """The commands of the project that start this script, or a program with these settings, each
+    with its file and line.
 
     A launcher of processes stands in them, or the command of a stack, which calls one. A script of the same name in
     another folder is not meant: the command's path must lead to it from the command's file, or from one of the folders
     above the script.
     """
-    for file, number, line in _launch_lines(script):
+    for file, number, line in _lines_that_launch(script):
         yield _describe_launch(file, number, line)
 
 
-def _launch_lines(script: Path) -> Iterator[tuple[Path, int, str]]:
-    """The same commands: file, line, text."""
+def _lines_that_launch(script: Path) -> Iterator[tuple[Path, int, str]]:
+    """(file, line, text) of the commands of the project that start this script, or a program with
+    these settings.
+    """
     if not script.is_file():
         return
     wanted = script.resolve()
     for file in files_around(script):
-        for number, line in _command_lines(str(file), file.stat().st_mtime_ns):
+        for number, line in _command_lines_cached(str(file), file.stat().st_mtime_ns):
             if any(word_names_script(word, file, wanted) for word in line.split()):
                 yield file, number, line
 
@@ -138,10 +143,10 @@ def _describe_launch(file: Path, number: int, line: str) -> str:
     return f"{' '.join(line.split())} ({file.name}, line {number})"
 
 
-def launches_of_several(path: Path) -> Iterator[str]:
+def commands_that_launch_several_processes(path: Path) -> Iterator[str]:
     """The commands of the project that start this script, or a program that reads these settings, as several
     processes, each with where it stands."""
-    for command in launches_of(path):
+    for command in commands_that_launch(path):
         if SEVERAL_PROCESSES.search(command) or _config_starts_several(command, path):
             yield command
 
@@ -152,7 +157,7 @@ def _config_starts_several(command: str, script: Path) -> bool:
     if named is None or PROCESS_COUNT.search(command):
         return False
     for folder in project_folders(script):
-        text = read_project_text(str(folder / named[1]))
+        text = read_project_text_cached(str(folder / named[1]))
         if text:
             count = COUNT_IN_CONFIG.search(text)
             return count is not None and int(count[1]) > 1
@@ -165,15 +170,15 @@ def launched_processes(path: Path) -> tuple[int, str] | None:
     None where no command says it, or two say different numbers.
     """
     counts: dict[int, str] = {}
-    for file, number, line in _launch_lines(path):
-        count = _processes_of(line) or _processes_of_variables(file, line)
+    for file, number, line in _lines_that_launch(path):
+        count = _process_count_of_command(line) or _process_count_of_variables(file, line)
         if count is None:
             return None
         counts[count] = _describe_launch(file, number, line)
     return next(iter(counts.items())) if len(counts) == 1 else None
 
 
-def _processes_of(command: str) -> int | None:
+def _process_count_of_command(command: str) -> int | None:
     """The processes that a command's own options name; None where they name none."""
     number = PROCESS_COUNT.search(command)
     if number is None:
@@ -182,13 +187,15 @@ def _processes_of(command: str) -> int | None:
     return int(number[1]) * (int(nodes[1]) if nodes is not None else 1)
 
 
-def _processes_of_variables(file: Path, command: str) -> int | None:
+def _process_count_of_variables(file: Path, command: str) -> int | None:
     """The processes that LLaMA-Factory and ms-swift start by NPROC_PER_NODE and NNODES, in front of the command or set
     once in its script; None where they are not set, or are no numbers."""
     if STARTS_BY_VARIABLES.search(command) is None:
         return None
     is_script = file.suffix in SHELL_SUFFIXES
-    set_once = variables_set_once_unconditionally(read_project_text(str(file))) if is_script else {}
+    set_once = (
+        variables_set_once_unconditionally(read_project_text_cached(str(file))) if is_script else {}
+    )
     counts = []
     for name, default in (("NPROC_PER_NODE", ""), ("NNODES", "1")):
         own = re.search(rf"\b{name}=[\"']?([^\s\"']+)", command)
@@ -207,24 +214,24 @@ def word_names_script(word: str, file: Path, script: Path) -> bool:
     return any((folder / given).resolve() == script for folder in (file.parent, *script.parents))
 
 
-def _name_words(path: Path) -> set[str]:
+def _words_of_file_name(path: Path) -> set[str]:
     """The words of a file's name: `grpo.py` reads `grpo_lora.yaml` rather than `sft.py` does."""
     return set(re.split(r"[\W_]+", path.stem.lower()))
 
 
-def _stack_commands() -> Mapping[Stack, re.Pattern[str]]:
+def _command_patterns_of_stacks() -> Mapping[Stack, re.Pattern[str]]:
     """The commands that read settings, by their program."""
     return {
         stack: reader.command_in_text
-        for stack, reader in foreign_readers().items()
+        for stack, reader in readers_of_other_programs().items()
         if reader.command_in_text is not None
     }
 
 
-def _consumers_by_command(file: Path, named: re.Pattern[str]) -> Iterator[ConfigConsumer]:
+def _consumers_in_commands(file: Path, named: re.Pattern[str]) -> Iterator[ConfigConsumer]:
     """Commands of a file that name the settings."""
-    for number, line in _command_lines(str(file), file.stat().st_mtime_ns):
-        for stack, command in _stack_commands().items():
+    for number, line in _command_lines_cached(str(file), file.stat().st_mtime_ns):
+        for stack, command in _command_patterns_of_stacks().items():
             called = command.search(line)
             if called is not None and named.search(line, called.end()):
                 yield ConfigConsumer(
@@ -233,18 +240,22 @@ def _consumers_by_command(file: Path, named: re.Pattern[str]) -> Iterator[Config
 
 
 @lru_cache(maxsize=512)
-def _command_lines(path: str, _changed: int) -> tuple[tuple[int, str], ...]:
-    """The commands of a file with their line numbers; one that continues over several lines is one. Kept, because all
-    settings of a project ask for the same files."""
+def _command_lines_cached(path: str, _changed: int) -> tuple[tuple[int, str], ...]:
+    """The commands of a file with their line numbers; one that continues over several lines is one.
+    Cached, because all settings of a project ask for the same files.
+    """
     lines: list[tuple[int, str]] = []
     continued = ""
-    for number, line in enumerate(read_project_text(path).splitlines(), 1):
+    for number, line in enumerate(read_project_text_cached(path).splitlines(), 1):
         whole = continued + line
         if whole.endswith("\\"):
             continued = whole[:-1] + " "
             continue
         continued = ""
-        if any(command.search(whole) for command in (*_stack_commands().values(), LAUNCHERS)):
+        if any(
+            command.search(whole)
+            for command in (*_command_patterns_of_stacks().values(), LAUNCHERS)
+        ):
             lines.append((number, whole))
     if not path.endswith(SHELL_SUFFIXES):
         return tuple(lines)
@@ -253,13 +264,14 @@ def _command_lines(path: str, _changed: int) -> tuple[tuple[int, str], ...]:
     return run or tuple(lines)
 
 
-def _consumers_by_script(file: Path, keys: frozenset[str]) -> Iterator[ConfigConsumer]:
+def _consumers_in_script(file: Path, keys: frozenset[str]) -> Iterator[ConfigConsumer]:
     """A script's parser that takes each of these keys, and not by the words of `TrainingArguments` alone."""
     base = load_known_keys("transformers").classes["TrainingArguments"]
-    of_trl = trl.trl_keys() - set(base) - trl.launcher_keys()
-    for parser in _argument_parsers(str(file), file.stat().st_mtime_ns):
+    of_trl = read_trl_yaml.trl_keys() - set(base) - read_trl_yaml.trl_launcher_keys()
+    for parser in _parsers_of_trl_classes(str(file), file.stat().st_mtime_ns):
         if (
-            keys <= trl.trl_keys() | RENAMED_KEYS["transformers"].keys() | parser.own_fields
+            keys
+            <= read_trl_yaml.trl_keys() | RENAMED_KEYS["transformers"].keys() | parser.own_fields
             and keys & of_trl
         ):
             yield ConfigConsumer(
@@ -268,19 +280,19 @@ def _consumers_by_script(file: Path, keys: frozenset[str]) -> Iterator[ConfigCon
 
 
 @lru_cache(maxsize=512)
-def _argument_parsers(path: str, _changed: int) -> tuple[_ArgumentParser, ...]:
+def _parsers_of_trl_classes(path: str, _changed: int) -> tuple[_ArgumentParser, ...]:
     """The parsers of a script that are given one of TRL's trainer classes, or a class that is made of one."""
-    nodes = _script_nodes(path)
+    nodes = _nodes_of_parsing_script(path)
     classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
     assigned = _assigned_values(nodes)
     parsers = []
     for call in nodes:
         if not isinstance(call, ast.Call) or not call.args:
             continue
-        if _last_name(call.func) not in PARSER_CLASSES:
+        if _last_name_of_class(call.func) not in PARSER_CLASSES:
             continue
         names = _class_names(call.args[0], assigned)
-        if any(_is_of_trl(name, classes) for name in names):
+        if any(_is_trl_arguments_class(name, classes) for name in names):
             fields = frozenset(
                 field for name in names for field in _dataclass_fields(name, classes)
             )
@@ -288,9 +300,9 @@ def _argument_parsers(path: str, _changed: int) -> tuple[_ArgumentParser, ...]:
     return tuple(parsers)
 
 
-def _script_nodes(path: str) -> list[ast.AST]:
+def _nodes_of_parsing_script(path: str) -> list[ast.AST]:
     """All nodes of a script that may parse TRL's classes; none of one that does not, or is no Python."""
-    text = read_project_text(path)
+    text = read_project_text_cached(path)
     # Most scripts of a project hold no such parser, and looking for words is much faster than parsing.
     if "trl" not in text or not any(name in text for name in PARSER_CLASSES):
         return []
@@ -316,20 +328,20 @@ def _class_names(node: ast.expr, assigned: Mapping[str, ast.expr]) -> list[str]:
     if isinstance(node, ast.Name) and isinstance(assigned.get(node.id), (ast.Tuple, ast.List)):
         node = assigned[node.id]
     items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
-    names = (_last_name(item) for item in items)
+    names = (_last_name_of_class(item) for item in items)
     return [name for name in names if name]
 
 
-def _is_of_trl(name: str, classes: Mapping[str, ast.ClassDef], depth: int = 0) -> bool:
+def _is_trl_arguments_class(name: str, classes: Mapping[str, ast.ClassDef], depth: int = 0) -> bool:
     """Is it a class of a trainer's arguments of TRL, or made of one in this script?"""
     if name not in classes or depth > len(classes):
-        return name in trl.TRAINER_CLASSES
-    bases = [_last_name(base) for base in classes[name].bases]
+        return name in read_trl_yaml.TRAINER_CLASSES
+    bases = [_last_name_of_class(base) for base in classes[name].bases]
     return any(
-        base in trl.TRAINER_CLASSES or _is_of_trl(base, classes, depth + 1)
+        base in read_trl_yaml.TRAINER_CLASSES or _is_trl_arguments_class(base, classes, depth + 1)
         for base in bases
         if base != name
-    ) or (name in bases and name in trl.TRAINER_CLASSES)
+    ) or (name in bases and name in read_trl_yaml.TRAINER_CLASSES)
 
 
 def _dataclass_fields(name: str, classes: Mapping[str, ast.ClassDef]) -> Iterator[str]:
@@ -340,8 +352,8 @@ def _dataclass_fields(name: str, classes: Mapping[str, ast.ClassDef]) -> Iterato
             yield line.target.id
 
 
-def _last_name(node: ast.expr) -> str:
-    """`SFTConfig` of `SFTConfig` and `trl.SFTConfig`."""
+def _last_name_of_class(node: ast.expr) -> str:
+    """`SFTConfig` of `SFTConfig` and `read_trl_yaml.SFTConfig`."""
     return (
         node.id
         if isinstance(node, ast.Name)
@@ -357,12 +369,12 @@ def files_around(path: Path) -> Iterator[Path]:
     folders = project_folders(path)
     below = sorted(
         Path(entry.path)
-        for entry in _folder_entries(folders[-1])
+        for entry in _folder_entries_or_none(folders[-1])
         if entry.is_dir() and entry.name[0] != "."
     )
     count = 0
     for folder in dict.fromkeys((*folders, *below)):
-        for entry in sorted(_folder_entries(folder), key=lambda entry: entry.name):
+        for entry in sorted(_folder_entries_or_none(folder), key=lambda entry: entry.name):
             name = entry.name
             if (name.endswith(COMMAND_FILES) or name in COMMAND_NAMES) and entry.is_file():
                 count += 1
@@ -371,15 +383,16 @@ def files_around(path: Path) -> Iterator[Path]:
                 yield Path(entry.path)
 
 
-def _folder_entries(folder: Path) -> list[os.DirEntry[str]]:
+def _folder_entries_or_none(folder: Path) -> list[os.DirEntry[str]]:
+    """The entries of a folder, in order; empty if it can't be read."""
     try:
         return list(os.scandir(folder))
     except OSError:
         return []
 
 
-def read_project_text(path: str) -> str:
-    """The text of a file of a project; empty where it can't be read."""
+def read_project_text_cached(path: str) -> str:
+    """The text of a file of a project, cached; empty if it can't be read."""
     try:
         return read_bytes_within_limit(Path(path), SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError):

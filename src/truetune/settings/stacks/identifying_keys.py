@@ -1,4 +1,4 @@
-"""Keys by which a file of settings is told to be that of one program, and of no other.
+"""Tells by its keys whether a settings file is that of one program, and of no other.
 
 `batch_size`, `num_epochs`, `lora_r`, `dataset_name` are words that scripts choose for files of their own, and a program
 that has a key of that name knows nothing of them. So a file is a program's only where several of its keys are that
@@ -11,9 +11,13 @@ from collections.abc import Mapping
 from functools import cache
 
 from truetune.settings.config import Stack
-from truetune.settings.stacks import llama_factory, torchtune, trl
+from truetune.settings.stacks import (
+    read_llama_factory_settings,
+    read_torchtune_recipe,
+    read_trl_yaml,
+)
 from truetune.settings.stacks.known_keys import load_known_keys
-from truetune.settings.stacks.registry import foreign_readers
+from truetune.settings.stacks.registry import readers_of_other_programs
 from truetune.settings.suggest_spelling import find_misspelt_key
 
 # At one, a single key that a script shares by chance makes it another program's file; at four, short files of settings
@@ -70,31 +74,31 @@ def keys_identify(stack: Stack, value: Mapping[object, object]) -> bool:
     """Do the keys of this file show that it is read by this program?"""
     given = {str(key) for key in value}
     if stack == "torchtune":
-        return torchtune.is_recipe(value)
+        return read_torchtune_recipe.is_recipe(value)
     if stack == "llama-factory":
         signs = given & LLAMA_FACTORY_SIGNS
-        if not _words_unknown_to(given, llama_factory.llama_factory_keys()):
+        if not _keys_unknown_to(given, read_llama_factory_settings.llama_factory_keys()):
             return bool(signs)
         return len(signs) >= MIN_SIGNS and bool(signs - MODEL_KEYS)
-    count = len(given & _exclusive_keys()[stack]) + _names_model_and_rows(stack, value)
+    count = len(given & _exclusive_keys_by_stack()[stack]) + _names_model_and_rows(stack, value)
     if stack == "trl":
-        count += _is_all_of_a_trainer(given) + _has_a_setting_of_a_trl_trainer(given)
+        count += _are_all_trainer_keys(given) + _has_key_of_trl_trainer(given)
     return count >= MIN_SIGNS
 
 
-def _is_all_of_a_trainer(given: set[str]) -> bool:
+def _are_all_trainer_keys(given: set[str]) -> bool:
     """Are several keys those of TrainingArguments, and all others known to TRL's commands as well?
 
     A script that parses files into TrainingArguments has words of its own beside them; a file without any is what
     `trl sft --config` and `trl dpo --config` take, and one sign.
     """
     of_the_trainer = given & frozenset(load_known_keys("transformers").classes["TrainingArguments"])
-    return len(of_the_trainer) >= MIN_TRAINING_ARGUMENTS and not _words_unknown_to(
-        given, trl.trl_keys()
+    return len(of_the_trainer) >= MIN_TRAINING_ARGUMENTS and not _keys_unknown_to(
+        given, read_trl_yaml.trl_keys()
     )
 
 
-def _has_a_setting_of_a_trl_trainer(given: set[str]) -> bool:
+def _has_key_of_trl_trainer(given: set[str]) -> bool:
     """Do all keys belong to TRL's commands, and one (`packing`, `max_length`) to the settings of TRL's own trainers?
 
     One such key is a common word, and a file of `run_clm.py` names its model and rows by the same two keys. Where no
@@ -104,20 +108,20 @@ def _has_a_setting_of_a_trl_trainer(given: set[str]) -> bool:
     own = {key for name in TRL_TRAINERS for key in classes[name]} - frozenset(
         load_known_keys("transformers").classes["TrainingArguments"]
     )
-    return bool(given & own) and not _words_unknown_to(given, trl.trl_keys())
+    return bool(given & own) and not _keys_unknown_to(given, read_trl_yaml.trl_keys())
 
 
-def _words_unknown_to(given: set[str], known: frozenset[str]) -> set[str]:
+def _keys_unknown_to(given: set[str], known: frozenset[str]) -> set[str]:
     """Keys that this program does not know, and that are no misspelling of one."""
     return {key for key in given - known if find_misspelt_key(key, known) is None}
 
 
 @cache
-def _exclusive_keys() -> Mapping[Stack, frozenset[str]]:
+def _exclusive_keys_by_stack() -> Mapping[Stack, frozenset[str]]:
     """The keys of a program that are no other's, and no common words."""
     base = frozenset(load_known_keys("transformers").classes["TrainingArguments"])
-    known = {stack: reader.keys() for stack, reader in foreign_readers().items()}
-    known["trl"] -= trl.launcher_keys()
+    known = {stack: reader.keys() for stack, reader in readers_of_other_programs().items()}
+    known["trl"] -= read_trl_yaml.trl_launcher_keys()
     return {
         stack: (
             keys
@@ -148,6 +152,7 @@ def _names_model_and_rows(stack: Stack, value: Mapping[object, object]) -> bool:
 
 
 def _is_list_of_tables(value: object) -> bool:
+    """Is a value a list of dictionaries with a `path`, at least one?"""
     return (
         isinstance(value, list)
         and bool(value)

@@ -1,4 +1,4 @@
-"""What a stack's own release knows: its keys, its defaults, and the names that earlier releases had.
+"""Loads the keys and defaults that a stack's release knows, and names that earlier releases had.
 
 Keys and defaults lie in JSON files beside this module, written from the installed packages by
 `python -m tests.settings.stack_facts`, because the packages themselves need not be installed where truetune runs. The
@@ -28,13 +28,13 @@ class KnownKeys:
 
 @cache
 def load_known_keys(package: str) -> KnownKeys:
-    """transformers, trl, peft, axolotl or llama-factory."""
+    """The keys and defaults of transformers, trl, peft, axolotl or llama-factory at one release."""
     raw = parse_json(files(__package__).joinpath(f"{package}.json").read_bytes(), RESULT)
     return KnownKeys(raw["release"], raw["classes"])
 
 
 @cache
-def load_steady_releases() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+def load_first_releases_of_defaults() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
     """Package -> class of arguments -> key -> the first release that was read with the default of today."""
     raw = parse_json(files(__package__).joinpath("steady_defaults.json").read_bytes(), RESULT)
     return cast("Mapping[str, Mapping[str, Mapping[str, str]]]", raw)

@@ -1,4 +1,4 @@
-"""The config readers there are: what is known of each program whose settings files truetune reads.
+"""The table of programs whose settings files truetune reads, with the reader of each.
 
 The table here is the only place where such a program is registered. One of another package is an entry point of the
 group `truetune.config_readers` whose object is a `ConfigReader`. Rules that hold for one program name it themselves
@@ -16,7 +16,13 @@ from truetune.errors import UsageError
 from truetune.plugins import load_plugins
 from truetune.settings.config import Config, Stack
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.stacks import axolotl, llama_factory, torchtune, trl, truetune_yaml
+from truetune.settings.stacks import (
+    read_axolotl_yaml,
+    read_llama_factory_settings,
+    read_torchtune_recipe,
+    read_trl_yaml,
+    read_truetune_yaml,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +50,8 @@ BUILT_IN = (
     ConfigReader(
         name="truetune",
         title="truetune settings",
-        read=truetune_yaml.read_truetune_config,
-        keys=truetune_yaml.truetune_keys,
+        read=read_truetune_yaml.read_truetune_config,
+        keys=read_truetune_yaml.truetune_keys,
         model_key="model",
         unknown_key="truetune stops at it",
         command="truetune train FILE",
@@ -53,8 +59,8 @@ BUILT_IN = (
     ConfigReader(
         name="trl",
         title="TRL configuration",
-        read=trl.read_trl_config,
-        keys=trl.trl_keys,
+        read=read_trl_yaml.read_trl_config,
+        keys=read_trl_yaml.trl_keys,
         model_key="model_name_or_path",
         unknown_key="TRL's own scripts drop it without a word, the command `trl` stops at it",
         command="trl sft --config FILE",
@@ -63,8 +69,8 @@ BUILT_IN = (
     ConfigReader(
         name="axolotl",
         title="Axolotl configuration",
-        read=axolotl.read_axolotl_config,
-        keys=axolotl.axolotl_keys,
+        read=read_axolotl_yaml.read_axolotl_config,
+        keys=read_axolotl_yaml.axolotl_keys,
         model_key="base_model",
         unknown_key="Axolotl drops it without a word",
         command="axolotl train FILE",
@@ -75,8 +81,8 @@ BUILT_IN = (
     ConfigReader(
         name="llama-factory",
         title="LLaMA-Factory configuration",
-        read=llama_factory.read_llama_factory_config,
-        keys=llama_factory.llama_factory_keys,
+        read=read_llama_factory_settings.read_llama_factory_config,
+        keys=read_llama_factory_settings.llama_factory_keys,
         model_key="model_name_or_path",
         unknown_key="LLaMA-Factory stops at it",
         command="llamafactory-cli train FILE",
@@ -87,8 +93,8 @@ BUILT_IN = (
     ConfigReader(
         name="torchtune",
         title="torchtune recipe",
-        read=torchtune.read_torchtune_config,
-        keys=torchtune.torchtune_keys,
+        read=read_torchtune_recipe.read_torchtune_config,
+        keys=read_torchtune_recipe.torchtune_keys,
         model_key="model",
         unknown_key="torchtune hands it to the recipe, which may not read it",
         command="tune run RECIPE --config FILE",
@@ -117,6 +123,6 @@ def config_readers() -> Mapping[Stack, ConfigReader]:
     return readers
 
 
-def foreign_readers() -> Mapping[Stack, ConfigReader]:
+def readers_of_other_programs() -> Mapping[Stack, ConfigReader]:
     """Those of other programs than truetune."""
     return {name: reader for name, reader in config_readers().items() if name != "truetune"}

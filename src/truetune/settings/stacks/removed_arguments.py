@@ -1,4 +1,5 @@
-"""What trainers took and take, release by release, and what a package no longer exports.
+"""Finds which arguments trainers no longer take, and which names a package no longer exports, by
+release.
 
 Read from `signatures.json`, which `python -m tests.settings.trainer_signatures` writes from the packages' own sources.
 Only some releases are in it, so that of a change the last release before and the first after are known, and nothing is
@@ -14,9 +15,9 @@ from typing import Any, NamedTuple
 
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.parse_json_within_limits import parse_json
-from truetune.settings.removed_names import RemovalWindow
+from truetune.settings.release_windows_of_removed_names import RemovalWindow
 from truetune.settings.stacks.known_keys import RENAMED_KEYS
-from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
+from truetune.settings.stacks.read_trainer_arguments import METHOD_OF_CLASS, class_defaults
 
 ANY_ARGUMENTS = "**"
 """In a signature: arguments of any name"""
@@ -43,6 +44,7 @@ class RemovedExport(NamedTuple):
 
 @cache
 def _recorded_signatures() -> Mapping[str, Mapping[str, Any]]:
+    """The recorded signatures of trainers, by package and release."""
     raw: Mapping[str, Mapping[str, Any]] = parse_json(
         files(__package__).joinpath("signatures.json").read_bytes(), RESULT
     )

@@ -1,4 +1,5 @@
-"""The symbolic run: statements and expressions of a script, in the order in which Python would run them.
+"""Interpreter: runs the statements and expressions of a script symbolically, in the order in which
+Python would run them.
 
 How it works: names hold values (`values.py`). Functions and classes of the project are entered with the values that
 they are given, imports run the other file first, and a call of anything else becomes an event of the trace with an
@@ -20,39 +21,43 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.qualified_names import shorten_library_name
-from truetune.source.settings_files import ARGUMENT_FILES
-from truetune.source.symbolic_execution.command_lines import (
+from truetune.source.settings_files_as_expressions import ARGUMENT_FILES
+from truetune.source.symbolic_execution.command_line_options import (
     PARSING_METHODS,
-    option_of_parameter,
-    parsed_options,
-    record_option,
+    namespace_of_options,
+    option_that_fills_parameter,
+    record_added_option,
 )
-from truetune.source.symbolic_execution.constants import (
+from truetune.source.symbolic_execution.compute_library_functions import result_of_known_function
+from truetune.source.symbolic_execution.element_of_iterable import (
+    columns_of_zipped_rows,
+    element_of,
+    items_of_short_list,
+)
+from truetune.source.symbolic_execution.fold_constants import (
     BINARY,
     COMPARISONS,
     UNARY,
-    compute,
+    compute_operator,
     constant_of,
-    format_plain,
-    join_text,
-    truth_of,
+    format_f_string_part,
+    join_f_string_parts,
+    truth_of_test,
 )
-from truetune.source.symbolic_execution.containers import (
-    change_list,
-    change_mapping,
-    item_of_sequence,
+from truetune.source.symbolic_execution.lists_and_dicts import (
+    call_dict_method,
+    call_list_method,
+    call_text_method,
+    constant_key,
+    item_or_slice_of_list,
     join_lists,
-    merge_mapping,
-    plain_key,
-    text_method,
-    to_value,
+    plain_to_value,
+    update_dict,
 )
-from truetune.source.symbolic_execution.elements import columns_of, element_of, items_to_unroll
-from truetune.source.symbolic_execution.library_functions import result_of_known_function
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import (
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Frame,
     NameEvent,
@@ -60,7 +65,7 @@ from truetune.source.symbolic_execution.trace import (
     StoreEvent,
     Trace,
 )
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Attribute,
     Choice,
@@ -85,8 +90,8 @@ from truetune.source.symbolic_execution.values import (
     SuperProxy,
     Unknown,
     Value,
-    choose_among,
-    options_of,
+    choice_of_values,
+    options_of_choice,
 )
 
 MAX_STEPS = 150_000
@@ -173,7 +178,7 @@ class Interpreter:
         self._imports = None if program is None else program.imports
 
     def run(self) -> None:
-        """The file, then what nobody called."""
+        """Run the file, then the functions in it that nobody called."""
         main = self._run_file(self._entry, "__main__")
         self._run_uncalled(main)
         for module in list(self._modules.values()):
@@ -190,7 +195,7 @@ class Interpreter:
         self._modules[module.path] = imported
         scope = Scope(imported.names, None, module)
         frame, self._frame = self._frame, None
-        self._block(module.tree.body, scope)
+        self._run_block(module.tree.body, scope)
         self._frame = frame
         return imported
 
@@ -215,18 +220,18 @@ class Interpreter:
 
     # Statements
 
-    def _block(self, statements: Iterable[ast.stmt], scope: Scope) -> int:
+    def _run_block(self, statements: Iterable[ast.stmt], scope: Scope) -> int:
         """Run statements in order, up to one that ends the block."""
         for statement in statements:
-            ending = self._statement(statement, scope)
+            ending = self._run_statement(statement, scope)
             if ending != FALLS_THROUGH:
                 return ending
         return FALLS_THROUGH
 
-    def _statement(self, node: ast.stmt, scope: Scope) -> int:
-        """Run one statement; how it ends."""
+    def _run_statement(self, node: ast.stmt, scope: Scope) -> int:
+        """Run one statement, and return how it ends."""
         self._count_step()
-        run = getattr(self, _method_name("_run_", type(node).__name__), None)
+        run = getattr(self, _visitor_name("_run_", type(node).__name__), None)
         ending = run(node, scope) if run is not None else None
         return FALLS_THROUGH if ending is None else int(ending)
 
@@ -237,118 +242,136 @@ class Interpreter:
             raise LimitReached
 
     def _run_expr(self, node: ast.Expr, scope: Scope) -> int:
+        """Run a statement that is an expression alone. A call that ends the process ends the block."""
         value = self.evaluate(node.value, scope)
         is_end = isinstance(value, Result) and value.call.named(*ENDING_CALLS)
         return RAISES if is_end else FALLS_THROUGH
 
     def _run_assign(self, node: ast.Assign, scope: Scope) -> None:
+        """Evaluate the value, and bind it to each target."""
         value = self.evaluate(node.value, scope)
         for target in node.targets:
-            self._assign(target, value, scope, node)
+            self._bind_target(target, value, scope, node)
 
     def _run_ann_assign(self, node: ast.AnnAssign, scope: Scope) -> None:
+        """Bind an annotated name, if it is given a value."""
         if node.value is not None:
-            self._assign(node.target, self.evaluate(node.value, scope), scope, node)
+            self._bind_target(node.target, self.evaluate(node.value, scope), scope, node)
 
     def _run_aug_assign(self, node: ast.AugAssign, scope: Scope) -> None:
+        """Bind the result of `x += y` and the like; a list is extended in place."""
         target = node.target
         # Evaluation does not look at the context of an expression, so the target can be read.
         earlier = self.evaluate(target, scope)
         added = self.evaluate(node.value, scope)
         if isinstance(node.op, ast.Add) and isinstance(earlier, Sequence):
-            whole = self._as_list(added, node)
-            change_list(earlier, "extend", (whole,), in_loop=self._is_in_loop())
+            whole = self._list_to_extend_by(added, node)
+            call_list_method(earlier, "extend", (whole,), in_loop=self._is_in_loop())
             value: Value = earlier
         elif _is_number(earlier) and _is_number(added) and self._counts_passes(target):
             # Two passes stand for any number of them, so 1 and 2 would be two of its values.
             value = self._keep(Element(Constant(COUNTER), node=node))
         else:
             value = self._operate(BINARY[type(node.op)][0], (earlier, added), node)
-        self._assign(target, value, scope, node, is_augmented=True)
+        self._bind_target(target, value, scope, node, is_augmented=True)
 
     def _run_return(self, node: ast.Return, scope: Scope) -> int:
+        """Note the value that a function returns, and end its block."""
         value = Constant(None) if node.value is None else self.evaluate(node.value, scope)
         scope.returned.append(value)
         if scope.function is not None:
             self.trace.events.append(
-                ReturnEvent(self._number(), node, scope.home, self._frame, scope.function, value)
+                ReturnEvent(
+                    self._next_event_number(), node, scope.home, self._frame, scope.function, value
+                )
             )
         return RETURNS
 
     def _run_raise(self, node: ast.Raise, scope: Scope) -> int:
+        """Evaluate what is raised, and end the block."""
         if node.exc is not None:
             self.evaluate(node.exc, scope)
         return RAISES
 
     def _run_break(self, node: ast.Break, scope: Scope) -> int:
+        """End the loop."""
         return BREAKS
 
     def _run_continue(self, node: ast.Continue, scope: Scope) -> int:
+        """End the pass of the loop."""
         return CONTINUES
 
     def _run_assert(self, node: ast.Assert, scope: Scope) -> None:
+        """Evaluate the test of an assertion, which is taken to hold."""
         self.evaluate(node.test, scope)
 
     def _run_global(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
+        """Note the names that a function declares global or nonlocal."""
         scope.global_names.update(node.names)
 
     _run_nonlocal = _run_global
 
     def _run_delete(self, node: ast.Delete, scope: Scope) -> None:
+        """Make deleted names unknown; deleted items and attributes stay."""
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self._write(scope.names, target.id, Unknown("deleted", node=node))
 
     def _run_if(self, node: ast.If, scope: Scope) -> int:
+        """Run the branch that the test decides, or both as alternatives if it does not."""
         test = self.evaluate(node.test, scope)
-        truth = truth_of(test)
+        truth = truth_of_test(test)
         if truth is not None:
-            return self._block(node.body if truth else node.orelse, scope)
-        return self._alternatives(
+            return self._run_block(node.body if truth else node.orelse, scope)
+        return self._run_alternatives(
             [
-                lambda: self._in_frame("branch", node, test, lambda: self._block(node.body, scope)),
-                lambda: self._in_frame(
-                    "branch", node, test, lambda: self._block(node.orelse, scope), taken=False
+                lambda: self._run_in_frame(
+                    "branch", node, test, lambda: self._run_block(node.body, scope)
+                ),
+                lambda: self._run_in_frame(
+                    "branch", node, test, lambda: self._run_block(node.orelse, scope), taken=False
                 ),
             ],
             scope,
         )
 
     def _run_for(self, node: ast.For | ast.AsyncFor, scope: Scope) -> int:
+        """Run the body of a `for` loop for each known item, or for one element that stands for any."""
         iterable = self.evaluate(node.iter, scope)
         items = self._items_of(iterable)
         if items is None:
-            items = [self._element(iterable, node.iter)] * self._passes()
+            items = [self._element(iterable, node.iter)] * self._passes_of_unknown_loop()
         for number, item in enumerate(items):
-            ending = self._loop_pass(node, iterable, scope, item, repeated=number > 0)
+            ending = self._run_loop_pass(node, iterable, scope, item, repeated=number > 0)
             if ending == BREAKS:
                 return FALLS_THROUGH
-        return self._block(node.orelse, scope)
+        return self._run_block(node.orelse, scope)
 
     _run_async_for = _run_for
 
     def _run_while(self, node: ast.While, scope: Scope) -> int:
+        """Run the body of a `while` loop, unless its test is false."""
         test = self.evaluate(node.test, scope)
-        if truth_of(test) is False:
-            return self._block(node.orelse, scope)
-        for number in range(self._passes()):
-            ending = self._loop_pass(node, test, scope, None, repeated=number > 0)
+        if truth_of_test(test) is False:
+            return self._run_block(node.orelse, scope)
+        for number in range(self._passes_of_unknown_loop()):
+            ending = self._run_loop_pass(node, test, scope, None, repeated=number > 0)
             if ending == BREAKS:
                 return FALLS_THROUGH
-            if ending == RETURNS and truth_of(test):
+            if ending == RETURNS and truth_of_test(test):
                 return RETURNS
-        return self._block(node.orelse, scope)
+        return self._run_block(node.orelse, scope)
 
     def _items_of(self, iterable: Value) -> list[Value] | None:
         """The items of which each gets a pass of its own; None where they are not known, or too many."""
-        return items_to_unroll(iterable)
+        return items_of_short_list(iterable)
 
-    def _passes(self) -> int:
+    def _passes_of_unknown_loop(self) -> int:
         """How often the body of a loop is run whose number of passes is not known."""
         frames = [] if self._frame is None else list(self._frame.around())
         return 2 if sum(frame.kind == "loop" for frame in frames) < MAX_LOOP_DEPTH else 1
 
-    def _loop_pass(
+    def _run_loop_pass(
         self,
         node: ast.For | ast.AsyncFor | ast.While,
         iterable: Value,
@@ -361,36 +384,39 @@ class Interpreter:
 
         def body() -> int:
             if item is not None and not isinstance(node, ast.While):
-                self._assign(node.target, item, scope, node)
-            return self._block(node.body, scope)
+                self._bind_target(node.target, item, scope, node)
+            return self._run_block(node.body, scope)
 
-        return self._in_frame("loop", node, iterable, body, repeated=repeated)
+        return self._run_in_frame("loop", node, iterable, body, repeated=repeated)
 
     def _run_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> int:
+        """Run a `with` block inside frames of its managers."""
         outer = self._frame
         for item in node.items:
             manager = self.evaluate(item.context_expr, scope)
             self._frame = Frame("with", item.context_expr, self._frame, manager)
             if item.optional_vars is not None:
-                self._assign(item.optional_vars, _entered(manager), scope, node)
+                self._bind_target(item.optional_vars, _value_bound_by_with(manager), scope, node)
         try:
-            return self._block(node.body, scope)
+            return self._run_block(node.body, scope)
         finally:
             self._frame = outer
 
     _run_async_with = _run_with
 
     def _run_function_def(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+        """Bind a function's name to it, through its decorators."""
         decorators = tuple(self.evaluate(one, scope) for one in node.decorator_list)
         value: Value = self._make_function(node, scope, decorators)
         for decorator in reversed(decorators):
-            if isinstance(decorator, Function) and not _is_wrapper(decorator):
+            if isinstance(decorator, Function) and not _only_registers_function(decorator):
                 value = self.call(decorator, Arguments((value,), {}), node, scope.home)
         self._bind_name(node.name, value, scope, node)
 
     _run_async_function_def = _run_function_def
 
     def _run_class_def(self, node: ast.ClassDef, scope: Scope) -> None:
+        """Run the body of a class, and bind its name to it."""
         made = Class(
             node,
             scope.home,
@@ -405,24 +431,25 @@ class Interpreter:
         for statement in node.body:
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
                 made.fields.append(statement.target.id)
-        self._block(node.body, body)
+        self._run_block(node.body, body)
         for value in made.namespace.values():
             if isinstance(value, Function) and value.owner is None:
                 value.owner = made
         self._bind_name(node.name, made, scope, node)
 
     def _run_try(self, node: ast.Try, scope: Scope) -> int:
-        body = self._in_frame("try", node, None, lambda: self._block(node.body, scope))
+        """Run the body of a `try`, its handlers as alternatives, and its `finally`."""
+        body = self._run_in_frame("try", node, None, lambda: self._run_block(node.body, scope))
         arms: list[Callable[[], int]] = [lambda: FALLS_THROUGH]
         arms += [self._handler_arm(handler, scope) for handler in node.handlers]
-        after = self._alternatives(arms, scope) if node.handlers else FALLS_THROUGH
+        after = self._run_alternatives(arms, scope) if node.handlers else FALLS_THROUGH
         # A body that returns may have failed before it did so; then the handlers say how the run continues.
         ending = (
             body if body in (FALLS_THROUGH, CONTINUES) or not node.handlers else min(body, after)
         )
         if ending == FALLS_THROUGH and body == FALLS_THROUGH:
-            ending = self._block(node.orelse, scope)
-        final = self._block(node.finalbody, scope)
+            ending = self._run_block(node.orelse, scope)
+        final = self._run_block(node.finalbody, scope)
         return final or ending
 
     def _handler_arm(self, handler: ast.ExceptHandler, scope: Scope) -> Callable[[], int]:
@@ -431,13 +458,16 @@ class Interpreter:
         def run() -> int:
             if handler.name:
                 self._write(scope.names, handler.name, Unknown("an exception", node=handler))
-            return self._in_frame("except", handler, None, lambda: self._block(handler.body, scope))
+            return self._run_in_frame(
+                "except", handler, None, lambda: self._run_block(handler.body, scope)
+            )
 
         return run
 
     _run_try_star = _run_try
 
     def _run_match(self, node: ast.Match, scope: Scope) -> int:
+        """Run the cases of a `match` as alternatives."""
         subject = self.evaluate(node.subject, scope)
         for pattern in (part for case in node.cases for part in ast.walk(case.pattern)):
             # `case "a":` compares as `==` does.
@@ -446,28 +476,30 @@ class Interpreter:
                 self._operate("==", (subject, wanted), pattern)
         arms: list[Callable[[], int]] = [lambda: FALLS_THROUGH]
         arms += [self._case_arm(node, case, subject, scope) for case in node.cases]
-        return self._alternatives(arms, scope)
+        return self._run_alternatives(arms, scope)
 
     def _case_arm(
         self, node: ast.Match, case: ast.match_case, subject: Value, scope: Scope
     ) -> Callable[[], int]:
         """One `case` as an arm that a run may take."""
-        return lambda: self._in_frame(
-            "branch", node, subject, lambda: self._block(case.body, scope)
+        return lambda: self._run_in_frame(
+            "branch", node, subject, lambda: self._run_block(case.body, scope)
         )
 
     def _run_import(self, node: ast.Import, scope: Scope) -> None:
+        """Bind the names of an `import`, and run the project's files that it means."""
         for alias in node.names:
             parts = tuple(alias.name.split("."))
             bound = parts if alias.asname else parts[:1]
-            value = self._imported(scope.home, 0, bound)
+            value = self._imported_value(scope.home, 0, bound)
             self._write(scope.names, alias.asname or parts[0], value)
 
     def _run_import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
+        """Bind the names of a `from ... import`, and run the project's files that it means."""
         base = tuple((node.module or "").split(".")) if node.module else ()
         for alias in node.names:
             if alias.name == "*":
-                source = self._imported(scope.home, node.level, base)
+                source = self._imported_value(scope.home, node.level, base)
                 if isinstance(source, ProjectModule):
                     for name, value in list(source.names.items()):
                         if not name.startswith("_"):
@@ -475,10 +507,10 @@ class Interpreter:
                 else:
                     self._write(scope.names, STAR, source)
                 continue
-            value = self._imported(scope.home, node.level, (*base, alias.name))
+            value = self._imported_value(scope.home, node.level, (*base, alias.name))
             self._write(scope.names, alias.asname or alias.name, value)
 
-    def _imported(self, importer: Module, level: int, parts: tuple[str, ...]) -> Value:
+    def _imported_value(self, importer: Module, level: int, parts: tuple[str, ...]) -> Value:
         """What a dotted name of an import stands for."""
         target = None if self._imports is None else self._imports.find(importer.path, level, parts)
         if target is None or target.path not in self._files:
@@ -493,31 +525,33 @@ class Interpreter:
 
     # Branches
 
-    def _alternatives(self, arms: list[Callable[[], int]], scope: Scope) -> int:
-        """Run arms of which one is taken; what they write becomes a choice. How the whole ends."""
+    def _run_alternatives(self, arms: list[Callable[[], int]], scope: Scope) -> int:
+        """Run arms of which one is taken; what they write becomes a choice. Returns how the whole
+        ends.
+        """
         endings: list[int] = []
         written: list[dict[tuple[int, Hashable], Value]] = []
         places: dict[tuple[int, Hashable], dict[Any, Value]] = {}
         for arm in arms:
             mark = len(self._journal)
             endings.append(arm())
-            written.append(self._take_back(mark, places))
+            written.append(self._undo_writes_since(mark, places))
         for (identity, key), names in places.items():
             options: list[Value] = []
             for ending, changes in zip(endings, written, strict=True):
-                if not _counts_after(ending, names is scope.names):
+                if not _keeps_writes_after_branch(ending, names is scope.names):
                     continue
                 value = changes.get((identity, key), names.get(key))
                 if value is not None:
                     options.append(value)
             if options:
-                self._write(names, key, self._choose(options))
+                self._write(names, key, self._choice(options))
         return min(endings)
 
-    def _take_back(
+    def _undo_writes_since(
         self, mark: int, places: dict[tuple[int, Hashable], dict[Any, Value]]
     ) -> dict[tuple[int, Hashable], Value]:
-        """Undo what was written since a mark; what it was."""
+        """Undo what was written since a mark, and return it."""
         changes: dict[tuple[int, Hashable], Value] = {}
         while len(self._journal) > mark:
             names, key, earlier = self._journal.pop()
@@ -531,16 +565,16 @@ class Interpreter:
                 names[key] = earlier
         return changes
 
-    def _choose(self, values: list[Value]) -> Value:
+    def _choice(self, values: list[Value]) -> Value:
         """One of several values, known to the trace."""
-        return self._keep(choose_among(values))
+        return self._keep(choice_of_values(values))
 
     def _write(self, names: dict[Any, Value], key: Any, value: Value) -> None:
         """Set a name, attribute or entry, so that it can be taken back."""
         self._journal.append((names, key, names.get(key, _MISSING)))
         names[key] = value
 
-    def _in_frame(
+    def _run_in_frame(
         self,
         kind: str,
         node: ast.AST,
@@ -550,7 +584,7 @@ class Interpreter:
         taken: bool = True,
         repeated: bool = False,
     ) -> int:
-        """Run something inside a frame."""
+        """Run something inside a frame, such as a loop or a branch, and return how it ends."""
         outer = self._frame
         self._frame = Frame(kind, node, outer, value, taken, repeated)
         try:
@@ -573,14 +607,14 @@ class Interpreter:
             return False
         if loop.value is not None and self._items_of(loop.value) is not None:
             return False
-        return not _is_set_inside(loop.node, ast.unparse(target))
+        return not _is_replaced_in_loop(loop.node, ast.unparse(target))
 
-    def _number(self) -> int:
+    def _next_event_number(self) -> int:
         """The number of the next event."""
         return len(self.trace.events)
 
     def _keep(self, value: Value) -> Value:
-        """Let the trace know a value that is made of others."""
+        """Add a value that is made of others to the trace, and return it."""
         self.trace.values.append(value)
         return value
 
@@ -596,10 +630,12 @@ class Interpreter:
                 home = home.parent
         self._write(home.names, name, value)
         self.trace.events.append(
-            NameEvent(self._number(), node, scope.home, self._frame, name, value, is_augmented)
+            NameEvent(
+                self._next_event_number(), node, scope.home, self._frame, name, value, is_augmented
+            )
         )
 
-    def _assign(
+    def _bind_target(
         self,
         target: ast.expr,
         value: Value,
@@ -619,18 +655,18 @@ class Interpreter:
             key = self.evaluate(target.slice, scope)
             self._set_item(base, key, value, scope, node, is_augmented=is_augmented)
         elif isinstance(target, ast.Tuple | ast.List):
-            self._unpack(target, value, scope, node)
+            self._bind_unpacked_targets(target, value, scope, node)
         elif isinstance(target, ast.Starred):
-            self._assign(target.value, Sequence("list", [value], True), scope, node)
+            self._bind_target(target.value, Sequence("list", [value], True), scope, node)
 
-    def _unpack(
+    def _bind_unpacked_targets(
         self, target: ast.Tuple | ast.List, value: Value, scope: Scope, node: ast.AST
     ) -> None:
         """Bind the parts of a tuple."""
         is_starred = any(isinstance(part, ast.Starred) for part in target.elts)
         for number, part in enumerate(target.elts):
             one = value if is_starred else self._item(value, Constant(number), part)
-            self._assign(part, one, scope, node)
+            self._bind_target(part, one, scope, node)
 
     def _set_attribute(
         self,
@@ -643,7 +679,7 @@ class Interpreter:
         is_augmented: bool = False,
     ) -> None:
         """Set an attribute of an object."""
-        for one in options_of(base):
+        for one in options_of_choice(base):
             if isinstance(one, Opaque):
                 self._write(one.attributes, name, value)
             elif isinstance(one, Mapping):
@@ -654,7 +690,14 @@ class Interpreter:
                 self._write(one.names, name, value)
         self.trace.events.append(
             StoreEvent(
-                self._number(), node, scope.home, self._frame, base, name, value, is_augmented
+                self._next_event_number(),
+                node,
+                scope.home,
+                self._frame,
+                base,
+                name,
+                value,
+                is_augmented,
             )
         )
 
@@ -669,8 +712,8 @@ class Interpreter:
         is_augmented: bool = False,
     ) -> None:
         """Set an item of an object."""
-        plain = plain_key(key)
-        for one in options_of(base):
+        plain = constant_key(key)
+        for one in options_of_choice(base):
             if isinstance(one, Mapping) and plain is not None:
                 self._write(one.entries, plain, value)
             elif isinstance(one, Mapping):
@@ -682,14 +725,21 @@ class Interpreter:
                 one.is_open = True
         self.trace.events.append(
             StoreEvent(
-                self._number(), node, scope.home, self._frame, base, key, value, is_augmented
+                self._next_event_number(),
+                node,
+                scope.home,
+                self._frame,
+                base,
+                key,
+                value,
+                is_augmented,
             )
         )
 
     def _attribute(self, base: Value, name: str, node: ast.AST | None) -> Value:
         """An attribute of a value."""
         if isinstance(base, Choice):
-            return self._choose([self._attribute(one, name, node) for one in base.options])
+            return self._choice([self._attribute(one, name, node) for one in base.options])
         if isinstance(base, Library):
             return Library(shorten_library_name(f"{base.name}.{name}"), node=node)
         if isinstance(base, ProjectModule):
@@ -714,11 +764,11 @@ class Interpreter:
 
     def _attribute_of_class(self, base: Class, name: str, node: ast.AST | None) -> Value:
         """What a class or one of its bases defines."""
-        for one in _linear_bases(base):
+        for one in _class_and_bases(base):
             if name in one.namespace:
                 value = one.namespace[name]
                 if isinstance(value, Function) and _has_decorator(value, "classmethod"):
-                    return _bound(value, base)
+                    return _bind_method(value, base)
                 return value
         return self._keep(Attribute(base, name, node=node))
 
@@ -726,13 +776,13 @@ class Interpreter:
         """An attribute that was set, else what its class defines."""
         if name in base.attributes:
             return base.attributes[name]
-        for one in _linear_bases(base.made_of):
+        for one in _class_and_bases(base.made_of):
             if name not in one.namespace:
                 continue
             value = one.namespace[name]
             if not isinstance(value, Function) or _has_decorator(value, "staticmethod"):
                 return value
-            bound = _bound(value, base)
+            bound = _bind_method(value, base)
             if _has_decorator(value, "property", "functools.cached_property"):
                 home = value.home
                 return self.call(bound, Arguments((), {}), node or value.definition, home)
@@ -743,10 +793,12 @@ class Interpreter:
     def _item(self, base: Value, key: Value, node: ast.AST | None) -> Value:
         """An item or slice of a value."""
         if isinstance(base, Choice):
-            return self._choose([self._item(one, key, node) for one in base.options])
-        if isinstance(base, Class) or (isinstance(base, Library) and _is_generic(base.name)):
+            return self._choice([self._item(one, key, node) for one in base.options])
+        if isinstance(base, Class) or (
+            isinstance(base, Library) and _is_class_that_takes_types(base.name)
+        ):
             return base
-        plain = plain_key(key)
+        plain = constant_key(key)
         if isinstance(base, Opaque) and plain is not None:
             if plain not in base.entries:
                 base.entries[plain] = self._keep(Item(base, key, node=node))
@@ -762,7 +814,7 @@ class Interpreter:
             return self._item_of_mapping(base, plain, key, node)
         if isinstance(base, Constant):
             return _item_of_constant(base.value, plain)
-        known = item_of_sequence(base, key) if isinstance(base, Sequence) else None
+        known = item_or_slice_of_list(base, key) if isinstance(base, Sequence) else None
         if isinstance(known, Sequence) and known.part_of is not None:
             self._keep(known)
         return known
@@ -773,57 +825,61 @@ class Interpreter:
         """An entry of a dictionary, or of what its other entries come from."""
         if plain is None:
             values = list(base.entries.values())
-            return self._choose(values) if values and not base.is_open else None
+            return self._choice(values) if values and not base.is_open else None
         if plain in base.entries:
             return base.entries[plain]
         return None if base.rest is None else self._item(base.rest, key, node)
 
     def _element(self, iterable: Value, node: ast.AST) -> Value:
         """One element of an iterable; of an object of the project, what its own methods give."""
-        for one in options_of(iterable):
+        for one in options_of_choice(iterable):
             if isinstance(one, Instance) and "<row>" not in one.entries:
-                self._find_row(one, node)
+                self._run_element_methods(one, node)
         return self._keep(element_of(iterable))
 
-    def _as_list(self, added: Value, node: ast.AST) -> Sequence:
+    def _list_to_extend_by(self, added: Value, node: ast.AST) -> Sequence:
         """What a list is extended by: the items of another one, else any number of one element."""
         if isinstance(added, Sequence):
             return added
         return Sequence("list", [self._element(added, node)], is_open=True, node=node)
 
-    def _find_row(self, instance: Instance, node: ast.AST) -> None:
-        """Run what gives the elements of an object."""
+    def _run_element_methods(self, instance: Instance, node: ast.AST) -> None:
+        """Run the methods of an object that give its elements, such as `__getitem__`."""
         for name in ("__getitem__", "__iter__"):
             function = _find_method(instance.made_of, name)
             if function is None:
                 continue
             index = (Unknown("an index"),) if name == "__getitem__" else ()
-            given = self.call(_bound(function, instance), Arguments(index, {}), node, function.home)
+            given = self.call(
+                _bind_method(function, instance), Arguments(index, {}), node, function.home
+            )
             instance.entries["<row>"] = element_of(given) if name == "__iter__" else given
             return
 
-    def _find_row_for(self, instance: Instance, event: CallEvent) -> None:
-        """Run what gives the elements of an object, as the library does that was handed it."""
+    def _run_element_methods_for_library(self, instance: Instance, event: CallEvent) -> None:
+        """Run the methods that give the elements of an object, as the library does that got it."""
         outer = self._frame
         self._frame = Frame("callback", event.node, outer, instance, given_to=event)
-        self._find_row(instance, event.node)
+        self._run_element_methods(instance, event.node)
         self._frame = outer
 
     # Expressions
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
-        """What an expression stands for."""
+        """The value that an expression stands for."""
         self._count_step()
-        evaluate = getattr(self, _method_name("_value_of_", type(node).__name__), None)
+        evaluate = getattr(self, _visitor_name("_value_of_", type(node).__name__), None)
         if evaluate is None:
             return Unknown(type(node).__name__, node=node)
         value: Value = evaluate(node, scope)
         return value
 
     def _value_of_constant(self, node: ast.Constant, scope: Scope) -> Value:
+        """The value of a literal."""
         return Constant(node.value, node=node)
 
     def _value_of_name(self, node: ast.Name, scope: Scope) -> Value:
+        """The value of a name, by the scopes around it."""
         around: Scope | None = scope
         outermost = scope
         while around is not None:
@@ -841,9 +897,11 @@ class Interpreter:
         return outermost.names[node.id]
 
     def _value_of_attribute(self, node: ast.Attribute, scope: Scope) -> Value:
+        """The value of `x.name`."""
         return self._attribute(self.evaluate(node.value, scope), node.attr, node)
 
     def _value_of_subscript(self, node: ast.Subscript, scope: Scope) -> Value:
+        """The value of `x[key]`."""
         base = self.evaluate(node.value, scope)
         key = self.evaluate(node.slice, scope)
         if isinstance(base, Library) and base.name == "os.environ":
@@ -851,6 +909,7 @@ class Interpreter:
         return self._item(base, key, node)
 
     def _value_of_slice(self, node: ast.Slice, scope: Scope) -> Value:
+        """The value of `start:stop:step`."""
         limits = (
             None if limit is None else self.evaluate(limit, scope)
             for limit in (node.lower, node.upper, node.step)
@@ -858,6 +917,7 @@ class Interpreter:
         return self._keep(Slice(*limits, node=node))
 
     def _value_of_list(self, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Value:
+        """The value of a list, tuple or set literal."""
         items: list[Value] = []
         is_open = False
         for part in node.elts:
@@ -873,13 +933,14 @@ class Interpreter:
     _value_of_set = _value_of_list
 
     def _value_of_dict(self, node: ast.Dict, scope: Scope) -> Value:
+        """The value of a dictionary literal, with the entries of `**more`."""
         made = Mapping({}, node=node)
         for key, value in zip(node.keys, node.values, strict=True):
             given = self.evaluate(value, scope)
             if key is None:
-                merge_mapping(made, given, self._write)
+                update_dict(made, given, self._write)
                 continue
-            plain = plain_key(self.evaluate(key, scope))
+            plain = constant_key(self.evaluate(key, scope))
             if plain is None:
                 made.is_open = True
             else:
@@ -887,21 +948,24 @@ class Interpreter:
         return self._keep(made)
 
     def _value_of_joined_str(self, node: ast.JoinedStr, scope: Scope) -> Value:
+        """The value of an f-string."""
         parts = tuple(self.evaluate(part, scope) for part in node.values)
         return self._operate("format", parts, node)
 
     def _value_of_formatted_value(self, node: ast.FormattedValue, scope: Scope) -> Value:
+        """The value of one part of an f-string, with its conversion and format."""
         value = self.evaluate(node.value, scope)
         if node.format_spec is None and node.conversion < 0:
             return value
         how = Constant("") if node.format_spec is None else self.evaluate(node.format_spec, scope)
         plain, plain_how = constant_of(value, with_defaults=False), constant_of(how)
-        text = format_plain(plain, node.conversion, plain_how)
+        text = format_f_string_part(plain, node.conversion, plain_how)
         if text is NO_CONSTANT:
             return self._keep(Operation("format", (value,), node=node))
         return Constant(text, node=node)
 
     def _value_of_bin_op(self, node: ast.BinOp, scope: Scope) -> Value:
+        """The value of an operator between two expressions."""
         operands = (self.evaluate(node.left, scope), self.evaluate(node.right, scope))
         left, right = operands
         # Columns of frames and tensors are added item by item: see the runs that know them.
@@ -911,7 +975,7 @@ class Interpreter:
                 return self._keep(self._join_lists(left, right, node))
         if isinstance(node.op, ast.BitOr) and isinstance(left, Mapping):
             merged = Mapping(dict(left.entries), left.rest, left.is_open, node=node)
-            merge_mapping(merged, right, self._write)
+            update_dict(merged, right, self._write)
             return self._keep(merged)
         return self._operate(BINARY[type(node.op)][0], operands, node)
 
@@ -920,6 +984,7 @@ class Interpreter:
         return join_lists(left, right, node)
 
     def _value_of_unary_op(self, node: ast.UnaryOp, scope: Scope) -> Value:
+        """The value of `-x`, `not x` and the like."""
         operand = self.evaluate(node.operand, scope)
         sign, compute_one = UNARY[type(node.op)]
         if isinstance(operand, Constant) and isinstance(operand.value, int | float):
@@ -930,6 +995,7 @@ class Interpreter:
         return self._operate(sign, (operand,), node)
 
     def _value_of_compare(self, node: ast.Compare, scope: Scope) -> Value:
+        """The value of a comparison."""
         left = self.evaluate(node.left, scope)
         compared: list[Value] = []
         for comparison, part in zip(node.ops, node.comparators, strict=True):
@@ -939,11 +1005,12 @@ class Interpreter:
         return compared[0] if len(compared) == 1 else self._operate("and", tuple(compared), node)
 
     def _value_of_bool_op(self, node: ast.BoolOp, scope: Scope) -> Value:
+        """The value of `and` and `or`, up to the operand that decides."""
         is_and = isinstance(node.op, ast.And)
         operands: list[Value] = []
         for part in node.values:
             operand = self.evaluate(part, scope)
-            truth = truth_of(operand)
+            truth = truth_of_test(operand)
             if truth is not None and truth != is_and:
                 operands.append(operand)
                 break
@@ -953,41 +1020,49 @@ class Interpreter:
             return operands[0]
         if is_and:
             return self._keep(Operation("and", tuple(operands), node=node))
-        return self._choose(operands)
+        return self._choice(operands)
 
     def _value_of_if_exp(self, node: ast.IfExp, scope: Scope) -> Value:
-        truth = truth_of(self.evaluate(node.test, scope))
+        """The value of `a if test else b`; a choice of both if the test is not decided."""
+        truth = truth_of_test(self.evaluate(node.test, scope))
         if truth is not None:
             return self.evaluate(node.body if truth else node.orelse, scope)
-        return self._choose([self.evaluate(node.body, scope), self.evaluate(node.orelse, scope)])
+        return self._choice([self.evaluate(node.body, scope), self.evaluate(node.orelse, scope)])
 
     def _value_of_lambda(self, node: ast.Lambda, scope: Scope) -> Value:
+        """The function that a lambda makes."""
         return self._make_function(node, scope, ())
 
     def _value_of_named_expr(self, node: ast.NamedExpr, scope: Scope) -> Value:
+        """The value of `name := value`, which is bound."""
         value = self.evaluate(node.value, scope)
-        self._assign(node.target, value, scope, node)
+        self._bind_target(node.target, value, scope, node)
         return value
 
     def _value_of_starred(self, node: ast.Starred, scope: Scope) -> Value:
+        """The value of the expression after a star."""
         return self.evaluate(node.value, scope)
 
     def _value_of_await(self, node: ast.Await, scope: Scope) -> Value:
+        """The value of what is awaited."""
         return self.evaluate(node.value, scope)
 
     def _value_of_yield(self, node: ast.Yield, scope: Scope) -> Value:
+        """Note the value that a generator yields."""
         value = Constant(None) if node.value is None else self.evaluate(node.value, scope)
         scope.yielded.append(value)
         return Constant(None)
 
     def _value_of_yield_from(self, node: ast.YieldFrom, scope: Scope) -> Value:
+        """Note the elements that a generator yields of another iterable."""
         scope.yielded.append(element_of(self.evaluate(node.value, scope)))
         return Constant(None)
 
     def _value_of_list_comp(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope
     ) -> Value:
-        items, is_open, iterable = self._comprehend(
+        """The list that a list or set comprehension or a generator expression makes."""
+        items, is_open, iterable = self._run_comprehension(
             node.generators, scope, lambda inner: self.evaluate(node.elt, inner)
         )
         return self._keep(Sequence("list", items, is_open, made_over=iterable, node=node))
@@ -996,10 +1071,11 @@ class Interpreter:
     _value_of_generator_exp = _value_of_list_comp
 
     def _value_of_dict_comp(self, node: ast.DictComp, scope: Scope) -> Value:
+        """The dictionary that a comprehension makes."""
         made = Mapping({}, node=node)
 
         def add(inner: Scope) -> Value:
-            plain = plain_key(self.evaluate(node.key, inner))
+            plain = constant_key(self.evaluate(node.key, inner))
             value = self.evaluate(node.value, inner)
             if plain is not None:
                 made.entries[plain] = value
@@ -1008,7 +1084,7 @@ class Interpreter:
                 made.rest = self._rest_of_comprehension(node, inner, value)
             return value
 
-        _, is_open, _ = self._comprehend(node.generators, scope, add)
+        _, is_open, _ = self._run_comprehension(node.generators, scope, add)
         made.is_open = made.is_open or is_open
         return self._keep(made)
 
@@ -1021,13 +1097,15 @@ class Interpreter:
             return source.call.receiver
         return None
 
-    def _comprehend(
+    def _run_comprehension(
         self,
         generators: list[ast.comprehension],
         scope: Scope,
         make: Callable[[Scope], Value],
     ) -> tuple[list[Value], bool, Value | None]:
-        """The values of a comprehension, whether there may be any number of them, and what it goes over."""
+        """The values of a comprehension, whether there may be any number of them, and what it
+        iterates.
+        """
         inner = Scope({}, scope, scope.home, function=scope.function)
         values: list[Value] = []
         is_open = False
@@ -1046,26 +1124,26 @@ class Interpreter:
                 is_open = True
                 items = [self._element(iterable, generator.iter)]
             for item in items:
-                self._assign(generator.target, item, inner, generator)
-                truths = [truth_of(self.evaluate(test, inner)) for test in generator.ifs]
+                self._bind_target(generator.target, item, inner, generator)
+                truths = [truth_of_test(self.evaluate(test, inner)) for test in generator.ifs]
                 if False in truths:
                     continue
                 is_open = is_open or None in truths
-                self._in_frame("comprehension", generator, iterable, lambda: run(position + 1))
+                self._run_in_frame("comprehension", generator, iterable, lambda: run(position + 1))
             return FALLS_THROUGH
 
         run(0)
         return values, is_open, outermost
 
     def _operate(self, sign: str, operands: tuple[Value, ...], node: ast.AST) -> Value:
-        """An operator on values, computed where all are constant."""
+        """The result of an operator, computed if all operands are constant."""
         if all(isinstance(one, Constant) for one in operands):
             plain = [one.value for one in operands if isinstance(one, Constant)]
             result: Any = NO_CONSTANT
             if sign == "format":
-                result = join_text(plain)
+                result = join_f_string_parts(plain)
             elif len(plain) == 2 and sign != "and":
-                result = compute(sign, *plain)
+                result = compute_operator(sign, *plain)
             if result is not NO_CONSTANT:
                 return Constant(result, node=node)
         return self._keep(Operation(sign, operands, node=node))
@@ -1073,8 +1151,9 @@ class Interpreter:
     # Calls
 
     def _value_of_call(self, node: ast.Call, scope: Scope) -> Value:
+        """The result of a call."""
         if isinstance(node.func, ast.Name) and node.func.id == "super":
-            return self._super_of(scope, node)
+            return self._super_proxy(scope, node)
         given = self._arguments(node, scope)
         if isinstance(node.func, ast.Attribute):
             receiver = self.evaluate(node.func.value, scope)
@@ -1109,7 +1188,7 @@ class Interpreter:
                 keywords[UNPACKED] = value
         return Arguments(tuple(args), keywords, is_open, spread)
 
-    def _super_of(self, scope: Scope, node: ast.Call) -> Value:
+    def _super_proxy(self, scope: Scope, node: ast.Call) -> Value:
         """`super()` in a method."""
         function = scope.function
         if function is None or function.owner is None or function.receiver is None:
@@ -1117,10 +1196,10 @@ class Interpreter:
         return SuperProxy(function.receiver, function.owner, node=node)
 
     def call(self, function: Value, given: Arguments, node: ast.AST, home: Module) -> Value:
-        """What a call of any value gives."""
+        """The result of calling any value."""
         self._count_step()
         if isinstance(function, Choice):
-            return self._choose([self.call(one, given, node, home) for one in function.options[:4]])
+            return self._choice([self.call(one, given, node, home) for one in function.options[:4]])
         if isinstance(function, Function):
             return self._call_function(function, given, node)
         if isinstance(function, Class):
@@ -1149,7 +1228,7 @@ class Interpreter:
         for name in ("__call__", "forward"):
             function = _find_method(instance.made_of, name)
             if function is not None:
-                return self._call_function(_bound(function, instance), given, node)
+                return self._call_function(_bind_method(function, instance), given, node)
         names = tuple(f"{name}.__call__" for name in library_bases(instance.made_of))
         return self._event(names, "__call__", instance, given, node, home).result
 
@@ -1157,9 +1236,9 @@ class Interpreter:
         self, receiver: Value, name: str, given: Arguments, node: ast.AST, home: Module
     ) -> Value:
         """A call of `receiver.name(...)`."""
-        if isinstance(receiver, Choice) and any(map(_has_own_methods, receiver.options)):
-            _note_possible_changes(receiver.options)
-            return self._choose(
+        if isinstance(receiver, Choice) and any(map(_has_methods_of_run, receiver.options)):
+            _open_lists_of_choice(receiver.options)
+            return self._choice(
                 [self._call_method(one, name, given, node, home) for one in receiver.options]
             )
         if isinstance(receiver, Library):
@@ -1168,7 +1247,7 @@ class Interpreter:
         if isinstance(receiver, SuperProxy):
             return self._call_super(receiver, name, given, node, home)
         if isinstance(receiver, Sequence | Mapping | Constant):
-            known = self._call_container(receiver, name, given, node)
+            known = self._call_method_of_container(receiver, name, given, node)
             event = self._event((), name, receiver, given, node, home)
             if name == "sort" and isinstance(receiver, Sequence):
                 receiver.ordered_by = event
@@ -1182,11 +1261,11 @@ class Interpreter:
     def _call_library_method(
         self, receiver: Value, name: str, given: Arguments, node: ast.AST, home: Module
     ) -> Value:
-        """A method that the project does not define."""
+        """The result of a method that the project does not define."""
         if name == "add_argument" and isinstance(receiver, Opaque):
-            record_option(receiver, given.args, given.keywords)
+            record_added_option(receiver, given.args, given.keywords)
         if name in PARSING_METHODS and isinstance(receiver, Opaque):
-            parsed = self._parse_options(receiver, name, node)
+            parsed = self._options_of_command_line(receiver, name, node)
             if parsed is not None:
                 return self._keep(parsed)
         if name in ARGUMENT_FILES and isinstance(receiver, Result):
@@ -1194,16 +1273,18 @@ class Interpreter:
             if read is not None:
                 return self._keep(read)
         replaced = receiver.attributes.get(name) if isinstance(receiver, Opaque) else None
-        event = self._event(_names_of_method(receiver, name), name, receiver, given, node, home)
+        event = self._event(
+            _qualified_names_of_inherited_method(receiver, name), name, receiver, given, node, home
+        )
         if isinstance(replaced, Function):
             return self.call(replaced, given, node, home)
         return event.result
 
-    def _parse_options(self, parser: Opaque, method: str, node: ast.AST) -> Value | None:
-        """What a parser makes of the command line; None where it is none."""
+    def _options_of_command_line(self, parser: Opaque, method: str, node: ast.AST) -> Value | None:
+        """The options that a parser makes of the command line; None if it is no parser."""
         if isinstance(parser, Result) and parser.call.named("*HfArgumentParser", "*TrlParser"):
             return self._parse_into_dataclasses(parser.call, node)
-        return parsed_options(parser, method, node)
+        return namespace_of_options(parser, method, node)
 
     def _parse_into_dataclasses(self, call: CallEvent, node: ast.AST) -> Value | None:
         """Objects of the classes that a parser is given, with their defaults as options."""
@@ -1234,7 +1315,7 @@ class Interpreter:
             return None
         if not isinstance(node, ast.Call):
             return None
-        literal = home.flow.settings_files.arguments_read_by(home.flow, node, method)
+        literal = home.flow.settings_files.arguments_read_by_parser(home.flow, node, method)
         if literal is None:
             return None
         settings = self.evaluate(literal, Scope({}, None, home))
@@ -1260,12 +1341,12 @@ class Interpreter:
         """A method of a base class, called by a method of the project."""
         receiver = proxy.receiver
         made_of = receiver.made_of if isinstance(receiver, Instance) else proxy.owner
-        bases = _linear_bases(made_of)
+        bases = _class_and_bases(made_of)
         behind = bases[bases.index(proxy.owner) + 1 :] if proxy.owner in bases else []
         for one in behind:
             value = one.namespace.get(name)
             if isinstance(value, Function):
-                return self._call_function(_bound(value, receiver), given, node)
+                return self._call_function(_bind_method(value, receiver), given, node)
         names = library_bases(made_of)
         if name != "__init__":
             names = tuple(f"{base}.{name}" for base in names)
@@ -1281,23 +1362,23 @@ class Interpreter:
             if name != UNPACKED:
                 instance.attributes.setdefault(name, value)
 
-    def _call_container(
+    def _call_method_of_container(
         self,
         receiver: Sequence | Mapping | Constant,
         name: str,
         given: Arguments,
         node: ast.AST,
     ) -> Value | None:
-        """A method of a list, dictionary or text; None where nothing is known of its result."""
+        """The result of a method of a list, dictionary or text; None if nothing is known of it."""
         if isinstance(receiver, Sequence):
             args = given.args
             if name in ("extend", "update"):
-                args = tuple(self._as_list(one, node) for one in args)
-            return change_list(receiver, name, args, in_loop=self._is_in_loop())
+                args = tuple(self._list_to_extend_by(one, node) for one in args)
+            return call_list_method(receiver, name, args, in_loop=self._is_in_loop())
         if isinstance(receiver, Mapping):
-            return change_mapping(receiver, name, given.args, given.keywords, self._write)
+            return call_dict_method(receiver, name, given.args, given.keywords, self._write)
         if isinstance(receiver.value, str) and not given.keywords:
-            return text_method(receiver.value, name, given.args)
+            return call_text_method(receiver.value, name, given.args)
         return None
 
     def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
@@ -1319,7 +1400,9 @@ class Interpreter:
     def _result_of_builtin(
         self, name: str, given: Arguments, node: ast.AST, home: Module
     ) -> Value | None:
-        """What a function of Python's own gives that reads objects of the run; None where it is not known."""
+        """The result of a function of Python's own that reads objects of the run; None if it is not
+        known.
+        """
         args = given.args
         if name == "getattr" and len(args) > 1:
             attribute = constant_of(args[1])
@@ -1329,7 +1412,7 @@ class Interpreter:
         elif name == "next" and args:
             return self._element(args[0], node)
         elif name == "zip" and given.spread is not None and not args:
-            return columns_of(element_of(given.spread), node)
+            return columns_of_zipped_rows(element_of(given.spread), node)
         elif name == "map" and len(args) == 2 and isinstance(args[0], Library):
             return self._mapped_items(args[0], args[1], node, home)
         return None
@@ -1344,7 +1427,7 @@ class Interpreter:
         self, function: Library, iterable: Value, node: ast.AST, home: Module
     ) -> Value | None:
         """What `map(torch.stack, columns)` gives, where the items are known; None where they are not."""
-        items = items_to_unroll(iterable)
+        items = items_of_short_list(iterable)
         if items is None:
             return None
         made = [self.call(function, Arguments((one,), {}), node, home) for one in items]
@@ -1371,9 +1454,9 @@ class Interpreter:
         node: ast.AST,
         home: Module,
     ) -> CallEvent:
-        """Record a call of a library, and run the functions of the project that it is handed."""
+        """Record a call of a library, and run the project's functions that it is given."""
         event = CallEvent(
-            self._number(),
+            self._next_event_number(),
             node,
             home,
             self._frame,
@@ -1387,7 +1470,7 @@ class Interpreter:
         self.trace.events.append(event)
         self.trace.values.append(event.result)
         for value in (*given.args, *given.keywords.values()):
-            self._run_handed(value, event, 0)
+            self._run_function_given_to_library(value, event, 0)
         if (
             isinstance(receiver, Instance)
             and receiver.is_made
@@ -1397,37 +1480,37 @@ class Interpreter:
             self._run_hooks(receiver, event)
         return event
 
-    def _run_handed(self, value: Value, event: CallEvent, depth: int) -> None:
-        """Run a function that a library is handed, also in a list or dictionary."""
+    def _run_function_given_to_library(self, value: Value, event: CallEvent, depth: int) -> None:
+        """Run a function that a library is given, also in a list or dictionary."""
         if isinstance(value, Function | Partial):
-            returned = self._run_callback(value, event)
-            inner = _function_of_partial(value)
+            returned = self._run_as_callback(value, event)
+            inner = _unwrap_partial(value)
             if isinstance(inner, Function):
                 event.returned_by_callbacks.append((inner, returned))
         elif isinstance(value, Instance):
-            self._run_handed_object(value, event)
+            self._run_object_given_to_library(value, event)
         elif isinstance(value, Sequence | Mapping) and depth < 2:
             parts = value.items if isinstance(value, Sequence) else value.entries.values()
             for part in list(parts):
-                self._run_handed(part, event, depth + 1)
+                self._run_function_given_to_library(part, event, depth + 1)
         elif isinstance(value, Choice):
             for option in value.options:
-                self._run_handed(option, event, depth + 1)
+                self._run_function_given_to_library(option, event, depth + 1)
 
-    def _run_handed_object(self, value: Instance, event: CallEvent) -> None:
-        """Run an object of the project that a library is handed: it is called, or its hooks are."""
+    def _run_object_given_to_library(self, value: Instance, event: CallEvent) -> None:
+        """Run an object of the project that a library is given: it is called, or its hooks are."""
         function = _find_method(value.made_of, "__call__")
         if function is not None:
-            returned = self._run_callback(_bound(function, value), event)
-            event.returned_by_callbacks.append((_bound(function, value), returned))
+            returned = self._run_as_callback(_bind_method(function, value), event)
+            event.returned_by_callbacks.append((_bind_method(function, value), returned))
             return
         if "<row>" not in value.entries:
-            self._find_row_for(value, event)
+            self._run_element_methods_for_library(value, event)
         if library_bases(value.made_of):
             self._run_hooks(value, event)
 
-    def _run_callback(self, value: Function | Partial, event: CallEvent) -> Value:
-        """Run a function as the library does that was handed it."""
+    def _run_as_callback(self, value: Function | Partial, event: CallEvent) -> Value:
+        """Run a function as the library does that got it."""
         outer = self._frame
         self._frame = Frame("callback", event.node, outer, value, given_to=event)
         try:
@@ -1444,7 +1527,7 @@ class Interpreter:
             if function.definition in self._times_called or function.name in NO_HOOKS:
                 continue
             is_static = _has_decorator(function, "staticmethod")
-            self._run_hook(function if is_static else _bound(function, instance), event)
+            self._run_hook(function if is_static else _bind_method(function, instance), event)
 
     def _run_hook(self, function: Function, event: CallEvent | None) -> None:
         """Run a function with arguments of which nothing is known."""
@@ -1481,7 +1564,7 @@ class Interpreter:
         *,
         given_by: CallEvent | None = None,
     ) -> Value:
-        """What a function of the project gives back."""
+        """The result of calling a function of the project."""
         definition = function.definition
         times = self._times_called.get(definition, 0)
         if definition in self._active or len(self._active) >= MAX_CALL_DEPTH:
@@ -1504,18 +1587,18 @@ class Interpreter:
             self._frame = outer
 
     def _run_body(self, function: Function, scope: Scope) -> Value:
-        """Run the statements of a function; what it gives back."""
+        """Run the statements of a function, and return its result."""
         definition = function.definition
         if isinstance(definition, ast.Lambda):
             return self.evaluate(definition.body, scope)
-        ending = self._block(definition.body, scope)
+        ending = self._run_block(definition.body, scope)
         if scope.yielded:
             return self._keep(Sequence("list", scope.yielded, True, node=definition))
         if ending not in (RETURNS, RAISES) or not scope.returned:
             if ending != RAISES:
                 scope.returned.append(Constant(None))
         return (
-            self._choose(scope.returned) if scope.returned else Unknown("raises", node=definition)
+            self._choice(scope.returned) if scope.returned else Unknown("raises", node=definition)
         )
 
     def _bind_parameters(
@@ -1539,10 +1622,12 @@ class Interpreter:
             elif unpacked is not None and name not in function.defaults:
                 value = self._item(unpacked, Constant(name), parameter)
             else:
-                value = self._missing_argument(function, name, position, given, given_by)
+                value = self._value_of_missing_argument(function, name, position, given, given_by)
             scope.names[name] = value
             self.trace.events.append(
-                NameEvent(self._number(), parameter, function.home, self._frame, name, value)
+                NameEvent(
+                    self._next_event_number(), parameter, function.home, self._frame, name, value
+                )
             )
         if arguments.vararg is not None:
             rest = args[len(positional) :]
@@ -1551,7 +1636,7 @@ class Interpreter:
             entries: dict[Any, Value] = dict(keywords)
             scope.names[arguments.kwarg.arg] = Mapping(entries, unpacked, given.is_open)
 
-    def _missing_argument(
+    def _value_of_missing_argument(
         self,
         function: Function,
         name: str,
@@ -1559,14 +1644,14 @@ class Interpreter:
         given: Arguments,
         given_by: CallEvent | None,
     ) -> Value:
-        """What a parameter is that the call does not give."""
-        option = option_of_parameter(function, name)
+        """The value of a parameter that the call does not give: its default, an option, or unknown."""
+        option = option_that_fills_parameter(function, name)
         if option is not None:
             return option
         is_called_by_nobody = self._frame is not None and self._frame.kind == "callback"
         if name in function.defaults and not given.is_open and not is_called_by_nobody:
             return function.defaults[name]
-        settings = function.home.flow.settings_files.given_by_hydra(
+        settings = function.home.flow.settings_files.settings_given_by_hydra(
             function.home.flow, function.definition
         )
         if isinstance(settings, ast.Dict):
@@ -1588,7 +1673,7 @@ class Interpreter:
         made = instance.made_of
         construct = _find_method(made, "__init__")
         if construct is not None:
-            self._call_function(_bound(construct, instance), given, node)
+            self._call_function(_bind_method(construct, instance), given, node)
             return
         bases = library_bases(made)
         if _is_filled_by_fields(made, bases):
@@ -1615,11 +1700,11 @@ class Interpreter:
                 instance.attributes[name] = self._item(row, Constant(name), node)
         finish = _find_method(instance.made_of, "__post_init__")
         if finish is not None:
-            self._call_function(_bound(finish, instance), Arguments((), {}), node)
+            self._call_function(_bind_method(finish, instance), Arguments((), {}), node)
 
     def _default_of_field(self, made: Class, name: str, node: ast.AST) -> Value | None:
         """The default of a field, also of `field(default_factory=...)`; None without one."""
-        for one in _linear_bases(made):
+        for one in _class_and_bases(made):
             default = one.namespace.get(name)
             if default is None:
                 continue
@@ -1652,30 +1737,32 @@ def _wrapped_module(value: Value) -> Instance | None:
 
 
 @cache
-def _method_name(prefix: str, kind: str) -> str:
-    """The method for a class of the tree: `_run_ann_assign` for AnnAssign."""
+def _visitor_name(prefix: str, kind: str) -> str:
+    """The interpreter's method for a class of the syntax tree: `_run_ann_assign` for AnnAssign."""
     return prefix + re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
 
 
-def _counts_after(ending: int, is_local: bool) -> bool:
+def _keeps_writes_after_branch(ending: int, is_local: bool) -> bool:
     """Does what an arm wrote count behind the branch? The names of a function that returned do not."""
     return ending != RAISES and not (ending == RETURNS and is_local)
 
 
-def _entered(manager: Value) -> Value:
-    """What `with manager as name` binds: for the generator of a context manager of the project, what it yields."""
+def _value_bound_by_with(manager: Value) -> Value:
+    """The value that `with manager as name` binds: for a context manager of the project written as
+    a generator, what it yields.
+    """
     if isinstance(manager, Sequence) and manager.is_open and manager.items:
-        return choose_among(manager.items)
+        return choice_of_values(manager.items)
     return manager
 
 
-def _is_wrapper(function: Function) -> bool:
+def _only_registers_function(function: Function) -> bool:
     """Does a decorator of the project only register the function, so that calls go to the function itself?"""
     return not function.definition.args.args
 
 
-def _bound(function: Function, receiver: Value) -> Function:
-    """A method of an object."""
+def _bind_method(function: Function, receiver: Value) -> Function:
+    """The function as a method of an object."""
     if _has_decorator(function, "staticmethod"):
         return function
     return Function(
@@ -1702,7 +1789,7 @@ def _scope_seen_by(function: Function) -> Scope:
     return scope.parent if is_class_body and scope.parent is not None else scope
 
 
-def _linear_bases(made: Class) -> list[Class]:
+def _class_and_bases(made: Class) -> list[Class]:
     """The class and its bases of the project, the nearest first."""
     linear: list[Class] = []
     waiting = [made]
@@ -1718,7 +1805,7 @@ def library_bases(made: Class) -> tuple[str, ...]:
     """The qualified names of the classes of libraries that a class of the project derives from."""
     return tuple(
         base.name
-        for one in _linear_bases(made)
+        for one in _class_and_bases(made)
         for base in one.bases
         if isinstance(base, Library) and base.name != "object"
     )
@@ -1726,7 +1813,7 @@ def library_bases(made: Class) -> tuple[str, ...]:
 
 def _find_method(made: Class, name: str) -> Function | None:
     """The method of that name of a class or its bases."""
-    for one in _linear_bases(made):
+    for one in _class_and_bases(made):
         value = one.namespace.get(name)
         if isinstance(value, Function):
             return value
@@ -1736,7 +1823,7 @@ def _find_method(made: Class, name: str) -> Function | None:
 def _methods_of(made: Class) -> list[Function]:
     """The methods of a class and its bases, each name once."""
     methods: dict[str, Function] = {}
-    for one in _linear_bases(made):
+    for one in _class_and_bases(made):
         for name, value in one.namespace.items():
             if isinstance(value, Function):
                 methods.setdefault(name, value)
@@ -1746,7 +1833,7 @@ def _methods_of(made: Class) -> list[Function]:
 def _all_fields(made: Class) -> list[str]:
     """The annotated names of a class, those of its bases first."""
     names: dict[str, None] = {}
-    for one in reversed(_linear_bases(made)):
+    for one in reversed(_class_and_bases(made)):
         names.update(dict.fromkeys(one.fields))
     return list(names)
 
@@ -1757,7 +1844,7 @@ def _is_filled_by_fields(made: Class, bases: tuple[str, ...]) -> bool:
         one.call.names[0]
         if isinstance(one, Result) and one.call.names
         else getattr(one, "name", "")
-        for part in _linear_bases(made)
+        for part in _class_and_bases(made)
         for one in part.decorators
     ]
     is_dataclass = any(name.rpartition(".")[2] in ("dataclass", "define") for name in names)
@@ -1765,14 +1852,14 @@ def _is_filled_by_fields(made: Class, bases: tuple[str, ...]) -> bool:
     return is_dataclass or is_model or (not bases and bool(made.fields))
 
 
-def _names_of_method(receiver: Value, name: str) -> tuple[str, ...]:
+def _qualified_names_of_inherited_method(receiver: Value, name: str) -> tuple[str, ...]:
     """The qualified names of a method that an object of the project inherits from a library."""
     if isinstance(receiver, Instance):
         return tuple(f"{base}.{name}" for base in library_bases(receiver.made_of))
     return ()
 
 
-def _is_generic(name: str) -> bool:
+def _is_class_that_takes_types(name: str) -> bool:
     """Is it a class, so that an index is about types (`list[int]`) and gives no item?"""
     last = name.rpartition(".")[2]
     return last[:1].isupper() or name in ("list", "dict", "tuple", "set", "type", "frozenset")
@@ -1783,13 +1870,13 @@ def _item_of_constant(plain: Any, key: Hashable | None) -> Value | None:
     if key is None:
         return None
     try:
-        return to_value(plain[key])
+        return plain_to_value(plain[key])
     except (TypeError, LookupError):
         return None
 
 
-def _function_of_partial(value: Value) -> Value:
-    """The function that is called in the end."""
+def _unwrap_partial(value: Value) -> Value:
+    """The function that a `functools.partial` calls in the end."""
     while isinstance(value, Partial):
         value = value.function
     return value
@@ -1798,25 +1885,25 @@ def _function_of_partial(value: Value) -> Value:
 def _arguments_of_callback(value: Function | Partial, event: CallEvent) -> Arguments:
     """What a library gives to a function that it was handed."""
     if event.named(*STARTERS):
-        return _arguments_of_process(event)
+        return _arguments_of_started_process(event)
     if event.method in ("submit", "apply_async", "run_in_executor"):
         return Arguments(event.args[1:], {})
     if event.method in ("map", "filter") and event.receiver is not None:
         return _arguments_of_mapped(event, event.receiver)
     if event.named("map", "filter") and len(event.args) > 1:
         return Arguments((element_of(event.args[1]),), {})
-    function = _function_of_partial(value)
+    function = _unwrap_partial(value)
     if not isinstance(function, Function):
         return Arguments((), {})
     return Arguments(_unknown_arguments(function, event), {})
 
 
-def _has_own_methods(value: Value) -> bool:
+def _has_methods_of_run(value: Value) -> bool:
     """Is it a value whose methods the run knows, or looks up by the name of a library?"""
     return isinstance(value, Instance | Mapping | Sequence | Library | ProjectModule | Class)
 
 
-def _note_possible_changes(options: Iterable[Value]) -> None:
+def _open_lists_of_choice(options: Iterable[Value]) -> None:
     """Open the lists among values of which a method is called: which of them it changes is not known.
 
     `(rest if is_bias else decay).append(p)`
@@ -1826,7 +1913,7 @@ def _note_possible_changes(options: Iterable[Value]) -> None:
             one.is_open = True
 
 
-def _arguments_of_process(event: CallEvent) -> Arguments:
+def _arguments_of_started_process(event: CallEvent) -> Arguments:
     """What a process or thread that is started gives to its function: its rank, and `args=`."""
     given = event.keywords.get("args", event.args[1] if len(event.args) > 1 else None)
     known = tuple(given.items) if isinstance(given, Sequence) else ()
@@ -1855,7 +1942,7 @@ def _unknown_arguments(function: Function, event: CallEvent) -> tuple[Value, ...
 
 
 @cache
-def _is_set_inside(loop: ast.For | ast.AsyncFor | ast.While, target: str) -> bool:
+def _is_replaced_in_loop(loop: ast.For | ast.AsyncFor | ast.While, target: str) -> bool:
     """Does a pass of a loop replace a name or attribute, by anything but `+=` and the like?"""
     return any(
         ast.unparse(one) == target

@@ -6,8 +6,8 @@ import re
 
 from truetune.checks.config.evidence.setting_places import is_of_program, known_keys
 from truetune.settings.config import Config, RenamedKey, SettingLocation
+from truetune.settings.stacks.read_trl_yaml import SCRIPT_ONLY_KEYS
 from truetune.settings.stacks.registry import config_readers
-from truetune.settings.stacks.trl import SCRIPT_ONLY_KEYS
 from truetune.settings.suggest_spelling import find_misspelt_key
 
 DATA_SET_LISTS = ("datasets", "test_datasets", "pretraining_dataset")
@@ -87,7 +87,7 @@ def is_unknown_keyword_refused(config: Config) -> bool:
     """Does a call surely stop at a keyword that is not known? An older release or a commit may take it."""
     pins = config.pins
     return is_of_program(config) and not (
-        pins.is_of_a_commit(config.stack) or pins.before(config.stack, config.version)
+        pins.asks_for_commit(config.stack) or pins.before(config.stack, config.version)
     )
 
 
@@ -98,7 +98,9 @@ def describe_removal_release(config: Config, old: RenamedKey) -> str:
 
 def describe_readers_of_old_names(config: Config, several: list[RenamedKey]) -> str:
     """Who may still take these names of earlier releases, in words."""
-    pinned = next((old.package for old in several if config.pins.is_of_a_commit(old.package)), None)
+    pinned = next(
+        (old.package for old in several if config.pins.asks_for_commit(old.package)), None
+    )
     return (
         "the script that reads this file"
         if pinned is None

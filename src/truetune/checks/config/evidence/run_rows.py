@@ -18,7 +18,7 @@ from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_ro
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.settings.config import Config
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 
 # Chosen: the first rows tell the lengths of a file that is not sorted, and are read in a tenth of a second.
 MAX_ROWS = 2000
@@ -56,7 +56,7 @@ def _local_row_files(config: Config) -> list[Source]:
 
 def first_rows_of_run(config: Config) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
     """The first rows of a run, each with its file and line: as the script shapes them, where it can be followed."""
-    if is_script_format(config.path):
+    if is_script_named_as_format(config.path):
         try:
             shaped = read_trained_rows(config.path)
         except TruetuneError:

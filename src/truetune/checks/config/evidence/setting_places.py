@@ -9,7 +9,7 @@ from typing import Any
 from truetune.checks.findings import Case
 from truetune.errors import SpecError
 from truetune.settings.config import Config, SettingLocation
-from truetune.settings.located_document import TextPosition, parse_document
+from truetune.settings.located_document import TextPosition, parse_located_document
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.known_keys import load_known_keys
 from truetune.settings.stacks.registry import config_readers
@@ -28,7 +28,7 @@ BUILT_ON_TRANSFORMERS = {
 def _key_positions(text: str, path: str) -> Mapping[tuple[Hashable, ...], TextPosition]:
     """The positions of the keys in a file's text."""
     try:
-        return parse_document(text, path).spots
+        return parse_located_document(text, path).spots
     except SpecError:
         return {}
 

@@ -12,7 +12,7 @@ from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat, p
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.axolotl_data import preference_strategy
+from truetune.settings.stacks.read_axolotl_datasets import preference_strategy
 
 CHATML = "<|im_start|>user"
 GEMMA, GEMMA4 = "<start_of_turn>user", "<|turn>user"

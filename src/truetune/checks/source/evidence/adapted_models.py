@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import methods_of
-from truetune.source.module import Module
-from truetune.source.option_defaults import find_given_option, find_option_default
+from truetune.source.command_line_options_of_script import (
+    find_option_default,
+    option_given_by_commands,
+)
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 MERGES = methods_of("calls of merge_and_unload", "merge_and_unload")
@@ -91,7 +94,7 @@ def _text_given_by_command(module: Module, expression: ast.expr) -> str | None:
     where it is none.
     """
     origins = module.flow.origins(expression)
-    given = find_given_option(module, origins[0].node) if len(origins) == 1 else None
+    given = option_given_by_commands(module, origins[0].node) if len(origins) == 1 else None
     return given.value if given is not None and isinstance(given.value, str) else None
 
 

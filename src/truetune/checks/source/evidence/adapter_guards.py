@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TypeGuard
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def is_kept_from_adapters(module: Module, node: ast.AST) -> bool:

@@ -15,8 +15,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.parsed_source_file import Module
 
 BODIES = {
     "model.layers": ("self_attn.q_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.down_proj"),

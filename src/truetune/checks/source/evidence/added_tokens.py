@@ -23,8 +23,8 @@ from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.render.tokenizer_folder import find_tokenizer_folder
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 OF_LLAMA = ("transformers.LlamaForCausalLM.from_*", "transformers.LlamaTokenizer*.from_*")

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
-from truetune.source.module import Module
+from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 WRAPPING_CALLS = (

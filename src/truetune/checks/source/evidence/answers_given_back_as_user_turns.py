@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 OF_AN_ANSWER = re.compile(

@@ -26,17 +26,17 @@ from truetune.checks.source.evidence.decoded_answers_with_prompt import (
     TRIMMING_METHODS,
 )
 from truetune.data.answering_roles import is_answering_role
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
     NameEvent,
     ReturnEvent,
     Trace,
 )
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Choice,
     Element,
@@ -50,7 +50,7 @@ from truetune.source.symbolic_execution.values import (
     Sequence,
     Slice,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 DECODING_METHODS = {"decode": "token_ids", "batch_decode": "sequences"}
@@ -217,7 +217,7 @@ def _input_parts_of_generation(generation: CallEvent) -> list[Value]:
         if id(part) not in seen:
             seen.add(id(part))
             parts.append(part)
-            waiting += operands_of(part)
+            waiting += parts_of_value(part)
     return parts
 
 
@@ -235,7 +235,7 @@ def _adds_chat_marks_or_text(part: Value) -> bool:
             return True
         return part.call.method == "format" and _is_long_script_text(part.call.receiver)
     is_joined = isinstance(part, Operation) and part.operator in ("format", "+", "%")
-    return is_joined and any(_is_long_script_text(one) for one in operands_of(part))
+    return is_joined and any(_is_long_script_text(one) for one in parts_of_value(part))
 
 
 def _is_long_script_text(value: Value | None) -> bool:
@@ -493,11 +493,11 @@ def _is_still_the_text(use: Value | Event) -> TypeGuard[Value]:
 def _texts_before_trimming(part: Value) -> Iterator[Value]:
     """The texts that a text or list of texts is made of, before it was trimmed or put together."""
     if isinstance(part, Sequence | Choice | Element):
-        yield from operands_of(part)
+        yield from parts_of_value(part)
     elif isinstance(part, Item):
         yield part.base
     elif isinstance(part, Result) and part.call.method in TRIMMING_METHODS:
-        yield from operands_of(part)
+        yield from parts_of_value(part)
 
 
 def _only_shows_or_trims(call: CallEvent) -> bool:

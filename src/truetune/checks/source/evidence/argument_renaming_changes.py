@@ -7,9 +7,9 @@ from __future__ import annotations
 import ast
 
 from truetune.settings.stacks.removed_arguments import RemovedArgument
-from truetune.source.module import Module
+from truetune.source.make_source_edits import Change, Changes, replace_expression
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.source_edits import Change, Changes, replace_expression
 
 
 def node_of_argument(call: Call, name: str) -> ast.AST:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 MAX_EXPRESSIONS = 200
 """Expressions that one slice opens; the loss of a training loop takes some 30"""

@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.causal_decoder_models import MOVING_METHODS
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.containers import item_of_sequence
-from truetune.source.symbolic_execution.elements import LOADERS, element_of
-from truetune.source.symbolic_execution.trace import CallEvent, is_none
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.element_of_iterable import LOADERS, element_of
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.lists_and_dicts import item_or_slice_of_list
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, is_constant_none
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Element,
     Function,
@@ -110,7 +110,7 @@ def item_of_batch_tuple(item: Item) -> Value | None:
     if loader is None or not isinstance(constant_of(item.key), int):
         return None
     batch = element_of(loader.result)
-    return item_of_sequence(batch, item.key) if isinstance(batch, Sequence) else None
+    return item_or_slice_of_list(batch, item.key) if isinstance(batch, Sequence) else None
 
 
 def _project_entry_of_batch(batch: Value, name: str) -> Value | None:
@@ -194,7 +194,7 @@ def _copies_ids_to_labels(event: CallEvent, collator: Value | None, *, has_label
     """Are the labels of a batch a copy of its ids that the library makes?"""
     if isinstance(collator, Result) and _is_collator_copying_ids(collator.call):
         return True
-    is_of_library = collator is None or is_none(collator) or isinstance(collator, Result)
+    is_of_library = collator is None or is_constant_none(collator) or isinstance(collator, Result)
     return is_of_library and not has_labels and event.named(*TRAINERS_THAT_COPY_IDS)
 
 

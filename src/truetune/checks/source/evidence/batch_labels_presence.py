@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 LABELLING_COLLATORS = ("transformers.DataCollatorFor*", "trl.DataCollatorFor*")
 """They put labels into the batch"""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.several_process_scripts import RANK_WORDS
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 Loop = ast.For | ast.AsyncFor
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -16,11 +16,11 @@ from truetune.checks.source.evidence.trainer_settings_given import (
     constant_of_setting,
     value_of_setting,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace, is_none
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace, is_constant_none
+from truetune.source.symbolic_execution.values_of_run import (
     Choice,
     Class,
     Constant,
@@ -105,7 +105,7 @@ def _uncomputed_metric_of_trainer(trace: Trace, trainer: CallEvent) -> Uncompute
     if name in known or _may_be_metric_of_named_set(name, known, trainer):
         return None
     node = getattr(setting, "node", None)
-    has_function = not is_none(trainer.keywords.get("compute_metrics", Constant(None)))
+    has_function = not is_constant_none(trainer.keywords.get("compute_metrics", Constant(None)))
     has_several = isinstance(trainer.keywords.get("eval_dataset"), Mapping)
     nodes = (trainer.node,) if node is None else (node, trainer.node)
     return UncomputedMetric(metric, known, has_function, has_several, nodes)
@@ -154,7 +154,7 @@ def _metrics_of_evaluation(trace: Trace, trainer: CallEvent) -> frozenset[str] |
 def _computed_metrics(trace: Trace, trainer: CallEvent) -> frozenset[str] | None:
     """The keys that compute_metrics returns; none without it, None where they are not known."""
     given = trainer.argument(-1, "compute_metrics")
-    if given is None or is_none(given):
+    if given is None or is_constant_none(given):
         return frozenset()
     while isinstance(given, Partial):
         given = given.function

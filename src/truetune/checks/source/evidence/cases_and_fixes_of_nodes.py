@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from truetune.checks.findings import Case, Edit, Fix
-from truetune.source.module import Module
-from truetune.source.source_edits import Changes, to_file_positions
+from truetune.source.make_source_edits import Changes, changes_in_file_positions
+from truetune.source.parsed_source_file import Module
 
 # Chosen to read: a line of code fits a terminal beside its place.
 MAX_CODE_CHARACTERS = 100
@@ -30,5 +30,5 @@ def case_of_node(module: Module, node: ast.AST, text: str = "") -> Case:
 
 def fix_of_changes(module: Module, changes: Changes, *, safe: bool = True) -> Fix | None:
     """A fix that makes these changes; None where there are none."""
-    edits = tuple(Edit(*change) for change in to_file_positions(module, changes))
+    edits = tuple(Edit(*change) for change in changes_in_file_positions(module, changes))
     return Fix(module.path, edits, safe) if edits else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.values import Value
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.values_of_run import Value
 
 CAUSAL_LOADS = (
     "transformers.*CausalLM.from_pretrained",

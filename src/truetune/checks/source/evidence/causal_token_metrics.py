@@ -19,7 +19,7 @@ from truetune.checks.source.evidence.metric_functions_and_shifts import (
     is_output_of_labelled_pass,
     picks_tokens,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 CAUSAL = (

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.execution_order import FUNCTIONS
-from truetune.source.module import Module
-from truetune.source.resolved_calls import called_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import last_name_of_called
 
 BACKWARD = re.compile(r"backward")
 """Methods that compute gradients: `backward`, `manual_backward`, `pc_backward`"""
@@ -301,7 +301,7 @@ def _conditional_calls(node: ast.AST) -> set[ast.AST]:
 
 def _after_library_call(call: ast.Call, states: States) -> States:
     """The states after a call whose code is not here, by its name."""
-    name = called_name(call)
+    name = last_name_of_called(call)
     if BACKWARD.search(name):
         return [one.after_backward() for one in states]
     if TOUCHES_GRADIENTS.search(name) or ".grad." in ast.unparse(call.func):

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.text_generation_calls import row_mapping_calls_of
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -20,10 +20,10 @@ from truetune.checks.source.evidence.local_rows_of_values import (
     local_rows_of_value,
     readers_of_value,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Attribute,
     Item,

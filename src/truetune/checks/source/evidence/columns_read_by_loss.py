@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 FORWARD_METHODS = frozenset(

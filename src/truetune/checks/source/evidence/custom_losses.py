@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 ITEM_COUNT = "num_items_in_batch"
 LOSS_KWARGS_FLAG = "loss_is_scaled_for_ga"

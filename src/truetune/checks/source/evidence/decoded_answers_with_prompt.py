@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls, is_causal_model
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
-from truetune.source.qualified_names import holder_of_part, variable_name
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import spelling_of_variable, variable_of_indexed_or_attribute
 from truetune.source.resolved_calls import Call
 
 ANSWER_NAME = re.compile(
@@ -87,9 +87,12 @@ def decodes_of_generated_ids(module: Module) -> Iterator[Call]:
 def _sources_of_decoded_ids(module: Module, given: ast.expr) -> list[ast.AST]:
     """What gave the ids that are decoded: also of `for ids in outputs`."""
     found: list[ast.AST] = []
-    for origin in module.flow.origins(holder_of_part(given)):
+    for origin in module.flow.origins(variable_of_indexed_or_attribute(given)):
         if origin.element and not origin.path and isinstance(origin.node, ast.expr):
-            found += [one.node for one in module.flow.origins(holder_of_part(origin.node))]
+            found += [
+                one.node
+                for one in module.flow.origins(variable_of_indexed_or_attribute(origin.node))
+            ]
         else:
             found.append(origin.node)
     return found
@@ -234,7 +237,7 @@ def is_scored_by_metric(module: Module, generation: ast.AST) -> bool:
     for call in module.methods("decode", "batch_decode"):
         if not call.args:
             continue
-        origins = module.flow.origins(holder_of_part(call.args[0]))
+        origins = module.flow.origins(variable_of_indexed_or_attribute(call.args[0]))
         if not any(origin.node is generation for origin in origins):
             continue
         for use in _metric_and_keeping_uses_of_text(module, call.node, set()):
@@ -245,7 +248,7 @@ def is_scored_by_metric(module: Module, generation: ast.AST) -> bool:
 
 def is_whole_output(module: Module, given: ast.expr) -> bool:
     """Is it `out`, `out[0]` or `out.sequences[0]`, and no slice that takes a part of the ids?"""
-    while isinstance(given, ast.Subscript | ast.Attribute) and variable_name(given) is None:
+    while isinstance(given, ast.Subscript | ast.Attribute) and spelling_of_variable(given) is None:
         if isinstance(given, ast.Subscript):
             if not isinstance(module.flow.value(given.slice), int):
                 return False
@@ -253,7 +256,7 @@ def is_whole_output(module: Module, given: ast.expr) -> bool:
             return False
         given = given.value
     is_generation = isinstance(given, ast.Call) and module.flow.call(given).method == "generate"
-    return variable_name(given) is not None or is_generation
+    return spelling_of_variable(given) is not None or is_generation
 
 
 def _metric_and_keeping_uses_of_text(
@@ -333,7 +336,7 @@ def _reads_of_parameter_given_text(
         return
     home = module.home(function)
     for read in home.name_reads.get(parameters[position].arg, ()):
-        bound = home.scopes.reaching(read)
+        bound = home.scopes.bindings_that_reach(read)
         if len(bound) == 1 and bound[0].node is parameters[position]:
             yield read
 
@@ -391,7 +394,7 @@ def _is_always_element(
     module: Module, read: ast.Name, texts: ast.expr, path: tuple[int, ...]
 ) -> bool:
     """Is a name, wherever it was bound, this part of an element of the texts?"""
-    bindings = module.scopes.reaching(read)
+    bindings = module.scopes.bindings_that_reach(read)
     return bool(bindings) and all(
         one.kind == "element" and one.value is texts and one.path == path for one in bindings
     )
@@ -447,7 +450,7 @@ def _uses_of_list(
 def _reads_of_name_holding(module: Module, name: str, value: ast.expr) -> Iterator[ast.Name]:
     """The reads of a name that holds this value, or a constant on another way."""
     for read in module.name_reads.get(name, ()):
-        bound = [binding.value for binding in module.scopes.reaching(read)]
+        bound = [binding.value for binding in module.scopes.bindings_that_reach(read)]
         # Another value, as of a branch that cuts the prompt, makes it unknown which one is used.
         if value in bound and all(
             node is value or isinstance(node, ast.Constant) for node in bound

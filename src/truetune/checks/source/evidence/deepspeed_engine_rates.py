@@ -29,8 +29,11 @@ from truetune.checks.launch_files import (
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.settings.located_document import LocatedDocument
-from truetune.source.module import Module
-from truetune.source.option_defaults import find_option_name, option_given_to
+from truetune.source.command_line_options_of_script import (
+    option_given_to_script,
+    option_name_of_expression,
+)
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 ENGINE = "deepspeed.initialize"
@@ -174,7 +177,7 @@ def _file_named_by(module: Module, node: ast.AST) -> str:
     """The file that a text or an option of the command line names; empty for any other expression."""
     if isinstance(node, ast.Constant):
         return str(node.value) if isinstance(node.value, str) else ""
-    option = find_option_name(module, node)
+    option = option_name_of_expression(module, node)
     if option is None:
         return ""
     value = _option_value(module, option)
@@ -183,7 +186,7 @@ def _file_named_by(module: Module, node: ast.AST) -> str:
 
 def _option_value(module: Module, option: str) -> object:
     """What an option is: as a command beside the script gives it, else its default."""
-    given = option_given_to(module.path, option)
+    given = option_given_to_script(module.path, option)
     if given is not None:
         return given.value
     defaults = [
@@ -258,7 +261,7 @@ def _unread_settings_of_file(module: Module) -> Iterator[UnreadRate]:
 
 def _place_of_option_value(module: Module, part: Module, name: str, node: ast.AST) -> Case:
     """The place that gives an option its rate: a command, else the code."""
-    given = option_given_to(module.path, name)
+    given = option_given_to_script(module.path, name)
     if given is not None:
         return Case(f"--{name} {given.value}", file=given.file, line=given.line)
     return case_of_node(part, node)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.data.answering_roles import is_answering_role
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 STEMMERS = ("lemmatize", "stem", "lemma")

@@ -15,7 +15,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
@@ -147,7 +147,7 @@ def logs_of_divided_loss(module: Module, divided: DividedLoss) -> Iterator[ast.A
 
 def _name_is_divided_loss(module: Module, divided: DividedLoss, name: ast.Name) -> bool:
     """Does a name stand for the divided loss? Also after `if n > 1: loss = loss / n`."""
-    bindings = [one.node for one in module.scopes.reaching(name)]
+    bindings = [one.node for one in module.scopes.bindings_that_reach(name)]
     if divided.statement not in bindings:
         return False
     block = module.scopes.parent.get(divided.statement)
@@ -218,7 +218,7 @@ def _logged_under_name(module: Module, statement: ast.Assign, name: str) -> ast.
     for node in module.nodes(ast.Name):
         if node.id != name or isinstance(node.ctx, ast.Store):
             continue
-        bindings = module.scopes.reaching(node)
+        bindings = module.scopes.bindings_that_reach(node)
         if bindings and all(one.node is statement for one in bindings):
             found = _call_logging_value(module, node, depth=0)
             if found is not None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 RANDOM_SPLITTERS = (
     "sklearn.model_selection.train_test_split",

@@ -24,7 +24,7 @@ from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.execution_order import LOOPS
 from truetune.errors import TruetuneError
 from truetune.settings import located_document
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 KEY = "gradient_accumulation_steps"
@@ -205,7 +205,7 @@ def _accumulation_of_settings_file(folder: Path, name: str) -> EngineAccumulatio
     value = None if document is None else document.value.get(KEY)
     if document is None or not isinstance(value, int) or isinstance(value, bool):
         return None
-    spot = document.spot(KEY)
+    spot = document.position_of_key(KEY)
     line = spot.line if spot is not None else 1
     return EngineAccumulation(value, str(value), None, document.path, line)
 
@@ -219,7 +219,7 @@ def _accumulation_of_file_beside(script: Path) -> EngineAccumulation | None:
         return None
     for file in files:
         try:
-            keys = located_document.read_document(file).value
+            keys = located_document.read_located_document(file).value
         except (TruetuneError, OSError, ValueError):
             continue
         if isinstance(keys, dict) and not DEEPSPEED_KEYS.isdisjoint(keys):

@@ -24,7 +24,7 @@ from truetune.errors import TruetuneError
 from truetune.render.probes import ANSWER, QUESTION, alternating_chat, prepare_probes_of_run
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 NEW_TEMPLATES = ("get_chat_template", "setup_chat_format", "clone_chat_template")
 """Functions that give a tokenizer another chat template"""

@@ -21,11 +21,11 @@ from truetune.checks.source.evidence.fixed_length_paddings import (
     calls_encoding_prompts,
     tokenizer_limit,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace, is_none
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Attribute, Item, Result, Slice, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace, is_constant_none
+from truetune.source.symbolic_execution.values_of_run import Attribute, Item, Result, Slice, Value
 
 IDS = "input_ids"
 MAX_TOKENS = 1 << 20
@@ -72,7 +72,7 @@ def _cuts_or_pads_to_length(call: CallEvent) -> bool:
 def _row_length_of_call(trace: Trace, call: CallEvent) -> int | None:
     """The length of one call; None where it is not known."""
     given = call.keywords.get("max_length")
-    if given is None or is_none(given):
+    if given is None or is_constant_none(given):
         limit = tokenizer_limit(trace, call)
         return limit if isinstance(limit, int) else None
     plain = constant_of(given)

@@ -26,11 +26,11 @@ from truetune.checks.source.evidence.prompts_padded_on_the_right import (
 from truetune.checks.source.evidence.published_families import normalized_model_name
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Mapping, Result, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import Mapping, Result, Value
 
 ENGINES = ("vllm.LLM", "vllm.*.LLM")
 ENCODING_METHODS = ("__call__", "encode", "encode_plus", "batch_encode_plus")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def function_around(module: Module, node: ast.AST) -> ast.AST:

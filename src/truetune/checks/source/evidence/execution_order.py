@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)

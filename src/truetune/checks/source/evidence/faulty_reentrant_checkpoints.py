@@ -17,13 +17,19 @@ import ast
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Event, StoreEvent, Trace, is_none
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import (
+    CallEvent,
+    Event,
+    StoreEvent,
+    Trace,
+    is_constant_none,
+)
+from truetune.source.symbolic_execution.values_of_run import (
     Element,
     Instance,
     Mapping,
@@ -187,14 +193,14 @@ def _adapter_leaves_embedding_frozen(call: CallEvent) -> bool:
 def _is_missing_or_none(call: CallEvent, name: str) -> bool:
     """Is an argument left out, or None?"""
     given = call.keywords.get(name)
-    return given is None or is_none(given)
+    return given is None or is_constant_none(given)
 
 
 def _targets_may_hold_embedding(targets: Value | None) -> bool:
     """May the targets of an adapter hold the embedding? They do not where all names are known and
     none is like it.
     """
-    if targets is None or is_none(targets):
+    if targets is None or is_constant_none(targets):
         return False
     names = targets.items if isinstance(targets, Sequence) else [targets]
     for name in names:
@@ -268,7 +274,7 @@ def _is_reentrant(entry: Module, given: Value | None) -> bool:
     """Do these arguments of a checkpoint make it reentrant, or does the pinned release where they
     are left out?
     """
-    if given is None or is_none(given):
+    if given is None or is_constant_none(given):
         age = entry.pins.age(
             "transformers", LAST_REENTRANT_BY_DEFAULT, FIRST_NON_REENTRANT_BY_DEFAULT
         )

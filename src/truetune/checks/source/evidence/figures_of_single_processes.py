@@ -24,7 +24,7 @@ from truetune.checks.source.evidence.lightning_processes import (
 )
 from truetune.checks.source.evidence.loop_exits_by_one_process import prepares_loader
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")

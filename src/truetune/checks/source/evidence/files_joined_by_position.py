@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
 from truetune.checks.source.evidence.row_filters_and_sorts import alignment_to_source
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Constant, Value
-from truetune.source.symbolic_execution.values import Mapping as MappingValue
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import Constant, Value
+from truetune.source.symbolic_execution.values_of_run import Mapping as MappingValue
 
 ID_COLUMN = re.compile(r"(?:\w+_)?(?:id|idx|index|uid|uuid|qid|key|number)", re.I)
 SLASHED_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")

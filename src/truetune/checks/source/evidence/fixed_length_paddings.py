@@ -19,12 +19,12 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
 from truetune.checks.source.evidence.prompts_padded_on_the_right import call_making_ids
 from truetune.checks.source.evidence.runs_that_train import run_trains_model
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Trace, is_none
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace, is_constant_none
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Operation,
     Result,
@@ -127,7 +127,7 @@ def _padded_length_of(trace: Trace, call: CallEvent) -> int | str | None:
     known.
     """
     given = call.keywords.get("max_length")
-    if given is not None and not is_none(given):
+    if given is not None and not is_constant_none(given):
         plain = constant_of(given)
         if type(plain) is int:
             return plain

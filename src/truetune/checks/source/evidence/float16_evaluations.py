@@ -32,8 +32,8 @@ from truetune.checks.source.evidence.model_dtypes import (
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
-from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
-from truetune.source.module import Module
+from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SETTING = "fp16_full_eval"
@@ -119,7 +119,7 @@ def nan_loss_line_beside(module: Module) -> str:
     where none does.
     """
     for path in _console_output_files(Path(module.path).parent):
-        for number, line in enumerate(read_project_text(str(path)).splitlines(), 1):
+        for number, line in enumerate(read_project_text_cached(str(path)).splitlines(), 1):
             if NAN_LOSS.search(line):
                 return f"{path.name}, line {number}: {line.strip()[:80]}"
     return ""
@@ -272,7 +272,7 @@ def _models_named_by_commands(module: Module) -> Iterator[EvaluatedModel]:
     path = Path(module.path)
     files = [one for one in files_around(path) if one.suffix != ".py"]
     for file in (*files, *_console_output_files(path.parent)):
-        for number, line in enumerate(read_project_text(str(file)).splitlines(), 1):
+        for number, line in enumerate(read_project_text_cached(str(file)).splitlines(), 1):
             if path.name not in line or "python" not in line:
                 continue
             for word in line.split():

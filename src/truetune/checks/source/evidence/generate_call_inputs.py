@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
-from truetune.source.constant_values import UNKNOWN
 from truetune.source.data_flow import Origin
-from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
-from truetune.source.module import Module
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")

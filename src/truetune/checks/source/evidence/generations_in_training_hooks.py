@@ -13,8 +13,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from truetune.source.module import Module
-from truetune.source.resolved_calls import called_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import last_name_of_called
 
 TRAINER_HOOKS = frozenset(
     (

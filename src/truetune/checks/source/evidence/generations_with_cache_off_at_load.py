@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.model_devices_at_use import LOADS
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.interpreter import UNPACKED
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Result, Unknown, Value
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import Result, Unknown, Value
 
 USE_CACHE = "use_cache"
 ENCODING_METHODS = ("__call__", "to", "apply_chat_template", "pad")

@@ -22,13 +22,13 @@ from truetune.checks.source.evidence.optimizers_before_adapters import (
     OPTIMIZER_CLASSES,
 )
 from truetune.checks.source.evidence.upper_row_counts import UpperCount, batches_at_most
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.elements import element_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Frame, NameEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.element_of_iterable import element_of
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, NameEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Element,
     Operation,
     Result,

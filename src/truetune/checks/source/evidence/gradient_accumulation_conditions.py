@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.backward_and_steps import is_backward_call
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:

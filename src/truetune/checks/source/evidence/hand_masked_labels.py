@@ -10,7 +10,7 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
     holds_ignored_label,
     maskings_of_pad_id,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 MOST_CALLERS = 4
 """Functions between the one that makes rows and the script that trains on them"""

@@ -38,11 +38,11 @@ from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import (
     slices_of,
 )
 from truetune.errors import format_name_list
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Choice,
     Item,
@@ -50,7 +50,7 @@ from truetune.source.symbolic_execution.values import (
     Result,
     Slice,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 MIN_HEAD = 20
@@ -148,7 +148,7 @@ def _identities_of_sources(values: list[Value]) -> frozenset[int]:
         one = pending.pop()
         if id(one) not in seen:
             seen.add(id(one))
-            pending.extend(operands_of(one))
+            pending.extend(parts_of_value(one))
     return frozenset(seen)
 
 

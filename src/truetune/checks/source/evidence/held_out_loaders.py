@@ -18,10 +18,10 @@ from truetune.checks.findings import Case
 from truetune.checks.source.evidence.evaluation_only_code import function_around
 from truetune.checks.source.evidence.shared_rows_of_data_sets import share_rows, steps_to
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import Value
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 FOR_TRAINING = re.compile(r"(?:^|_)(?:train|training|trn)(?:_|$)|^train", re.I)

@@ -13,12 +13,12 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.module import Module
-from truetune.source.resolved_calls import called_name
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Mapping, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import last_name_of_called
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import Mapping, Value
 
 TEMPERATURE = "temperature"
 PROMPTS = frozenset(("messages", "prompt", "prompts", "input", "inputs", "text"))
@@ -75,7 +75,7 @@ def _hot_request(call: CallEvent) -> HotRequest | None:
 
 def _makes_langchain_or_llamaindex_client(call: CallEvent) -> bool:
     """Does it make an object of LangChain or LlamaIndex that asks later?"""
-    return isinstance(call.node, ast.Call) and called_name(call.node) in CLIENT_CLASSES
+    return isinstance(call.node, ast.Call) and last_name_of_called(call.node) in CLIENT_CLASSES
 
 
 def _unlikely_tokens_may_be_cut(values: dict[str, Value]) -> bool:

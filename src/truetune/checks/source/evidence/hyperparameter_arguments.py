@@ -21,10 +21,10 @@ from truetune.checks.hyperparameter_limits import (
     parse_limit_number,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.script_configs import extract_configs
+from truetune.source.settings_of_script_as_configs import extract_configs
 
 OPTIMIZERS = tuple(
     f"{home}.*{name}*"

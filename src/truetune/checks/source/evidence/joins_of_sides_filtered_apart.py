@@ -25,11 +25,11 @@ from truetune.checks.source.evidence.row_filters_and_sorts import (
     AlignmentChange,
     alignment_to_source,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Sequence, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import Sequence, Value
 
 SHARED_FIELD = re.compile(
     r"(?:\w*_)?(?:id|idx|index|key|hash|uid|uuid|number|question|prompt|instruction|input|query|problem|source|split|"

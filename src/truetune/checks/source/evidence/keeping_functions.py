@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 EMPTYING_METHODS = frozenset(("clear", "pop", "popleft", "popitem"))

@@ -17,11 +17,11 @@ from truetune.checks.source.evidence.trainer_settings_given import (
     arguments_of_trainer,
     value_of_setting,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Frame, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Option, Result, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, Trace
+from truetune.source.symbolic_execution.values_of_run import Option, Result, Value
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 OF_LIGHTNING = tuple(

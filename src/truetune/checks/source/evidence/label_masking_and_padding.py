@@ -13,7 +13,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     encoding_pads,
 )
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LM_COLLATOR_CLASSES = (

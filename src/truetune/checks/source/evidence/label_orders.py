@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.errors import DataError
-from truetune.source.module import Module, read_module
+from truetune.source.parsed_source_file import Module, read_module
 
 LABEL_VARIABLE = re.compile(
     r"label|class|name|categor|intent|sentiment|topic|tag|id2|2id|answers?$|options?$", re.I

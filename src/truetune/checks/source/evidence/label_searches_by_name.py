@@ -18,7 +18,7 @@ from truetune.checks.source.evidence.reference_comparisons import REFERENCE
 from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.checks.source.evidence.scored_rows import rows_with_text_columns
 from truetune.checks.source.evidence.wrong_label_matches import WrongMatch
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 # Names are all that tells an answer from any other text: one that is called `x` is missed.
 ANSWER_NAME = re.compile(

@@ -17,7 +17,7 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
 )
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
 from truetune.source.data_flow import Origin
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 COPYING_METHODS = ("copy", "clone", "detach", "tolist", "squeeze", "long")

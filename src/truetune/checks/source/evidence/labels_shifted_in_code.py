@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 MASKED_SHORT = re.compile(r"\[-100\] \* \(len\(.*?\) - 1\) \+ ")
 """A mask that is one token shorter than the prompt"""

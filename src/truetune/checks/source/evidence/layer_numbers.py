@@ -25,7 +25,7 @@ from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.render.tokenizer_folder import find_tokenizer_folder
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 LAYER_IN_NAME = re.compile(r"(?:^|[._ ])(?:layers?|h|blocks?)[._](\d{1,3})(?!\d)")
 """`model.layers.31.self_attn`, `transformer.h.11.`"""

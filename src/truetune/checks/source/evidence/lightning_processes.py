@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LIGHTNING = tuple(

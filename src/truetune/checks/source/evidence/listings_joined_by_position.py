@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 LISTINGS = ("glob.glob", "glob.iglob", "os.listdir", "os.scandir")
 LISTING_METHODS = ("glob", "rglob", "iterdir")

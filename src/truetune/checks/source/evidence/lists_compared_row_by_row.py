@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 GENERATES = frozenset(
     ("generate", "batch_decode", "decode", "chat", "predict", "create", "completion", "invoke")

@@ -24,11 +24,11 @@ from truetune.checks.source.evidence.column_expression_values import (
     distinct_values_of_expression,
 )
 from truetune.checks.source.evidence.local_rows_of_values import local_rows_of_value
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Element,
     Mapping,
@@ -36,7 +36,7 @@ from truetune.source.symbolic_execution.values import (
     Parameter,
     Result,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 EQUALITIES = ("==", "!=", "in", "not in")
@@ -245,7 +245,7 @@ def _column_may_be_rewritten(cell: Value, column: str) -> bool:
         if isinstance(one, Parameter) and one.given_by is not None:
             pending.extend(one.given_by.inputs[:1])
         else:
-            pending.extend(operands_of(one))
+            pending.extend(parts_of_value(one))
     return False
 
 

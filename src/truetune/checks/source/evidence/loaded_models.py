@@ -11,9 +11,9 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
-from truetune.source.module import Module
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LOADING_CALLS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")

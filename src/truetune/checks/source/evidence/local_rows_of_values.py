@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from truetune.data.find_data_files import find_sources, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Constant,
     Item,
@@ -32,9 +32,9 @@ from truetune.source.symbolic_execution.values import (
     Result,
     Sequence,
     Value,
-    operands_of,
+    parts_of_value,
 )
-from truetune.source.symbolic_execution.values import Mapping as MappingValue
+from truetune.source.symbolic_execution.values_of_run import Mapping as MappingValue
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".ndjson")
 TEXT_SUFFIXES = (".csv", ".tsv")
@@ -139,7 +139,7 @@ def _direct_sources(value: Value) -> Iterator[Value]:
     if chosen is not None:
         yield chosen
         return
-    yield from operands_of(value)
+    yield from parts_of_value(value)
 
 
 def _file_of_split(value: Value) -> Value | None:

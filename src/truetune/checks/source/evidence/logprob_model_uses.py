@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.source.data_flow import Origin
-from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
-from truetune.source.module import Module
+from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.source.parsed_source_file import Module
 
 REFERENCE = re.compile(r"(^|[_.])ref(erence)?s?(_|$|\d)|^ref(?!ine|resh|use)|reference", re.I)
 """Names of a reference model, or of what it gives"""
@@ -163,7 +163,7 @@ def _has_same_arguments(module: Module, one: ast.Call, other: ast.Call) -> bool:
     names = (node for node in ast.walk(one) if isinstance(node, ast.Name))
     other_names = (node for node in ast.walk(other) if isinstance(node, ast.Name))
     return all(
-        module.scopes.reaching(name) == module.scopes.reaching(other_name)
+        module.scopes.bindings_that_reach(name) == module.scopes.bindings_that_reach(other_name)
         for name, other_name in zip(names, other_names, strict=True)
     )
 

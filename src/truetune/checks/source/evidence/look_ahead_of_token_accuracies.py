@@ -17,10 +17,10 @@ from truetune.checks.source.evidence.token_positions_in_arrays import (
     KEEPING_METHODS,
     layout_after_index,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Item, Operation, Result, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import Item, Operation, Result, Value
 
 EQUALITIES = ("==", "!=")
 EQUAL_FUNCTIONS = ("torch.eq", "torch.ne", "numpy.equal", "torch.equal")

@@ -33,7 +33,7 @@ from truetune.checks.source.evidence.process_counts import launch_command
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.stacks.find_config_consumer import COUNT_IN_CONFIG
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 AGREEING_CALL = re.compile(
     r"all_?reduce|broadcast|all_?gather|gather|dist\.reduce|accelerator\.reduce|fabric\.reduce|barrier|trigger"

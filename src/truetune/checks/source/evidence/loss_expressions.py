@@ -10,7 +10,7 @@ from truetune.checks.source.evidence.mean_expressions import (
     summed_list,
     terms_of_mean,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 CROSS_ENTROPIES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
 CASTS = ("item", "cpu", "float", "detach", "double", "mean", "tolist", "repeat", "expand")

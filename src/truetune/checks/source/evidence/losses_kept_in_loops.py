@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LOSS_CALLS = ("torch.nn.functional.*", "torch.nn.*Loss", "transformers.loss.*")

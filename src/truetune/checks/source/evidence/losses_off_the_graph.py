@@ -17,7 +17,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 CUTTING_METHODS = ("detach", "item", "tolist", "numpy", "size", "dim", "numel")

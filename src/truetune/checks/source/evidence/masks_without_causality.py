@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.runs_that_train import run_trains_model
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, StoreEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, StoreEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Constant,
     Element,
@@ -39,7 +39,7 @@ from truetune.source.symbolic_execution.values import (
     Slice,
     Unknown,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 DECODER = re.compile(r"ForCausalLM\b|LMHeadModel\b|FastLanguageModel\b|FastModel\b")
@@ -265,7 +265,7 @@ def _source_values(value: Value) -> Iterator[Value]:
     if isinstance(value, Result):
         yield from _source_values_of_call(value.call)
         return
-    yield from operands_of(value)
+    yield from parts_of_value(value)
 
 
 def _source_values_of_call(call: CallEvent) -> Iterator[Value]:

@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.module import Module
-from truetune.source.qualified_names import variable_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import spelling_of_variable
 
 MEAN_CALLS = (
     "numpy.mean",
@@ -97,7 +97,7 @@ def terms_of_mean(module: Module, values: ast.expr) -> Iterator[ast.expr]:
         if receiver is not None:
             yield from terms_of_mean(module, receiver)
         return
-    if variable_name(values) is None:
+    if spelling_of_variable(values) is None:
         return
     for origin in module.flow.origins(values):
         if isinstance(origin.node, ast.ListComp | ast.GeneratorExp):

@@ -25,12 +25,12 @@ from truetune.checks.source.evidence.optimizers_before_adapters import (
     stand_in_other_arms,
     steps_after_event,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import Lineage, lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Event, StoreEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event, StoreEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Element,
     Instance,
@@ -38,7 +38,7 @@ from truetune.source.symbolic_execution.values import (
     Parameter,
     Result,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 LAYERS = (
@@ -301,7 +301,7 @@ def _filters_trainable_parameters(given: Value, depth: int = 0) -> bool:
         return True
     if depth > MAX_DEPTH:
         return False
-    return any(_filters_trainable_parameters(part, depth + 1) for part in operands_of(given))
+    return any(_filters_trainable_parameters(part, depth + 1) for part in parts_of_value(given))
 
 
 def _filter_tests(node: ast.AST | None) -> Iterator[ast.expr]:

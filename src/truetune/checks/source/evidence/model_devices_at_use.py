@@ -15,10 +15,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Event, Trace, is_none
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import (
+    CallEvent,
+    Event,
+    Trace,
+    is_constant_none,
+)
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Constant,
     Element,
@@ -33,7 +38,7 @@ from truetune.source.symbolic_execution.values import (
     Sequence,
     Unknown,
     Value,
-    options_of,
+    options_of_choice,
 )
 
 GPU, CPU, UNKNOWN = "gpu", "cpu", "unknown"
@@ -233,7 +238,7 @@ def _may_place_otherwise(load: CallEvent) -> bool:
 
 def _is_given_and_on(value: Value | None) -> bool:
     """Is an argument given, and not None or False?"""
-    return value is not None and not is_none(value) and constant_of(value) is not False
+    return value is not None and not is_constant_none(value) and constant_of(value) is not False
 
 
 def _stands_only_in_deviceless_blocks(event: Event) -> bool:
@@ -257,7 +262,7 @@ def device_and_option_of(value: Value | None) -> tuple[str, Option | None]:
     """
     if value is None:
         return UNKNOWN, None
-    found = [_device_of_plain_value(one, 0) for one in options_of(value)]
+    found = [_device_of_plain_value(one, 0) for one in options_of_choice(value)]
     devices = {device for device, _ in found}
     if GPU in devices:
         return GPU, None
@@ -333,6 +338,7 @@ def is_16_bit_dtype(value: Value | None) -> bool:
     if value is None:
         return False
     names = {
-        one.name if isinstance(one, Library) else str(constant_of(one)) for one in options_of(value)
+        one.name if isinstance(one, Library) else str(constant_of(one))
+        for one in options_of_choice(value)
     }
     return names <= {"torch.bfloat16", "torch.float16", "torch.half", "bfloat16", "float16"}

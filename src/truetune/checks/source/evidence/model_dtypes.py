@@ -10,7 +10,7 @@ from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 PIPELINE = "transformers.pipeline"

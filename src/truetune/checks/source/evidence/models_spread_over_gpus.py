@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.process_counts import is_under_process_count
 from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")

@@ -15,12 +15,12 @@ from truetune.checks.source.evidence.trainer_settings_given import (
     arguments_of_trainer,
     value_of_setting,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Mapping, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import Mapping, Value
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
 MODEL_LOADS = (

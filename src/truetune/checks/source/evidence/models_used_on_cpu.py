@@ -33,16 +33,16 @@ from truetune.checks.source.evidence.optimizers_before_adapters import (
     OPTIMIZER_CLASSES,
     models_of_parameters,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Event, StoreEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event, StoreEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Constant,
     Library,
     Option,
     Value,
-    options_of,
+    options_of_choice,
 )
 
 MIN_BILLIONS = 1.0
@@ -288,7 +288,7 @@ def _names_cpu(trace: Trace) -> bool:
 
 def _is_written_cpu(value: Value | None) -> bool:
     """Is it the CPU as it is written, and no fallback or default of an option?"""
-    if value is None or any(isinstance(one, Option) for one in options_of(value)):
+    if value is None or any(isinstance(one, Option) for one in options_of_choice(value)):
         return False
     device, option = device_and_option_of(value)
     return device == CPU and option is None and not isinstance(constant_of(value), int)

@@ -35,17 +35,22 @@ from truetune.checks.source.evidence.optimizers_before_adapters import (
     models_of_parameters,
 )
 from truetune.checks.source.evidence.weight_sharding import may_keep_float32_weights
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Event, Trace, is_none
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import (
+    CallEvent,
+    Event,
+    Trace,
+    is_constant_none,
+)
+from truetune.source.symbolic_execution.values_of_run import (
     Instance,
     Library,
     Result,
     Value,
-    options_of,
+    options_of_choice,
 )
 
 CASTS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float32"}
@@ -126,7 +131,7 @@ def _may_train_adapter_or_use_own_optimizer(trainer: CallEvent) -> bool:
     if trainer.is_open or "**" in trainer.keywords:
         return True
     given = (trainer.keywords.get(name) for name in ("peft_config", "optimizers"))
-    if any(one is not None and not is_none(one) for one in given):
+    if any(one is not None and not is_constant_none(one) for one in given):
         return True
     args = trainer.keywords.get("args") or trainer.argument(1, "args")
     if not isinstance(args, Result) or args.call.is_open:
@@ -246,7 +251,8 @@ def _dtype_name(value: Value) -> str:
     options counts; else unknown.
     """
     names = {
-        one.name if isinstance(one, Library) else str(constant_of(one)) for one in options_of(value)
+        one.name if isinstance(one, Library) else str(constant_of(one))
+        for one in options_of_choice(value)
     }
     for dtype, spellings in (
         ("float16", FLOAT16.names),

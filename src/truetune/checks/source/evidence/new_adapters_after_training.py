@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Frame, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Result, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, Trace
+from truetune.source.symbolic_execution.values_of_run import Result, Value
 
 WRAPS = ("peft.get_peft_model", "unsloth.*.get_peft_model")
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")

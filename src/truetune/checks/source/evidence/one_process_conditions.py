@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import re
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 ONE_PROCESS_TEST = re.compile(
     r"is_(local_)?main_process|is_(world|local)_process_zero|is_global_zero|\b(local_|global_)?rank\s*==\s*0"

@@ -10,10 +10,10 @@ from truetune.checks.source.evidence.backward_and_steps import is_backward_call
 from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.logprob_model_uses import ModelUse, model_source, model_uses
 from truetune.source.data_flow import Origin
-from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
-from truetune.source.module import Module
+from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.source.name_bindings_in_scopes import Binding
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.scopes import Binding
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 PARAMETER_METHODS = ("parameters", "named_parameters")
@@ -174,7 +174,7 @@ def _binding_is_trained(module: Module, read: ast.Name, binding: Binding) -> boo
     """Does a pass of this binding's model lead to `backward`, in its loop or in the function that
     gets the model?
     """
-    if binding not in module.scopes.reaching(read):
+    if binding not in module.scopes.bindings_that_reach(read):
         return False
     parent = module.scopes.parent.get(read)
     if isinstance(parent, ast.keyword):
@@ -219,7 +219,7 @@ def _later_rebindings(
     for use in trained:
         if not isinstance(use.model, ast.Name) or use.model.id != owner.id:
             continue
-        bindings = module.scopes.reaching(use.model)
+        bindings = module.scopes.bindings_that_reach(use.model)
         is_one_scope = module.scopes.of[use.model] is module.scopes.of[owner]
         if is_one_scope and len(bindings) == 1 and bindings[0].value is not None:
             names = {n.id for n in ast.walk(bindings[0].value) if isinstance(n, ast.Name)}
@@ -242,4 +242,4 @@ def _is_function_parameter(module: Module, model: ast.expr) -> bool:
     """Is it what a function was given? Then each call of the function is a use of its own."""
     if not isinstance(model, ast.Name):
         return False
-    return any(binding.kind == "parameter" for binding in module.scopes.reaching(model))
+    return any(binding.kind == "parameter" for binding in module.scopes.bindings_that_reach(model))

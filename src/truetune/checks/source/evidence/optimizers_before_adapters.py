@@ -10,11 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.lineage import Lineage, lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Event, Trace, is_none
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
+from truetune.source.symbolic_execution.trace_of_events import (
+    CallEvent,
+    Event,
+    Trace,
+    is_constant_none,
+)
+from truetune.source.symbolic_execution.values_of_run import (
     Choice,
     Element,
     Item,
@@ -228,7 +233,7 @@ def _later_adapters(trace: Trace, optimizer: CallEvent) -> Iterator[tuple[CallEv
 
 def _is_certainly_given(value: Value | None) -> bool:
     """Is an argument given, and no option of it None?"""
-    if value is None or isinstance(value, Option | Unknown) or is_none(value):
+    if value is None or isinstance(value, Option | Unknown) or is_constant_none(value):
         return False
     if isinstance(value, Choice):
         return all(map(_is_certainly_given, value.options))

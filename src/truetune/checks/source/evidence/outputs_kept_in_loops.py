@@ -23,7 +23,7 @@ from truetune.checks.source.evidence.keeping_functions import (
     lightning_hook_that_keeps,
     output_returned_by_lightning_step,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 LARGE_PARTS = frozenset(
     ("logits", "hidden_states", "last_hidden_state", "attentions", "past_key_values", "scores")

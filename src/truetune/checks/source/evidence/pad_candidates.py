@@ -24,7 +24,7 @@ from truetune.render.probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 BY_GOOD_PAD = "good_pad on the published tokenizer"
 BY_TOKENIZER_FILES = (

@@ -15,8 +15,8 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
 )
 from truetune.checks.source.evidence.pad_settings import PadSetting, sets_pad_of_tokenizer
 from truetune.checks.source.evidence.trl_release_of_trainer import reason_for_earlier_release
-from truetune.settings.removed_names import PAD_MASKED_BY_ID
-from truetune.source.module import Module
+from truetune.settings.release_windows_of_removed_names import PAD_MASKED_BY_ID
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 

@@ -11,7 +11,7 @@ from truetune.checks.source.evidence.pad_settings import (
     sources_of_setting,
 )
 from truetune.checks.source.evidence.published_families import likely_families_of_tokenizer
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 def _is_set_after_training(module: Module, setting: PadSetting) -> bool:

@@ -12,9 +12,9 @@ from truetune.checks.source.evidence.published_families import (
     eos_of_model,
     likely_model_names,
 )
-from truetune.source.module import Module
-from truetune.source.scopes import Scope
-from truetune.source.source_edits import Changes, insert_after, replace_expression
+from truetune.source.make_source_edits import Changes, insert_statements_after, replace_expression
+from truetune.source.name_bindings_in_scopes import Scope
+from truetune.source.parsed_source_file import Module
 
 EOS_TEXTS = ("</s>", "<eos>")
 """The EOS of every model that has such a token"""
@@ -254,7 +254,7 @@ def _changes_adding_pad_token(module: Module, setting: PadSetting) -> Changes:
         f" {name}.get_input_embeddings().weight.shape[0]))"
     )
     last = _statement_of_scope(module, setting, node if node.lineno > load.lineno else load)
-    added = insert_after(module, last, resize) if last is not None else ()
+    added = insert_statements_after(module, last, resize) if last is not None else ()
     if not added:
         return ()
     token = f'{tokenizer}.add_special_tokens({{"pad_token": "<|pad|>"}})'

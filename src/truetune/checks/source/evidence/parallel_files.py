@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from truetune.checks.source.evidence.files_joined_by_position import ID_COLUMN, MIN_ROWS
 from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
 from truetune.checks.source.evidence.row_filters_and_sorts import Alignment, AlignmentChange
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.values import Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.values_of_run import Value
 
 MIN_IN_PLACE = 0.95
 """Share of the places at which both hold one id. Chosen, not measured: a file may lack its last rows"""

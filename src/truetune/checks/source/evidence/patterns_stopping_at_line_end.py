@@ -20,7 +20,7 @@ from truetune.checks.source.evidence.answer_reading_patterns import (
     SEARCH_METHODS,
     compiled_pattern_of_call,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 MAX_TEXT_CHARS = 20_000

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 class OverlappingWindow(NamedTuple):

@@ -27,7 +27,7 @@ from truetune.checks.source.evidence.local_rows_of_values import (
 from truetune.data.count_media import MEDIA_COLUMNS
 from truetune.logs.console.picture_tokens_by_printed_shapes import TOKEN_SIDES
 from truetune.parsing.read_picture_size import read_picture_size
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 PROCESSORS = (

@@ -8,9 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.source.constant_values import default_of_parameter
 from truetune.source.data_flow import Origin
-from truetune.source.module import Module
+from truetune.source.evaluate_constant_expressions import default_of_parameter
+from truetune.source.parsed_source_file import Module
 
 Constant = str | int | float
 ENVIRONMENT = ("os.environ.get", "os.getenv")

@@ -22,9 +22,10 @@ from truetune.checks.source.evidence.sort_key_columns import (
     is_higher_better,
     last_name_of_node,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
     Frame,
@@ -33,8 +34,7 @@ from truetune.source.symbolic_execution.trace import (
     StoreEvent,
     Trace,
 )
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Attribute,
     Choice,
@@ -44,7 +44,7 @@ from truetune.source.symbolic_execution.values import (
     Result,
     Sequence,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 SIDES = ("chosen", "rejected")
@@ -482,7 +482,7 @@ def _side_label_of_column(value: Value) -> str | None:
     word = _last_word_of_name(name)
     if word in SIDE_WORDS:
         return word
-    base = next(iter(operands_of(value)), None)
+    base = next(iter(parts_of_value(value)), None)
     return None if base is None else f"object {id(base)}"
 
 

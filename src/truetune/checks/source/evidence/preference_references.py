@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.checks.source.evidence.optimizers_before_adapters import single_model_lineage
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Result, Value, operands_of
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import Result, Value, parts_of_value
 
 PREFERENCE_TRAINERS = ("trl.*DPOTrainer", "trl.*KTOTrainer", "trl.*BCOTrainer")
 POLICY_TRAINERS = ("trl.*PPOTrainer",)
@@ -196,7 +196,7 @@ def _model_passes_of_loss(loss: CallEvent) -> Iterator[CallEvent]:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        pending.extend(operands_of(value))
+        pending.extend(parts_of_value(value))
         if not isinstance(value, Result) or value.call.receiver is None:
             continue
         if value.call.method in ("__call__", "forward") and single_model_lineage(

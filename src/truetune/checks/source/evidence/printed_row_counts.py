@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from truetune.parsing.input_limits import NOTEBOOK
 from truetune.parsing.parse_json_within_limits import parse_json
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 COUNTED = re.compile(r"\bNum(?:ber of)? examples ?= ?(\d[\d,]{0,12})")
 SHOWN = re.compile(r"\bnum_rows: ?(\d{1,12})")

@@ -9,8 +9,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.settings.stacks.find_config_consumer import SEVERAL_PROCESSES, launches_of_several
-from truetune.source.module import Module
+from truetune.settings.stacks.find_config_consumer import (
+    SEVERAL_PROCESSES,
+    commands_that_launch_several_processes,
+)
+from truetune.source.parsed_source_file import Module
 
 VARIABLES = ("LOCAL_RANK", "WORLD_SIZE")
 STARTS = (
@@ -43,7 +46,7 @@ def launch_command(module: Module) -> str | None:
     for match in re.finditer(LAUNCH.format(name=name), module.text):
         if SEVERAL_PROCESSES.search(match[0]):
             return " ".join(match[0].replace("\\", " ").replace("#", " ").split())
-    return next(launches_of_several(Path(module.path)), None)
+    return next(commands_that_launch_several_processes(Path(module.path)), None)
 
 
 def signs_of_several_processes(module: Module) -> Iterator[ast.AST]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SUFFIXES = (".txt", ".md", ".j2", ".jinja", ".jinja2", ".prompt", ".tmpl")
 MAX_BYTES = 64_000

@@ -28,11 +28,11 @@ from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config
-from truetune.settings.stacks.command_options import configs_of_commands
-from truetune.settings.stacks.config_file import read_config
-from truetune.source.module import Module, read_module
+from truetune.settings.stacks.read_config_of_any_stack import read_config
+from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
+from truetune.source.how_script_prepares_training import map_that_makes_messages
+from truetune.source.parsed_source_file import Module, read_module
 from truetune.source.resolved_calls import Call
-from truetune.source.script_preparation import find_message_mapping
 
 ANSWER_BEGINS = re.compile(
     r"(?:^|\n|\{\}|\} ?)[ \t]*(?P<mark>#{2,4} ?[A-Z][\w ]{1,24}:?|<\|?(?:assistant|bot|model)\|?>"
@@ -342,7 +342,7 @@ def chat_template_uses(module: Module) -> Iterator[ast.AST]:
     """The places where a file uses a chat template, or an interface that does."""
     for call in (*module.methods(*CHAT_CALLS), *module.calls(*CHAT_APIS)):
         yield call.node
-    mapped = find_message_mapping(module)
+    mapped = map_that_makes_messages(module)
     if mapped is not None:
         yield mapped.node
     for name in CHAT_WRITERS:

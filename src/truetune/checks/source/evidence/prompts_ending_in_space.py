@@ -19,7 +19,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     scripts_beside,
     text_with_placeholders,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 ENDS_IN_SPACE = re.compile(r"(?:^|\n)(?P<mark>[^\n{}]{1,60}[:\]>=])(?P<space>[ \t]+)$")
 

@@ -29,8 +29,8 @@ from truetune.checks.source.evidence.text_generation_calls import (
     generation_request_body,
     model_questions,
 )
-from truetune.source.module import Module
-from truetune.source.qualified_names import holder_of_entry
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import variable_of_entry
 from truetune.source.resolved_calls import Call
 
 HEADERLESS_FAMILY = re.compile(r"mistral|mixtral|llama-?2", re.I)
@@ -249,7 +249,7 @@ def _inputs_of_generate(module: Module) -> Iterator[ast.expr]:
     for call in generate_calls(module):
         ids = input_ids_argument(call)
         if ids is not None:
-            yield holder_of_entry(ids)
+            yield variable_of_entry(ids)
             yield ids
         yield from (keyword.value for keyword in call.node.keywords if keyword.arg is None)
     for call in module.all_calls:

@@ -23,7 +23,7 @@ from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.render.tokenizer_folder import find_tokenizer_folder
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 MEASURED = (
     "encode('hello') compared with and without special tokens, and the rendering of one question"

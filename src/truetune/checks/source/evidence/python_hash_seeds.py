@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from truetune.settings.stacks.find_config_consumer import files_around, read_project_text
-from truetune.source.module import Module
+from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
+from truetune.source.parsed_source_file import Module
 
 SEED = "PYTHONHASHSEED"
 SETTINGS_FILES = ("*.env", "*.toml")
@@ -22,4 +22,4 @@ def project_fixes_hash_seed(module: Module) -> bool:
     path = Path(module.path)
     files = [one for one in files_around(path) if one.suffix != ".py"]
     files += [one for pattern in SETTINGS_FILES for one in sorted(path.parent.glob(pattern))]
-    return any(SEED in read_project_text(str(file)) for file in files)
+    return any(SEED in read_project_text_cached(str(file)) for file in files)

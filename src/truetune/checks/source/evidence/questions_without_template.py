@@ -27,7 +27,7 @@ from truetune.checks.source.evidence.text_generation_calls import (
     engine_prompts,
 )
 from truetune.source.data_flow import Origin
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 TURN_MARKS = re.compile(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from truetune.checks.source.evidence.rows_divided_by_process import depends_on_process
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 Generator = Literal["random", "numpy", "torch"]

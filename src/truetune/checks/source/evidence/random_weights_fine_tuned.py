@@ -28,12 +28,17 @@ from truetune.checks.source.evidence.published_families import (
     family_named_in_derivative,
     family_of_model,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import Lineage, lineages
-from truetune.source.symbolic_execution.trace import CallEvent, StoreEvent, Trace, is_none
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
+from truetune.source.symbolic_execution.trace_of_events import (
+    CallEvent,
+    StoreEvent,
+    Trace,
+    is_constant_none,
+)
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Choice,
     Constant,
@@ -298,7 +303,7 @@ def _resumes_from_checkpoint(call: CallEvent) -> bool:
     if call.method != "train":
         return False
     given = call.argument(0, "resume_from_checkpoint")
-    return given is not None and not is_none(given) and constant_of(given) is not False
+    return given is not None and not is_constant_none(given) and constant_of(given) is not False
 
 
 def _is_model_or_wrapper(value: Value, own: set[int]) -> bool:
@@ -318,7 +323,7 @@ def _sign_of_fine_tuning(
     """What says that a run fine-tunes; None where nothing does."""
     adapter = training.argument(-1, "peft_config")
     is_adapted = any(way.has_step(*TUNING_CALLS) for way in ways)
-    if is_adapted or (adapter is not None and not is_none(adapter)):
+    if is_adapted or (adapter is not None and not is_constant_none(adapter)):
         return "an adapter is put on it"
     if training.named(*TUNING_TRAINERS):
         return f"{training.names[0].rpartition('.')[2]} trains it"

@@ -24,7 +24,7 @@ from truetune.checks.source.evidence.taken_matches import (
     TakenMatch,
 )
 from truetune.render.render_plan import THINK_END
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 MIN_ROWS = 8
 """Rows from which a share is one. Chosen, not measured, as for other rules on patterns"""

@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import NO_CONSTANT, Attribute, Mapping, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import NO_CONSTANT, Attribute, Mapping, Value
 
 RENDERS = ("apply_chat_template",)
 SWITCH = "enable_thinking"

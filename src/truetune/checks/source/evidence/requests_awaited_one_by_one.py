@@ -14,8 +14,8 @@ from __future__ import annotations
 import ast
 
 from truetune.checks.source.evidence.code_repetitions import callers_of
-from truetune.source.module import Module
-from truetune.source.resolved_calls import Call, called_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import Call, last_name_of_called
 
 STARTERS = ("asyncio.run", "anyio.run", "trio.run", "uvloop.run")
 START_METHODS = ("run_until_complete",)
@@ -79,7 +79,7 @@ def _is_awaited_at_once(module: Module, call: ast.AST) -> bool:
         return True
     if not isinstance(parent, ast.Call) or call not in parent.args:
         return False
-    name = called_name(parent)
+    name = last_name_of_called(parent)
     if module.flow.call(parent).named(*STARTERS) or name in START_METHODS:
         return True
     outer = module.scopes.parent.get(parent)

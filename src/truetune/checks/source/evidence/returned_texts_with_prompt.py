@@ -28,7 +28,7 @@ from truetune.checks.source.evidence.text_generation_calls import (
     OPENAI_CLIENTS,
     TRANSFORMERS_PIPELINE,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 PROMPT_IN_GENERATION = "generate returns both, and nothing cuts the prompt"

@@ -23,12 +23,12 @@ from typing import Any
 from truetune.data.script_rows.row_files_of_script import RowFiles
 from truetune.data.script_rows.symbolic_run_with_rows import ConcreteRun
 from truetune.data.script_rows.tables_with_known_rows import Row, Table, make_table
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.containers import to_value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.interpreter import Arguments, LimitReached
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.lists_and_dicts import plain_to_value
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Constant,
     Function,
@@ -374,7 +374,7 @@ def _arguments_of_reward(columns: dict[str, Value], answers: list[str]) -> dict[
     """
     prompt = columns.get("prompt", Constant(""))
     completions = [
-        to_value([{"role": "assistant", "content": answer}])
+        plain_to_value([{"role": "assistant", "content": answer}])
         if isinstance(prompt, Sequence)
         else Constant(answer)
         for answer in answers

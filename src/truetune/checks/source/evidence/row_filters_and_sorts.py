@@ -17,9 +17,9 @@ from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
 from truetune.checks.source.evidence.calls_passed_in_loops import end_states_of_body
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Frame, Trace
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Attribute,
     Constant,

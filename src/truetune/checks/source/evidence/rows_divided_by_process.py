@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 PROCESS_WORD = re.compile(
     r"rank|world_?size|process_?index|process_?id|num_?(?:processes|replicas|shards)|shard"

@@ -22,11 +22,11 @@ from truetune.checks.source.evidence.shared_rows_of_data_sets import call_repeat
 from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import (
     second_slices_with_bound,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Choice,
     Constant,
@@ -39,7 +39,7 @@ from truetune.source.symbolic_execution.values import (
     Sequence,
     Slice,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 MAX_VALUES = 1_500
@@ -348,7 +348,7 @@ def _identities_of_called_texts(row: Value) -> set[int]:
         one = pending.pop()
         if id(one) not in seen:
             seen.add(id(one))
-            pending.extend(operands_of(one))
+            pending.extend(parts_of_value(one))
     return seen
 
 

@@ -4,7 +4,7 @@ that calls `backward`.
 
 from __future__ import annotations
 
-from truetune.source.symbolic_execution.trace import Trace
+from truetune.source.symbolic_execution.trace_of_events import Trace
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer", "*lightning*.Trainer")
 

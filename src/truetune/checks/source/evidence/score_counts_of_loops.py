@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 Loop = ast.For | ast.AsyncFor
 LOADER_NAME = re.compile(r"loader|dataloader|_dl\b|batches", re.I)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from truetune.data.find_data_files import find_sources, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json")
 MAX_FILES, MAX_BYTES, MAX_ROWS = 8, 64 << 20, 500

@@ -20,7 +20,7 @@ from truetune.checks.source.evidence.score_counts_of_loops import (
     is_divisor_of_score,
     is_precision,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 FILLS_FIELDS = ("setdefault", "fromkeys", "model_dump", "asdict", "model_validate")
 """Calls after which a mapping has all fields"""

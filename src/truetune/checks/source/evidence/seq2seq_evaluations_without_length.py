@@ -12,11 +12,14 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.possible_values import possible_numbers, possible_texts
-from truetune.source.module import Module
-from truetune.source.option_defaults import is_left_out_by_commands, is_switched_on_by_commands
-from truetune.source.parsed_settings import PARSERS
+from truetune.source.command_line_options_of_script import (
+    is_left_out_by_commands,
+    is_switched_on_by_commands,
+)
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.settings_files import ARGUMENT_FILES
+from truetune.source.settings_files_as_expressions import ARGUMENT_FILES
+from truetune.source.trainer_arguments_from_parser import PARSERS
 
 SEQ2SEQ_ARGUMENTS = ("transformers.Seq2SeqTrainingArguments",)
 WITH_A_LENGTH = re.compile(

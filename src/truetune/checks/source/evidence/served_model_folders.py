@@ -20,7 +20,7 @@ from truetune.checks.vllm_server_commands import (
 from truetune.errors import DataError
 from truetune.parsing.shell_commands import is_command_file, last_option, read_command_file
 from truetune.settings.stacks.find_config_consumer import files_around
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 CALLS = ("completions.create", "completions.parse", "completions.stream", "responses.create")
 BESIDE = frozenset(("messages", "prompt", "input"))

@@ -37,7 +37,7 @@ from truetune.checks.weight_uses import find_weight_uses
 from truetune.parsing.read_ollama_modelfile import is_modelfile_name
 from truetune.parsing.shell_commands import is_command_file
 from truetune.settings.config import WeightUse
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 OWN_TEMPLATE = re.compile(r"\.chat_template\s*=[^=]|clone_chat_template")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.errors import SpecError
-from truetune.settings.located_document import read_document
-from truetune.source.module import Module
+from truetune.settings.located_document import read_located_document
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 READERS = (
@@ -127,7 +127,7 @@ def _settings_mappings_beside(
     ]
     for path in files[:MAX_FILES]:
         try:
-            value = read_document(path).value
+            value = read_located_document(path).value
         except SpecError:
             continue
         for key in settings.keys:

@@ -16,7 +16,7 @@ from truetune.checks.source.evidence.process_counts import (
     launch_command,
     signs_of_several_processes,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -22,8 +22,8 @@ from truetune.checks.source.evidence.twice_divided_rows import (
     leaves_out_rows_of_others,
     takes_process_part,
 )
-from truetune.source.module import Module
-from truetune.source.qualified_names import variable_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import spelling_of_variable
 
 WRAPS_MODEL = re.compile(
     r"\b(?:DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard)\("
@@ -115,7 +115,7 @@ def _process_part_in_generator(module: Module, rows: ast.expr) -> ast.AST | None
     """The expression that takes the part of a process in a function of the file which yields the
     rows; None where none does.
     """
-    name = variable_name(rows.func) if isinstance(rows, ast.Call) else None
+    name = spelling_of_variable(rows.func) if isinstance(rows, ast.Call) else None
     function = None if name is None else _only_function(module, name.removeprefix("self."))
     if function is None or not any(isinstance(one, ast.Yield) for one in ast.walk(function)):
         return None

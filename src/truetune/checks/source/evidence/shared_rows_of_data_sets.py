@@ -16,10 +16,10 @@ from collections.abc import Hashable, Iterable
 from itertools import combinations
 from typing import NamedTuple
 
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.containers import plain_key
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.lists_and_dicts import constant_key
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Choice,
     Constant,
@@ -198,9 +198,9 @@ def _source_and_step_of_item(value: Item) -> tuple[Value | None, RowStep | None]
     """One side of a division, a slice of a list, or a split of a dictionary of data sets."""
     base, key = value.base, value.key
     if isinstance(base, Result) and base.call.method in DIVIDING_METHODS:
-        return base.call.receiver, RowStep("side", (base.call.number, plain_key(key)))
+        return base.call.receiver, RowStep("side", (base.call.number, constant_key(key)))
     if isinstance(base, Result) and base.call.named(*DIVIDING_FUNCTIONS) and base.call.args:
-        return base.call.args[0], RowStep("side", (base.call.number, plain_key(key)))
+        return base.call.args[0], RowStep("side", (base.call.number, constant_key(key)))
     if isinstance(key, Slice):
         limits = _row_range_of_slice(key)
         step = RowStep("filter", id(value)) if limits is None else RowStep("range", limits)

@@ -32,11 +32,11 @@ from truetune.checks.source.evidence.token_layouts import (
     TokenLayouts,
     tokens_ahead,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Function, Item, Result, Sequence, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import Function, Item, Result, Sequence, Value
 
 LOSS_METHODS = ("compute_loss", "training_step")
 """Methods of a trainer's subclass by which it takes a loss of its own"""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 PARSES = (

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from truetune.settings.stacks.find_config_consumer import (
     LAUNCHERS,
     files_around,
-    read_project_text,
+    read_project_text_cached,
     word_names_script,
 )
 
@@ -67,7 +67,7 @@ def find_single_process_starts(script: Path) -> Iterator[SingleProcessStart]:
     wanted = script.resolve()
     for file in files_around(script):
         is_read = file.suffix != ".py" or file.resolve() == wanted
-        text = read_project_text(str(file)) if is_read else ""
+        text = read_project_text_cached(str(file)) if is_read else ""
         # Any count of tasks but 1: srun starts the command that often.
         is_named = wanted.name in text or f"-m {wanted.stem}" in text or f".{wanted.stem}" in text
         if is_named and not TASKS.search(text):

@@ -16,19 +16,19 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.module import Module
-from truetune.source.option_defaults import is_left_out_by_commands
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.elements import KEEPS_ROWS, LOADERS, PASSES_ON
-from truetune.source.symbolic_execution.trace import (
+from truetune.source.command_line_options_of_script import is_left_out_by_commands
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.element_of_iterable import KEEPS_ROWS, LOADERS, PASSES_ON
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
     Frame,
     NameEvent,
     Trace,
 )
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Attribute,
     Choice,

@@ -14,9 +14,9 @@ from __future__ import annotations
 import ast
 import re
 
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.values import Attribute, Function, Result, Value
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.values_of_run import Attribute, Function, Result, Value
 
 MORE_IS_BETTER = frozenset(
     (

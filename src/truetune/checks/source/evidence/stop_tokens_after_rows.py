@@ -11,7 +11,7 @@ import ast
 import re
 
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 STOP_WORDS = re.compile(

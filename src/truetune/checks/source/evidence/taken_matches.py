@@ -22,7 +22,7 @@ from truetune.checks.source.evidence.answer_reading_patterns import (
     compiled_pattern_of_call,
 )
 from truetune.checks.source.evidence.row_field_reads import field_name_read
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 MAX_DEPTH = 4

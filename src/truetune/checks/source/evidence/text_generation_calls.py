@@ -24,8 +24,8 @@ from truetune.checks.source.evidence.generate_call_inputs import (
 )
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.data_flow import Origin
-from truetune.source.module import Module
-from truetune.source.qualified_names import holder_of_entry
+from truetune.source.parsed_source_file import Module
+from truetune.source.qualified_names import variable_of_entry
 from truetune.source.resolved_calls import Call
 
 VLLM_ENGINE = "vllm.LLM"
@@ -103,7 +103,7 @@ def _question_of_generate(module: Module, call: Call) -> ModelQuestion | None:
     """What a model of transformers is asked; None where it is not seen how the ids are made."""
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     ids = input_ids_argument(call)
-    given = spread if ids is None else [*spread, holder_of_entry(ids)]
+    given = spread if ids is None else [*spread, variable_of_entry(ids)]
     for value in given:
         for encoding in encoding_calls_of_dictionary(module, value):
             text = encoding.argument(0, "text") or encoding.argument(0, "conversation")

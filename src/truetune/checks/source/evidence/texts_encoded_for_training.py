@@ -17,17 +17,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.stop_tokens_after_rows import FINISHED_COLUMNS
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.elements import element_of
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import (
+from truetune.source.symbolic_execution.element_of_iterable import element_of
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,
     NameEvent,
     StoreEvent,
     Trace,
 )
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Choice,
     Constant,

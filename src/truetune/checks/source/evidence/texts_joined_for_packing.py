@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.source.module import Module
-from truetune.source.resolved_calls import Call, called_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import Call, last_name_of_called
 
 ENDS = re.compile(r"eos|</s>|<\|\w|sep_token|end_of_text|<end|\[SEP\]|bos", re.I)
 """Words of a file that may put an end between rows"""
@@ -57,7 +57,7 @@ def _is_made_of_many_rows(module: Module, text: ast.expr) -> bool:
     if isinstance(text, ast.Name) and _loop_adds_rows(module, text):
         return True
     for part in backward_slice(module, text):
-        if isinstance(part, ast.Call) and called_name(part) == "join" and part.args:
+        if isinstance(part, ast.Call) and last_name_of_called(part) == "join" and part.args:
             if _holds_texts_of_rows(module, part.args[0]):
                 return True
     return False
@@ -111,6 +111,6 @@ def _is_stepped_range_variable(module: Module, name: ast.Name) -> bool:
     """Does a name run through a `range` with a step?"""
     ranges = [origin.node for origin in module.flow.origins(name)]
     return any(
-        isinstance(one, ast.Call) and called_name(one) == "range" and len(one.args) == 3
+        isinstance(one, ast.Call) and last_name_of_called(one) == "range" and len(one.args) == 3
         for one in ranges
     )

@@ -22,8 +22,8 @@ from truetune.checks.adapter_servers import command_files_of_project
 from truetune.checks.source.evidence.adapted_models import ENVIRONMENT_READERS, written_text
 from truetune.checks.source.evidence.prompt_forms import scripts_beside, trains_a_model
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.source.module import Module
-from truetune.source.option_defaults import find_given_option
+from truetune.source.command_line_options_of_script import option_given_by_commands
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SAVES = {
@@ -196,7 +196,7 @@ def _name_of_expression(module: Module, node: ast.expr | None) -> str:
         return ""
     origins = [origin.node for origin in module.flow.origins(node)]
     if len(origins) == 1:
-        given = find_given_option(module, origins[0])
+        given = option_given_by_commands(module, origins[0])
         if given is not None:
             return str(given.value)
         set_by_shell = _value_set_by_shell(module, origins[0])

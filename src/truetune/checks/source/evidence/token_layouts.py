@@ -40,9 +40,9 @@ from truetune.checks.source.evidence.token_positions_in_arrays import (
     token_length_of,
     token_start_of_index,
 )
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, StoreEvent, Trace
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, StoreEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Choice,
     Constant,

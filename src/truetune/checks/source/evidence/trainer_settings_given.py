@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.values import NO_CONSTANT, Result, Value
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import NO_CONSTANT, Result, Value
 
 ARGUMENTS = ("transformers.*TrainingArguments", "trl.*Config")
 

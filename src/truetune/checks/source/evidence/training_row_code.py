@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 COLUMNS = ("labels", "input_ids_chosen", "chosen_input_ids", "prompt_input_ids", "completion_mask")
 """Columns that rows of training have, and prompts of a generation do not"""

@@ -13,7 +13,7 @@ import ast
 from pathlib import Path
 
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")

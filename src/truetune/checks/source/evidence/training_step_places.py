@@ -21,7 +21,7 @@ from truetune.checks.source.evidence.execution_order import (
     call_routes_to,
 )
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 STEP_HOOKS = ("on_step_end", "on_substep_end", "on_train_batch_end")
 """Methods of callbacks that run in each step"""

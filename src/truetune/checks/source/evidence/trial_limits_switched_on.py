@@ -29,11 +29,11 @@ from truetune.parsing.environment_variables_in_files import (
     find_environment_settings,
 )
 from truetune.parsing.shell_commands import CommandFile, last_option
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import compute, constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Frame, NameEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import compute_operator, constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, NameEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
     Item,
     Operation,
@@ -41,7 +41,7 @@ from truetune.source.symbolic_execution.values import (
     Result,
     Slice,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 TRIALS = re.compile(
@@ -114,7 +114,7 @@ def _source_values(data: tuple[Value, ...]) -> Iterator[Value]:
     while waiting and len(seen) < MAX_VALUES:
         value = waiting.pop()
         yield value
-        fresh = [one for one in operands_of(value) if id(one) not in seen]
+        fresh = [one for one in parts_of_value(value) if id(one) not in seen]
         seen.update(map(id, fresh))
         waiting += fresh
 
@@ -182,7 +182,7 @@ def _options_read_by_test(value: Value | None, depth: int) -> Iterator[Option]:
     if isinstance(value, Option):
         yield value
         return
-    for part in operands_of(value):
+    for part in parts_of_value(value):
         yield from _options_read_by_test(part, depth + 1)
 
 
@@ -215,7 +215,7 @@ def _operation_value(operator: str, parts: list[object]) -> object:
         return any(known) if is_known or any(known) else NO_CONSTANT
     if not is_known:
         return NO_CONSTANT
-    return not parts[0] if operator == "not" else compute(operator, *parts)
+    return not parts[0] if operator == "not" else compute_operator(operator, *parts)
 
 
 def _call_value(call: CallEvent, given: dict[str, str], depth: int) -> object:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from packaging.version import Version
 
-from truetune.settings.removed_names import (
+from truetune.settings.release_windows_of_removed_names import (
     ARGUMENTS_MOVED_TO_CONFIG,
     MOVED_TO_CONFIG,
     RemovalWindow,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.double_accumulation import DEEPSPEED
 from truetune.checks.source.evidence.models_trained_and_asked import TRAINERS
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 PROCESS_NUMBER = re.compile(

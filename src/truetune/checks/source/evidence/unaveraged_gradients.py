@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from truetune.checks.source.evidence.optimizers_before_adapters import LOADS, models_of_parameters
-from truetune.settings.stacks.find_config_consumer import launches_of_several
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Instance,
     Parameter,
     Result,
     Unknown,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 JOINS = "torch.distributed.init_process_group"
@@ -117,7 +117,7 @@ def _is_data_parallel_run(trace: Trace) -> bool:
         return False
     if next(trace.calls(SAMPLER), None) is not None:
         return True
-    return next(launches_of_several(Path(trace.entry.path)), None) is not None
+    return next(commands_that_launch_several_processes(Path(trace.entry.path)), None) is not None
 
 
 def _steps_plain_model(step: CallEvent) -> bool:
@@ -180,7 +180,7 @@ def _may_hold_weights(value: Value) -> bool:
         if len(seen) > MAX_VALUES or _may_be_gradient_or_weights(one):
             return True
         if not _is_model_output_or_batch(one):
-            waiting.extend(operands_of(one))
+            waiting.extend(parts_of_value(one))
     return False
 
 

@@ -25,11 +25,11 @@ from truetune.checks.source.evidence.texts_encoded_for_training import (
     result_reaches_a_model,
 )
 from truetune.data.column_name_aliases import is_answer_column_name
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.elements import element_of
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.element_of_iterable import element_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Choice,
     Constant,
     Mapping,

@@ -8,7 +8,7 @@ import ast
 import re
 
 from truetune.source.data_flow import Origin
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 TEXT_METHODS = frozenset(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.text_generation_calls import model_questions
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 ADAPTER_NAME = re.compile(r"(?:^|_)(?:lora|adapters?|peft)(?:$|_(?:path|dir|folder|name|request))")
 """Names of parameters that take an adapter"""

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 
 from truetune.checks.source.evidence.execution_order import FUNCTIONS, LOOPS, call_routes_to
 from truetune.checks.source.evidence.models_trained_and_asked import TRAINERS
-from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
-from truetune.source.resolved_calls import Call, called_name
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import Call, last_name_of_called
 
 MODEL_LOADS = (
     "transformers.AutoModelForCausalLM.from_pretrained",
@@ -419,7 +419,7 @@ class _HeldModelWalk:
             for target in statement.targets:
                 self._forget_name(ast.unparse(target), state)
         for call in _calls_of_statement(statement):
-            if called_name(call) in FREEING_CALLS:
+            if last_name_of_called(call) in FREEING_CALLS:
                 state.held.clear()
             elif _moves_to_cpu(call) and isinstance(call.func, ast.Attribute):
                 state.drop(self._held_by(call.func.value, state))

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.look_ahead_of_own_losses import LOSS_CLASSES, LOSS_FUNCTIONS
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.elements import LOADERS
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.element_of_iterable import LOADERS
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Choice,
     Constant,
@@ -31,7 +31,7 @@ from truetune.source.symbolic_execution.values import (
     Result,
     Sequence,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 EXPONENTIALS = ("torch.exp", "math.exp", "numpy.exp")
@@ -151,7 +151,7 @@ def _batch_is_padded(loss: CallEvent) -> bool:
         if call is not None and _loads_single_rows(call):
             return False
         is_found = is_found or (call is not None and _pads_to_longest(call))
-        waiting += operands_of(value)
+        waiting += parts_of_value(value)
     return is_found
 
 

@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.step_counts import count_rows
 from truetune.checks.source.evidence.training_row_files import OF_FILES, OF_ROWS, READERS
-from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.elements import (
+from truetune.source.symbolic_execution.element_of_iterable import (
     KEEPS_ROWS,
     LOADERS,
     PASSES_ON,
     PREPARING_METHODS,
 )
-from truetune.source.symbolic_execution.trace import CallEvent
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values_of_run import (
     Choice,
     Element,
     Instance,
@@ -36,7 +36,7 @@ from truetune.source.symbolic_execution.values import (
     Sequence,
     Slice,
     Value,
-    operands_of,
+    parts_of_value,
 )
 
 ADDS_ROWS = ("itertools.cycle", "itertools.chain.from_iterable")
@@ -194,7 +194,7 @@ def _iterables_of_elements(item: Value) -> Iterator[Value]:
         if isinstance(value, Element):
             yield value.iterable
         else:
-            pending.extend(operands_of(value))
+            pending.extend(parts_of_value(value))
 
 
 def _counted_attribute(instance: Instance) -> Value | None:

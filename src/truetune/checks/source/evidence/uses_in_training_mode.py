@@ -26,13 +26,13 @@ from truetune.checks.source.evidence.narrow_weights_updated_in_place import (
     KEEPING_METHODS,
     KEEPS_DTYPE,
 )
-from truetune.source.module import Module
-from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.interpreter import library_bases
-from truetune.source.symbolic_execution.lineage import lineages
-from truetune.source.symbolic_execution.trace import CallEvent, Event, Frame, Trace
-from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import (
+from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.trace_back_to_load import lineages
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event, Frame, Trace
+from truetune.source.symbolic_execution.values_of_run import (
     Function,
     Instance,
     Library,

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings import located_document
-from truetune.settings.stacks.find_config_consumer import launches_of
-from truetune.source.module import Module
+from truetune.settings.stacks.find_config_consumer import commands_that_launch
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 SHARDS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
@@ -78,7 +78,7 @@ def sharding_around(script: Path) -> Sharding | None:
     """
     started = [
         sharding
-        for command in launches_of(script)
+        for command in commands_that_launch(script)
         for sharding in _sharding_of_command(command, script)
     ]
     if started:
@@ -95,7 +95,7 @@ def uses_deepspeed(module: Module) -> bool:
     """May the script run under DeepSpeed, by its text, its commands or the files beside it?"""
     if module.mentions("deepspeed", "DeepSpeed", "DEEPSPEED"):
         return True
-    if any("deepspeed" in command for command in launches_of(Path(module.path))):
+    if any("deepspeed" in command for command in commands_that_launch(Path(module.path))):
         return True
     return any(
         setup is not None and setup.deepspeed for _, setup in _configs_beside(Path(module.path))
@@ -119,7 +119,7 @@ def may_keep_float32_weights(path: Path) -> bool:
     DeepSpeed's bf16 optimizer keeps one at each stage of ZeRO. FSDP under mixed precision holds
     float32 shards.
     """
-    started = [*launches_of(path), *_commands_in_script_file(path), *_commands_in_docstring(path)]
+    started = [*commands_that_launch(path), *_commands_in_script_file(path), *_commands_in_docstring(path)]
     by_commands = [_launch_may_keep_float32_weights(command, path) for command in started]
     if True in by_commands:
         return True
@@ -254,7 +254,7 @@ def _sharding_told_by_script_alone(module: Module) -> Sharding | None:
     script = Path(module.path)
     started = (
         sharding
-        for command in launches_of(script)
+        for command in commands_that_launch(script)
         for sharding in _sharding_of_command(command, script)
     )
     if any(True for _ in started) or any(setup for _, setup in _configs_beside(script)):
@@ -312,7 +312,7 @@ def _read_config_cached(path: str, _changed: int) -> ShardingConfig | None:
     None where it is no configuration.
     """
     try:
-        value = located_document.read_document(Path(path)).value
+        value = located_document.read_located_document(Path(path)).value
     except (TruetuneError, OSError, ValueError):
         return None
     if not isinstance(value, dict):
@@ -349,7 +349,7 @@ def _zero_stage_of_accelerate(path: Path, value: dict[str, Any]) -> Any:
         if (folder / named).is_file():
             try:
                 return _zero_stage_of_deepspeed(
-                    located_document.read_document(folder / named).value
+                    located_document.read_located_document(folder / named).value
                 )
             except (TruetuneError, OSError, ValueError):
                 return None

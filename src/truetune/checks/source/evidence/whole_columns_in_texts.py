@@ -15,8 +15,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.module import Module
-from truetune.source.resolved_calls import Call, called_name
+from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import Call, last_name_of_called
 
 ALWAYS_BATCHED = ("set_transform", "with_transform")
 """Methods of `datasets` whose function gets lists in any case"""
@@ -185,7 +185,7 @@ def _whole_column_of_name(
     module: Module, mapped: BatchedFunction, node: ast.Name, depth: int
 ) -> str | None:
     """The column that a name of the function stands for, on every way."""
-    bound = module.scopes.reaching(node)
+    bound = module.scopes.bindings_that_reach(node)
     if not bound:
         return None
     found: str | None = None
@@ -212,7 +212,7 @@ def _is_batch_parameter(module: Module, mapped: BatchedFunction, node: ast.expr)
     """Is it the parameter that holds all columns, unchanged?"""
     if not isinstance(node, ast.Name) or node.id != mapped.batch:
         return False
-    bound = module.scopes.reaching(node)
+    bound = module.scopes.bindings_that_reach(node)
     return bool(bound) and all(_is_own_parameter(mapped, binding.node) for binding in bound)
 
 
@@ -223,6 +223,6 @@ def _text_is_only_shown(module: Module, function: AnyFunction, node: ast.AST) ->
             return False
         if isinstance(parent, ast.Raise | ast.Assert):
             return True
-        if isinstance(parent, ast.Call) and called_name(parent) in SHOWN_BY:
+        if isinstance(parent, ast.Call) and last_name_of_called(parent) in SHOWN_BY:
             return True
     return False

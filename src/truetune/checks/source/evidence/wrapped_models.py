@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.weight_sharding import uses_deepspeed
-from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
-from truetune.source.module import Module
+from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.source.parsed_source_file import Module
 
 WRAPPERS = ("torch.*.DistributedDataParallel", "torch.*.FullyShardedDataParallel")
 UNWRAPS = ("unwrap_model", "extract_model_from_parallel")
@@ -75,7 +75,7 @@ def _possible_called_models(module: Module, called: ast.expr) -> list[ast.expr]:
 
     A helper is called with the policy and with its reference, and only one of them is trained.
     """
-    bindings = module.scopes.reaching(called) if isinstance(called, ast.Name) else []
+    bindings = module.scopes.bindings_that_reach(called) if isinstance(called, ast.Name) else []
     parameters = [binding.node for binding in bindings if isinstance(binding.node, ast.arg)]
     if len(bindings) != 1 or not parameters:
         return [called]
