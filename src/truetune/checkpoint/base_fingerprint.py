@@ -42,7 +42,7 @@ def fingerprint_base(base: Checkpoint) -> dict[str, Any]:
     return {"format": FINGERPRINT_FORMAT, "tensors": tensors}
 
 
-def write_base_fingerprint(adapter: Path, base: Checkpoint) -> Path:
+def record_base(adapter: Path, base: Checkpoint) -> Path:
     """Write the fingerprint of the base beside an adapter. Raises OSError."""
     path = adapter / FINGERPRINT_FILE
     path.write_text(json.dumps(fingerprint_base(base), indent=1), encoding="utf-8")
