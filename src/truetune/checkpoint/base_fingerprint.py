@@ -22,6 +22,7 @@ FINGERPRINT_FORMAT = 1
 # Chosen, not measured: 4 MiB are read in all; a fine-tune changes nearly all matrices, so that any few show it.
 MAX_TENSORS = 64
 PLACES_PER_TENSOR = 4
+"""Places of a tensor that are read: its first and last bytes, and two between"""
 STRETCH_BYTES = 1 << 14
 """Bytes at each place"""
 
