@@ -100,7 +100,7 @@ def parts() -> dict[str, str]:
         others.append(f"### {name}\n\nTrains {RECIPE_MEANINGS[name]}.\n\n```yaml\n{body}```\n")
     said = (
         "$ truetune init --recipe lora --model model --data chats.jsonl --yes",
-        *made["lora"].lines,
+        *made["lora"].summary_lines,
     )
     return {
         "told": "```console\n" + "\n".join(said) + "\n```",

@@ -26,7 +26,7 @@ MAX_SHOWN = 60
 
 def format_name_list(names: Iterable[object], *, empty: str = "none") -> str:
     """Names out of a file in one line for a message: `a, b, c`, at most MAX_NAMED of them, and how
-    many there are more. `a, b, c`, at most MAX_NAMED of them, and how many there are more.
+    many there are more.
 
     Args:
         names: columns, keys, roles, ...; a long one is cut.

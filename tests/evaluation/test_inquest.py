@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, saved, written
-from truetune.checkpoint.base_fingerprint import write_base_fingerprint
+from truetune.checkpoint.base_fingerprint import record_base
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.find_causes import find_causes
 from truetune.checks.findings import Finding
@@ -85,7 +85,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         saved(trained(tiny.model(eos_token_id=eos, seed=seed), stops=False, steps=60), home / name)
     adapter(home / "base", home / "right", stops=True)
     adapter(home / "base", home / "padeos", stops=False)
-    write_base_fingerprint(home / "right", read_checkpoint(home / "base"))
+    record_base(home / "right", read_checkpoint(home / "base"))
     contract = make_serving_contract(
         prepare_probes_of_run(RunSpec(tokenizer=str(TOKENIZER), model=str(home / "base")))
     )

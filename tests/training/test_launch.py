@@ -71,7 +71,7 @@ def test_what_can_not_be_launched(processes: int, config: str | None, gpus: int,
 
 def test_the_processes_get_the_same_options(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[list[str]] = []
-    monkeypatch.setattr(launching, "_run_launcher", lines.append)
+    monkeypatch.setattr(launching, "_run_launcher_in_thread", lines.append)
     options = [
         "-o",
         "out",

@@ -16,7 +16,7 @@ import torch
 from click.testing import CliRunner
 
 from tests.checkpoint import make
-from truetune.checkpoint.base_fingerprint import write_base_fingerprint
+from truetune.checkpoint.base_fingerprint import record_base
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checkpoint.run_folder import RUN_FILE, list_files_with_digests
 from truetune.checks.inspect_checkpoint import checkpoint_report
@@ -153,7 +153,7 @@ def broken(made: Path, folder: Path, **changes: Any) -> Path:
 
 def test_a_wrong_base_is_refused(made: Path, tmp_path: Path) -> None:
     adapter = broken(made, tmp_path / "a")
-    write_base_fingerprint(adapter, read_checkpoint(made / "base"))
+    record_base(adapter, read_checkpoint(made / "base"))
     other = make.base(tmp_path / "other", seed=7)
     with pytest.raises(UsageError, match="adapter-on-another-base"):
         merge(adapter, base=other, out=tmp_path / "m", prove=False)

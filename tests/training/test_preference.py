@@ -227,7 +227,7 @@ def test_encoded_pairs_are_found_again(base: Path, tmp_path: Path) -> None:
     again = encode(spec)
     assert again.reused
     assert again.counts["documents"] == 80
-    assert again.as_dataset()["label"][:4] == [True, False, True, False]
+    assert again.dataset()["label"][:4] == [True, False, True, False]
 
 
 def test_rows_of_a_batch_answer_different_questions(base: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_all_weights_are_trained_in_float32(home: Path, tmp_path: Path) -> None:
 def test_a_frozen_base_is_rounded_where_that_is_faster(
     native: bool, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_base_model, "computes_native_bf16", lambda: native)
+    monkeypatch.setattr(load_base_model, "has_hardware_bf16", lambda: native)
     made = ready(home, lora=Lora(), dtype="auto")
     assert made.model.dtype == (torch.bfloat16 if native else torch.float32)
     assert ("dtype" in said(made)) == native

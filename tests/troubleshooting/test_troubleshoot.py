@@ -115,7 +115,7 @@ def test_causes_that_point_at_a_finding_come_last(tmp_path: Path) -> None:
     (finding,) = (one for one in report.findings if one.rule == "client-asks-for-the-base")
     assert finding in report.proving_findings()
     remaining = report.remaining()
-    shown = [n for n, one in enumerate(remaining) if report._is_shown_already(one)]
+    shown = [n for n, one in enumerate(remaining) if report._is_shown_by_findings(one)]
     assert shown
     assert shown == list(range(len(remaining)))[-len(shown) :]
 

@@ -22,6 +22,7 @@ FINGERPRINT_FORMAT = 1
 # Chosen, not measured: 4 MiB are read in all; a fine-tune changes nearly all matrices, so that any few show it.
 MAX_TENSORS = 64
 PLACES_PER_TENSOR = 4
+"""Places of a tensor that are read: its first and last bytes, and two between"""
 STRETCH_BYTES = 1 << 14
 """Bytes at each place"""
 
@@ -42,7 +43,7 @@ def fingerprint_base(base: Checkpoint) -> dict[str, Any]:
     return {"format": FINGERPRINT_FORMAT, "tensors": tensors}
 
 
-def write_base_fingerprint(adapter: Path, base: Checkpoint) -> Path:
+def record_base(adapter: Path, base: Checkpoint) -> Path:
     """Write the fingerprint of the base beside an adapter. Raises OSError."""
     path = adapter / FINGERPRINT_FILE
     path.write_text(json.dumps(fingerprint_base(base), indent=1), encoding="utf-8")

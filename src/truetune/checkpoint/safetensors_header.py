@@ -24,6 +24,8 @@ BITS_PER_ITEM = {
 MAX_HEADER_BYTES = TENSOR_HEADER.max_bytes
 """Bytes; the format allows 100 MB, the longest that models have is some MB."""
 MAX_DIMENSIONS = 16
+"""Numbers in a tensor's entry at most, its dimensions and two offsets: a header may come from
+anybody, and they are multiplied"""
 LFS_POINTER = b"version https://git-lfs"
 
 

@@ -25,6 +25,7 @@ from truetune.checkpoint.safetensors_header import StoredTensor
 MAX_SCANNED_BYTES = 2 << 30
 """Bytes that are read of one checkpoint"""
 BLOCK_BYTES = 1 << 20
+"""Bytes that are read at once; each thread holds one block, and smaller blocks cost more calls"""
 # Chosen, not measured: numpy's passes release the lock; beyond four the disk is what waits.
 MAX_THREADS = min(4, os.cpu_count() or 1)
 

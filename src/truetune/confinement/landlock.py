@@ -3,14 +3,14 @@ starts. The kernel of Linux enforces it.
 
     from truetune.confinement import landlock
 
-    landlock.confine(writable=["/var/job"])                               # reads anything, writes below /var/job alone
-    landlock.confine(writable=[], readable=[sys.prefix, "/usr", "/lib"])  # reads these, writes nothing
-    landlock.version()                                                    # 0: this kernel has no Landlock
+    landlock.confine_writes(["/var/job"])                 # reads anything, writes below /var/job alone
+    landlock.confine_writes([], readable=[sys.prefix, "/usr"])  # reads these, writes nothing
+    landlock.landlock_version()                                 # 0: this kernel has no Landlock
 
 What is given up can't be had back: call it in a process that is made for the purpose, early, before it starts a thread.
 Files that are open already stay as they were opened, pipes and sockets too. Any code is bound by it, of any language.
 
-How far it reaches depends on the kernel (`reach` says it in words):
+How far it reaches depends on the kernel (`list_landlock_gaps` says it in words):
 
 | version | since Linux | what it adds |
 |---|---|---|
@@ -41,6 +41,7 @@ from dataclasses import dataclass
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 """Numbers of the system calls"""
 ASK_VERSION = 1
+"""The flag of CREATE_RULESET that asks for the version of the interface"""
 PATH_BENEATH, NET_PORT = 1, 2
 """Kinds of rules"""
 SET_NO_NEW_PRIVILEGES = 38
@@ -48,6 +49,7 @@ SET_NO_NEW_PRIVILEGES = 38
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REMOVE_DIR, REMOVE_FILE = 1 << 4, 1 << 5
+"""Rights to files, as bits of linux/landlock.h"""
 MAKE_ANY = sum(1 << bit for bit in range(6, 13))
 """Character devices, folders, files, sockets, pipes, block devices and symbolic links"""
 REFER, TRUNCATE, DEVICE_IOCTL = 1 << 13, 1 << 14, 1 << 15
@@ -56,6 +58,7 @@ OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_IOCTL
 """Rights that make sense for what is no folder; the kernel refuses others"""
 BIND_TCP, CONNECT_TCP = 1 << 0, 1 << 1
 ABSTRACT_SOCKETS, SIGNALS = 1 << 0, 1 << 1
+"""What stays within the confined processes, as bits of linux/landlock.h"""
 
 Path = str | os.PathLike[str]
 

@@ -1,7 +1,7 @@
 """Confines a process by namespaces of Linux: it gets a view of the files in which its writes go
 elsewhere, and a network of its own.
 
-`isolate` gives the calling process
+`isolate_files` gives the calling process
 
 - **files**: everything is mounted read-only. Over each folder of the user's
 (`folders_for_overlays`) lies an overlay: what

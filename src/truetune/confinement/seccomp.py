@@ -22,14 +22,17 @@ from dataclasses import dataclass
 SET_SECCOMP, FILTER = 22, 2
 """prctl's number, and the mode"""
 ALLOW, RETURN_ERROR = 0x7FFF0000, 0x00050000
+"""What a filter returns, of linux/seccomp.h"""
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
 """Places in seccomp_data"""
 LOAD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_IF_SET, AND, RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+"""Codes of the filter's instructions, of linux/bpf_common.h"""
 X32 = 0x40000000
 """Numbers from here on are those of x86's x32 calls"""
 SET_FILE_FLAGS = (0x40086602, 0x401C5820)
 """ioctl: FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR, chattr's"""
 KIND_OF_SOCKET = 0xF
+"""The bits of a socket's type that say its kind; the others are flags"""
 FAST_OPEN = 0x20000000
 """MSG_FASTOPEN"""
 

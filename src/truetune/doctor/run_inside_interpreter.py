@@ -1,8 +1,8 @@
 """Runs inside the interpreter that is examined, with the standard library alone, and prints what it
 finds as JSON lines.
 
-    python inspect_interpreter.py packages NAME...     versions and requirements, without an import
-    python inspect_interpreter.py load MODULE...       imports, one after the other; torch tells what it is
+    python run_inside_interpreter.py packages NAME...     versions and requirements, without an import
+    python run_inside_interpreter.py load MODULE...       imports, one after the other; torch tells what it is
 """
 
 from __future__ import annotations

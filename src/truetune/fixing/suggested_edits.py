@@ -160,7 +160,7 @@ def _try_remedies(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> lis
     bodies = dict(zip((row.origin for row in rows), _read_bodies_of_rows(rows, spec), strict=True))
     groups: dict[str, _CauseGroup] = {}
     for row in rows:
-        reason = judge([row]).rejected.get(row.origin.row)
+        reason = judge([row]).refused_by_template.get(row.origin.row)
         cause = "" if reason is None else template_refusal_cause(row, reason)
         group = groups.setdefault(cause, _CauseGroup(cause))
         group.rows += 1

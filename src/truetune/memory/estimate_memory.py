@@ -16,6 +16,7 @@ from truetune.memory.architecture import Architecture
 from truetune.memory.memory_settings import MemorySettings
 
 GIB = 1 << 30
+"""Bytes of a GiB"""
 # An assumption (docs/plan.md says so): drivers and GPUs differ by some tenths.
 CUDA_CONTEXT_BYTES = 0.6 * GIB
 """CUDA itself with its kernels and cuBLAS"""

@@ -132,20 +132,30 @@ def autocast_copy_bytes(architecture: Architecture, settings: MemorySettings) ->
     # DeepSpeed and FSDP cast the weights themselves, and hold no second copy.
     if not settings.autocast or settings.deepspeed or settings.sharding == "fsdp":
         return 0.0
-    of_adapter = 0
+    copied = _cast_adapter_parameters(architecture, settings)
+    if settings.base != settings.compute:
+        copied += _cast_base_parameters(architecture, settings)
+    return settings.compute * copied
+
+
+def _cast_adapter_parameters(architecture: Architecture, settings: MemorySettings) -> int:
+    """How many parameters of the adapter, and of a head that is trained whole, autocast copies."""
+    copied = 0
     if settings.adapter > settings.compute:
-        of_adapter = settings.compute * adapter_parameters(architecture, settings)
+        copied += adapter_parameters(architecture, settings)
     names = settings.lora.modules_to_save if settings.lora is not None else ()
     # Embeddings look rows up, and autocast casts no table for that.
     has_head = any(name.rsplit(".", 1)[-1] in HEADS for name in names)
     if has_head and bytes_per_saved_weight(settings) > settings.compute:
-        of_adapter += settings.compute * architecture.vocabulary * architecture.hidden
-    if settings.base == settings.compute:
-        return of_adapter
+        copied += architecture.vocabulary * architecture.hidden
+    return copied
+
+
+def _cast_base_parameters(architecture: Architecture, settings: MemorySettings) -> int:
+    """How many parameters of the base, with its head, autocast copies."""
     # Quantized weights are unpacked one by one (see `largest_dequantized_bytes`).
     whole = sum(m.weight for m in architecture.matrices() if not (m.linear and settings.load_in))
-    head = architecture.vocabulary * architecture.hidden
-    return of_adapter + settings.compute * (whole + head)
+    return whole + architecture.vocabulary * architecture.hidden
 
 
 def largest_dequantized_bytes(architecture: Architecture, settings: MemorySettings) -> float:

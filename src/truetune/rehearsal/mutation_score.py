@@ -19,12 +19,16 @@ from truetune.probe.run_record import Record
 
 # Chosen, not measured: a loss that is three times another run's is looked at; at half, noise between runs would count.
 SUSPICIOUS_LOSS_RATIO = 3.0
-"""A final loss that is so many times the clean run's, and at least `LEAST`, would have been seen"""
+"""A final loss that is so many times the clean run's, and at least MIN_SUSPICIOUS_LOSS, would have been seen"""
 MIN_SUSPICIOUS_LOSS = 0.3
+"""The least final loss that would have been seen, in nats a token: of two losses near 0 the ratio
+says nothing"""
 # Chosen, not measured, as generous as the ratio of losses.
 SUSPICIOUS_METRIC_SHARE = 0.5
-"""A metric that is off by more than this share of the clean run's, and by `OFF`, would have been seen"""
+"""A metric that is off by more than this share of the clean run's, and by MIN_METRIC_CHANGE, would have been seen"""
 MIN_METRIC_CHANGE = 0.1
+"""The least change of a metric that would have been seen: of a metric near 0 any change is a large
+share"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,21 +150,28 @@ def _describe_correctness(report: SampleReport) -> Iterator[str]:
     scores = [sample.scores for sample in report.samples]
     agreements = [score.agrees for score in scores if score.agrees is not None]
     if agreements:
-        share = sum(agreements) / len(agreements)
-        yield f"{sum(agreements)} of {len(agreements)} ({share:.0%}) are right, as the parser reads them"
-    known = [score for score in scores if score.overlap is not None]
-    if known:
-        exact = sum(score.exact is True for score in known)
-        overlap = sum(score.overlap or 0.0 for score in known) / len(known)
-        told = [score.gives for score in scores if score.gives is not None]
-        given = (
-            f"{sum(told)} of {len(told)} give their reference, "
-            if not agreements and told and sum(told) != exact
-            else ""
-        )
-        yield (
-            f"{given}{exact} of {len(known)} are the reference, word for word, overlap {overlap:.2f}"
-        )
+        right, count = sum(agreements), len(agreements)
+        yield f"{right} of {count} ({right / count:.0%}) are right, as the parser reads them"
+    compared = [score for score in scores if score.overlap is not None]
+    if not compared:
+        return
+    exact = sum(score.exact is True for score in compared)
+    overlap = sum(score.overlap or 0.0 for score in compared) / len(compared)
+    giving = "" if agreements else _describe_giving_reference(scores, exact)
+    yield (
+        f"{giving}{exact} of {len(compared)} are the reference, word for word,"
+        f" overlap {overlap:.2f}"
+    )
+
+
+def _describe_giving_reference(scores: Sequence[Scores], exact: int) -> str:
+    """How many answers give their reference in their own words; empty where that is not known, or is
+    as many as are the reference word for word.
+    """
+    gives = [score.gives for score in scores if score.gives is not None]
+    if not gives or sum(gives) == exact:
+        return ""
+    return f"{sum(gives)} of {len(gives)} give their reference, "
 
 
 def _answer_table(report: SampleReport, width: int) -> Table:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 
 MIN_STEP, MAX_STEP = 1e-290, 1e290
+"""Steps outside of this range get no round ticks: their multiples come near the ends of the range of floats"""
 MAX_DECADES = 6
 """More decades than that are not marked each"""
 

@@ -257,11 +257,7 @@ def _next_step_lines(report: Report, has_problems: bool) -> Iterator[str]:
         # A run can look perfect in its log and answer nothing: the README's table has five faults of one final loss.
         are_of_servers = all("serves" in dict(subject.facts) for subject in logs)
         yield OF_A_SERVER if are_of_servers else CURVES_ARE_NOT_ANSWERS
-    for is_safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
-        count = sum(f.fix is not None and f.fix.safe is is_safe for f in report.findings)
-        if count:
-            fixable = count_noun(count, "finding")
-            yield f"{fixable} can be fixed: truetune lint {option} (or --diff first)"
+    yield from _fix_command_lines(report)
     if report.known:
         yield f"{count_noun(len(report.known), 'finding')} of the baseline left out"
     if has_problems:
@@ -274,6 +270,15 @@ def _next_step_lines(report: Report, has_problems: bool) -> Iterator[str]:
         step = next_step_of_report(report)
         if step:
             yield f"next: {step}"
+
+
+def _fix_command_lines(report: Report) -> Iterator[str]:
+    """A line on the findings that `truetune lint --fix` corrects, and one on those that are not safe."""
+    for is_safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
+        count = sum(f.fix is not None and f.fix.safe is is_safe for f in report.findings)
+        if count:
+            fixable = count_noun(count, "finding")
+            yield f"{fixable} can be fixed: truetune lint {option} (or --diff first)"
 
 
 def _wrap_first_line(text: Text, console: Console) -> Text:

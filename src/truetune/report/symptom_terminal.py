@@ -16,10 +16,12 @@ from truetune.report.visible_text import visible, wrap_text
 from truetune.troubleshooting.symptom_report import JudgedCause, SymptomReport
 
 SHOWN_CAUSES = 5
+"""Causes in the list: a reader who checks each has to be able to finish"""
 SHOWN_BESIDE_ERROR = 3
 """Where an error explains the symptom already: it comes first, and a long list would hide it"""
 INDENT = "    "
 MAX_LINE_SHOWN = 120
+"""Characters of a project's line that are shown below a cause; the rest is cut off"""
 
 
 @draw_details_by_kind.register

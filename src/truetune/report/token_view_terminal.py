@@ -26,7 +26,7 @@ def render_token_view(
     view: TokenView, console: Console, *, ids: bool = False, number: int = 0
 ) -> None:
     """Draw the tokens of one example. Supervised tokens stand in [brackets]; an underline would
-    hide underscores. Supervised tokens stand in [brackets]; an underline would hide underscores.
+    hide underscores.
 
     Args:
         view: the tokens of the example.

@@ -37,6 +37,8 @@ DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SPARE_BYTES = 64 << 20
 """Bytes for what stands beside the weights"""
 MARK_FORMAT = 1
+"""Raise it where the mark changes: a work folder with another mark is not taken for ours, and
+stays"""
 MARK_FILE, MODEL_FOLDER = "truetune-work.json", "model"
 """In a work folder: the file that marks it as ours, and what will get the name of the output"""
 # Removal goes by this list and never by the folder: a file that somebody put there meanwhile has no

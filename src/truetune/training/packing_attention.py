@@ -1,5 +1,5 @@
 """Tests whether a model's attention keeps the documents of a packed row apart: tried on the model,
-not looked up by name. Tried on the model, not looked up by name.
+not looked up by name.
 
 Two short documents go through the model together and one of them alone; equal logits are the proof. That costs two
 small forward passes at each start, and holds for every implementation, kernel and release.

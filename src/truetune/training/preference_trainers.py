@@ -1,5 +1,4 @@
 """The trainers of DPO, ORPO and KTO: TRL's own, fed with our ids, and proved to train on them.
-TRL's trainers, fed with our ids, and proved to train on them.
 
 Their own preparation of rows is switched off, and before the first step the first batches are compared with the rows,
 and the policy with its reference. The trade-off: private methods of TRL are overridden, for a range of its releases,

@@ -19,7 +19,11 @@ from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.statements import COMMENT, MAX_LINE_CHARACTERS
 
 MAX_LINES = 20_000
+"""Lines that are kept of all files together, which bounds the time of the patterns; what follows is
+not read"""
 MIN_LOSSES = 10
+"""Records that a curve needs to be judged by; it is split into half as many parts, whose means are
+compared"""
 NUMBER = r"[\"']?\s*[:=,]?\s*[\"']?(\d[\d.]{0,20}(?:e[-+]?\d{1,3})?)"
 RECORD = re.compile(r"['\"](?:loss|grad_norm|epoch)['\"]\s*:\s*['\"]?[\d.]")
 """A record of a log"""

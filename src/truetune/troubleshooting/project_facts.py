@@ -33,6 +33,7 @@ MAX_LINES_OF_TRAIT = 16
 IMPORT = re.compile(r"\s*(from\s+\S+\s+import|import)\s")
 ASSIGNED = re.compile(r"[\w\])]\s*[=:(]")
 MAX_FRAME_LINES = 400
+"""Lines of one traceback that are kept, which bounds a text in which no error ends it"""
 OUT_OF_MEMORY = re.compile(
     r"^\S{0,80}(?:OutOfMemoryError|RuntimeError: CUDA (?:error: )?out of memory)"
 )

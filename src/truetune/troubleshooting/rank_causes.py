@@ -78,6 +78,7 @@ RULE_WEIGHT_OF_BARE_SYMPTOM = 0.6
 MIN_OWN_WORDS = 2
 """Words that no sentence of the guide has, from which a question says more than the symptom"""
 MAX_TELLING_LINES = 2
+"""Lines that a cause shows; each is a place to check"""
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 NAMES = ("Ollama", "Adafactor", "Axolotl", "Unsloth", "Lightning", "Python", "Slurm", "Docker")
 OUT_OF_MEMORY = "out-of-memory"
@@ -213,6 +214,7 @@ MAX_GUIDES = 4
 OF_8_BITS = re.compile(r"load_in_8bit|LLM\.int8|\b8-bit\b", re.I)
 OF_4_BITS = re.compile(r"4bit|\b4-bit\b|\bnf4\b", re.I)
 MIN_NAMED_SHARE = 0.8
+"""Share of the best guide's score from which a guide is named to the reader"""
 
 
 @dataclass(frozen=True, slots=True)

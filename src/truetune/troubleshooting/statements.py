@@ -23,6 +23,8 @@ MAX_LINE_CHARACTERS = 400
 MAX_STATEMENT_CHARACTERS = 2_000
 """A call with forty arguments has about 1,500"""
 MAX_CONTINUED_LINES = 60
+"""Lines that one command of a shell may span, so that a file that only continues is no single
+statement"""
 COMMENT = re.compile(r"(^|\s)#(?!\s*(SBATCH|PBS|SUB)\b).*$")
 PYTHON_SUFFIXES = frozenset((".py", ".ipynb"))
 NUMBER = re.compile(r"\d[\d.,:]*(?:e[-+]?\d+)?")

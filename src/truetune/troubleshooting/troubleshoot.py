@@ -185,11 +185,7 @@ def _judge_cause(
     What a rule found stays, whatever lines say.
     """
     rules = likely.cause.rules
-    firing = tuple(
-        rule
-        for rule in rules
-        if _proves(rule, found.get(rule, ()), likely.cause) or (rule, likely.cause.text) in nearest
-    )
+    firing = _rules_that_prove(likely.cause, found, nearest)
     if firing:
         return JudgedCause(likely.cause, likely.guide, "found", firing, likely.lines)
     against = find_reason_against(f"{likely.cause.text}\n{likely.cause.seen}", evidence)
@@ -206,6 +202,17 @@ def _judge_cause(
     lines = likely.sign_lines if was_looked_for else likely.lines
     lacking = sorted(READING_OF_TRAIT[trait].label for trait in likely.lacking)
     return JudgedCause(likely.cause, likely.guide, state, rules, lines, lacking=tuple(lacking))
+
+
+def _rules_that_prove(
+    cause: Cause, found: Mapping[str, Sequence[Finding]], nearest: frozenset[tuple[str, str]]
+) -> tuple[str, ...]:
+    """The rules of a cause whose findings say that it is this cause, or are nearest to its words."""
+    return tuple(
+        rule
+        for rule in cause.rules
+        if _proves(rule, found.get(rule, ()), cause) or (rule, cause.text) in nearest
+    )
 
 
 def _proves(rule: str, findings: Sequence[Finding], cause: Cause) -> bool:

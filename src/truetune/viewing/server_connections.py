@@ -24,14 +24,17 @@ MAX_QUEUED = 256
 MAX_CONNECTIONS = 512
 """Connections whose request is not whole yet; open files have a limit of 1,024 on most systems"""
 MAX_HEAD_BYTES = 1 << 14
+"""Bytes of a request's head; a longer one is refused, so that a client can't fill the memory"""
 HEAD_SECONDS = 10.0
 """In which a request has to be there"""
 QUEUE_SECONDS = 30.0
 """After which a request that waits is told to come again; browsers give up after some minutes."""
 RETRY_SECONDS = 2
+"""Seconds after which a client is told to come again where all workers are busy"""
 LINGER_SECONDS = 0.5
 """How long a client has to close its side, once it was answered"""
 MAX_LINGER_BYTES = 1 << 20
+"""Bytes that are still read of a client that was answered; one that sends more is cut off"""
 _TURN = 0.25
 """Seconds between two looks at the clock"""
 BUSY = (

@@ -125,7 +125,8 @@ def marks_for_data(spec: RunSpec, result: Result) -> Marks:
     if reported != list(named):
         raise UsageError(
             f"the report is on {_paths_in_words(reported_names)}, and not on"
-            f" {_paths_in_words(spec.data)}: rows are counted over all files, so name the same files"
+            f" {_paths_in_words(spec.data)}: rows are counted over all files, so name"
+            " the same files"
             " in the same order, from the folder where the check ran"
         )
     marks = marks_of_cited_rows(result, in_page=False)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 CHART_HEIGHT = 100
+"""The height of a chart in units of the drawing, so that one unit is a per cent of it"""
 BAR_PITCH = 10
 """Of a bar with its gap, in units of the drawing"""
 

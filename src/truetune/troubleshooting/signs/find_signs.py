@@ -30,6 +30,7 @@ from truetune.troubleshooting.signs.sign import Sign
 from truetune.troubleshooting.statements import Statement, list_statements
 
 MAX_LINES_OF_SIGN = 2
+"""Lines that a sign keeps, as many as a cause shows"""
 MAX_CHARACTERS = 250_000
 """Of all statements: about three seconds. Projects of users have some 20,000; one of more is a checkout of a library"""
 SIGNS: tuple[Sign, ...] = (
