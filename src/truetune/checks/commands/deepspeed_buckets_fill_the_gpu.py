@@ -52,6 +52,7 @@ from truetune.parsing.shell_commands import CommandFile
 
 ZERO = "zero_optimization"
 GIB = 1 << 30
+"""Bytes"""
 BYTES_OF_GRADIENT = 2
 """In 16 bits, the least: gradients of a float32 run take four"""
 MIN_GIB = 4.0

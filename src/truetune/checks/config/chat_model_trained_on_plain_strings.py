@@ -99,7 +99,7 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
     stacks = ("trl",)
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the tokenizer is here, a script reads the settings, or no rows are known."""
+        """Also unmet where the tokenizer is here, a script reads the settings, or no rows are known."""
         if (lacking := super().unmet()) is not None:
             return lacking
         config = self.subject

@@ -61,6 +61,7 @@ ADAMW_NAMES = ("adamw", "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_a
 BYTES_PER_PARAMETER = {"float32": 16.0}
 """Weight, gradient and two states; else two bytes for each of them, which is the least"""
 LEAST_BYTES = 8.0
+"""Bytes for each parameter in a dtype of two bytes: weight, gradient and two states"""
 PARTS_TRAINED = re.compile(
     r"peft|lora|unfrozen|freeze|requires_grad|galore|apollo|badam|spectrum|offload", re.I
 )

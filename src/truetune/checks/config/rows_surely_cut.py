@@ -122,7 +122,7 @@ class RowsSurelyCut(ConfigRule):
     )
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the tokenizer is here, no limit cuts single rows, or the rows are not here."""
+        """Also unmet where the tokenizer is here, no limit cuts single rows, or the rows are not here."""
         if (lacking := super().unmet()) is not None:
             return lacking
         if has_local_tokenizer(self.subject):

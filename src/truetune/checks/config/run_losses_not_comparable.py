@@ -131,16 +131,18 @@ class RunLossesNotComparable(ConfigRule):
             differences = list(_loss_differences(own.loss, other.loss))
             has_one_vocabulary = vocabulary_group(own.model) == vocabulary_group(other.model)
             is_strong = any(one.own.key not in PACKING_SWITCHES for one in differences)
-            differs = bool(differences) or not has_one_vocabulary
-            if differs and (is_strong or _has_logged_losses(own, other)):
-                is_certain = has_one_vocabulary and _both_evaluate(own.loss, other.loss)
-                yield self.finding(
-                    _message(own, other, differences),
-                    _remedy(differences),
-                    severity="warning" if is_certain and is_strong else "info",
-                    evidence=_supervised_share_evidence(self.subject, differences),
-                    cases=_cases(own, other, differences),
-                )
+            if not differences and has_one_vocabulary:
+                continue
+            if not is_strong and not _has_logged_losses(own, other):
+                continue
+            is_certain = has_one_vocabulary and _both_evaluate(own.loss, other.loss)
+            yield self.finding(
+                _message(own, other, differences),
+                _remedy(differences),
+                severity="warning" if is_certain and is_strong else "info",
+                evidence=_supervised_share_evidence(self.subject, differences),
+                cases=_cases(own, other, differences),
+            )
 
 
 def comparable_runs_beside(config: Config) -> list[TrainingStage]:

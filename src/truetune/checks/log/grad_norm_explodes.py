@@ -49,6 +49,7 @@ from truetune.logs.robust_statistics import end_medians, find_level_shift, fit_t
 from truetune.logs.run_log import Curve, Floats, RunLog
 
 MIN_POINTS = 20
+"""Records. Chosen by hand: a change of level is looked for in them, and a few high norms are no level"""
 SCALING_STEPS = 20
 """First steps in which the loss scaler of fp16 halves its scale at each overflow: from 65,536 to 1 are 16"""
 MAX_NOT_FINITE = 0.05

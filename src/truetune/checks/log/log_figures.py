@@ -12,6 +12,7 @@ from truetune.logs.run_log import Curve
 # Two points of each: about the width of a figure in a terminal or a page, in which more could not be seen apart.
 MAX_BLOCKS = 120
 MAX_SHOWN_STEPS = 6
+"""Steps that a message lists before it counts the rest: they fit one line"""
 
 
 def draw_curves(

@@ -65,6 +65,8 @@ from truetune.logs.robust_statistics import (
 from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS, MOST_POINTS = 8, 2_000
+"""Records. Chosen by hand: beginning, lowest place and end are medians of several records each; more than 2,000 are
+thinned to medians of blocks, which bounds the time of the search for a change"""
 USUAL_OF_ADAPTERS, USUAL_OF_ALL_WEIGHTS = (1e-4, 5e-4), (1e-5, 5e-5)
 """Published rates of AdamW, from and to"""
 JUMP = 2.0

@@ -54,6 +54,7 @@ FITS = 8.0
 SHARE_OF_GPU = 0.5
 """Of a GPU that is known: activations have the other half"""
 GB = 1e9
+"""Bytes"""
 WEIGHT, TRAINED = 2, 16
 """Bytes: a weight in bfloat16; of one that is trained its copy, gradient and two states in float32"""
 SLOW_STEP_S = 10.0

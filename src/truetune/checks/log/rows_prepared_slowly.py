@@ -41,6 +41,7 @@ from truetune.checks.rule import OutputRule
 from truetune.logs.console.row_preparation import RowPreparation
 
 MINUTE = 60.0
+"""Seconds"""
 LONG_ALONE = 30.0
 """Minutes on one core. Chosen, not measured: less is little beside a training of hours"""
 LONG_IN_EACH = 10.0

@@ -78,7 +78,7 @@ class SameRowsOverAndOver(OutputRule):
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:
-        """Unmet where rows are not given but generated, are packed, or are not counted in the
+        """Also unmet where rows are not given but generated, are packed, or are not counted in the
         output.
         """
         unmet = super().unmet()

@@ -67,7 +67,7 @@ class SameStepsOnMoreGpus(LogRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no other log is given, or planned steps and rows per step are not known."""
+        """Unmet where no other log is given, or planned steps and rows per step are not known."""
         if not self.subject.files_beside.runs:
             return Unmet("no other log was given with it")
         own = outline_run(self.subject)

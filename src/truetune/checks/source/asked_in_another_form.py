@@ -161,17 +161,27 @@ def _prompt_places(module: Module) -> Iterator[object]:
 
 def _other_forms_than_beside(module: Module) -> Iterator[AskedForm]:
     """The questions of a script that trains nothing, where a training beside it has another form."""
+    yield from _other_marks_than_beside(module)
+    if asks_a_model(module) and prompt_form(module) is None and not _may_write_prompts(module):
+        yield from _bare_text_beside_training(module)
+
+
+def _other_marks_than_beside(module: Module) -> Iterator[AskedForm]:
+    """The prompts of a script that share no mark with those of the training beside it."""
     for form in _form_of_prompts(module):
         trained = _form_of_training(module)
         # Without marks on either side, both are bare texts.
         if trained is not None and (form.marks or trained.marks):
             if not form.marks & trained.marks:
                 yield AskedForm(form.words, form.node, trained)
-    if asks_a_model(module) and prompt_form(module) is None and not _may_write_prompts(module):
-        text = next((text for _, text in _bare_questions(module)), None)
-        trained = _form_of_training(module) if text is not None else None
-        if text is not None and trained is not None:
-            yield AskedForm(BARE_TEXT, text, trained)
+
+
+def _bare_text_beside_training(module: Module) -> Iterator[AskedForm]:
+    """The first question without any template, where a training is known beside it."""
+    text = next((text for _, text in _bare_questions(module)), None)
+    trained = _form_of_training(module) if text is not None else None
+    if text is not None and trained is not None:
+        yield AskedForm(BARE_TEXT, text, trained)
 
 
 def _bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:

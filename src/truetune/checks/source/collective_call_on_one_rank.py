@@ -148,6 +148,16 @@ class CollectiveCallOnOneRank(SourceRule):
     looks_at = CodePlaces("calls that wait for all processes", _collective_places)
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._findings_on_calls()
+        for left in exits_by_rank(self.subject):
+            yield self._finding_on_exit(left)
+        for decision in _control_assignments_in_callbacks(self.subject):
+            guard = _one_process_condition(self.subject, decision)
+            if guard is not None:
+                yield self._finding_on_decision(decision, guard)
+
+    def _findings_on_calls(self) -> Iterator[Finding]:
+        """Findings on collective calls under a condition that one process meets."""
         module = self.subject
         waits = [
             call
@@ -166,13 +176,6 @@ class CollectiveCallOnOneRank(SourceRule):
             sharding = _sharding_of_run(module, guard)
             if sharding is not None:
                 yield self._finding_on_call(call, guard, sharding)
-
-        for left in exits_by_rank(module):
-            yield self._finding_on_exit(left)
-        for decision in _control_assignments_in_callbacks(module):
-            guard = _one_process_condition(module, decision)
-            if guard is not None:
-                yield self._finding_on_decision(decision, guard)
 
     def _finding_on_exit(self, left: LoopExit) -> Finding:
         """The finding on a process that leaves the loop in another way than the others."""

@@ -45,7 +45,7 @@ Safe: results do not change. Keep it under an option (`if args.debug:`) for the 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
@@ -146,15 +146,20 @@ def _debugging_switches(module: Module) -> Iterator[_Switch]:
     )
 
 
+def _holds_whole_loop(block: ast.With, loops: Collection[ast.AST]) -> bool:
+    """Does a block hold one of these loops, and no `break`?"""
+    nodes = list(ast.walk(block))
+    is_left_early = any(isinstance(one, ast.Break) for one in nodes)
+    return any(one in loops for one in nodes) and not is_left_early
+
+
 def _profilers_without_schedule(module: Module) -> Iterator[_Switch]:
     """Profilers without a schedule around a loop of the training; a loop that is left early is the measurement."""
     loops = backward_loops(module) if any(module.calls(*PROFILERS)) else set()
     for block in module.nodes(ast.With):
-        nodes = list(ast.walk(block))
-        is_whole = any(one in loops for one in nodes) and not any(
-            isinstance(one, ast.Break) for one in nodes
-        )
-        for item in block.items if is_whole else ():
+        if not _holds_whole_loop(block, loops):
+            continue
+        for item in block.items:
             node = item.context_expr
             call = module.flow.call(node) if isinstance(node, ast.Call) else None
             if call is None or call.open or "schedule" in call.keywords:

@@ -93,6 +93,7 @@ TOLERANT = ("ignore_errors", "missing_ok", "exist_ok")
 OTHER_SAVERS = ("DeepSpeed", "deepspeed", "FullyShardedDataParallel", "fully_shard", "fsdp", "FSDP")
 """Where each process may write a part of its own"""
 MAX_FINDING_CASES = 20
+"""Places that one finding lists. Chosen by hand: so many show where the condition belongs"""
 
 
 def _unsafe_file_changes(module: Module) -> Iterator[Call]:

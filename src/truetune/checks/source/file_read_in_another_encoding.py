@@ -180,13 +180,17 @@ def _existing_path(module: Module, call: CallEvent) -> Path | None:
 def _text_of_path(value: Value | None) -> str | None:
     """A path as text, through `Path(...)`."""
     if isinstance(value, Result) and value.call.named("pathlib.*Path", "Path", "os.path.join"):
-        parts = [_text_of_path(part) for part in value.call.args]
-        if not parts or any(part is None for part in parts):
-            return None
-        return str(Path(*[part for part in parts if part is not None]))
+        return _joined_path([_text_of_path(part) for part in value.call.args])
     operands = getattr(value, "operands", None)
     if operands and getattr(value, "operator", "") == "/":
-        parts = [_text_of_path(part) for part in operands]
-        return None if None in parts else str(Path(*[part for part in parts if part is not None]))
+        return _joined_path([_text_of_path(part) for part in operands])
     plain = constant_of(value)
     return plain if isinstance(plain, str) else None
+
+
+def _joined_path(parts: list[str | None]) -> str | None:
+    """The path that is joined of these parts; None where there is none, or one is not known."""
+    known = [part for part in parts if part is not None]
+    if not known or len(known) < len(parts):
+        return None
+    return str(Path(*known))

@@ -431,13 +431,7 @@ def _uses_loss_nowhere(step: ast.FunctionDef) -> bool:
 
 def _passes_loss_on(step: ast.FunctionDef, calls: list[ast.Call]) -> bool:
     """Is the loss given to a function that may compute the gradients? Those of torch and of Python itself do not."""
-    losses = {
-        target.id
-        for part in ast.walk(step)
-        if isinstance(part, ast.Assign) and "compute_loss" in ast.unparse(part.value)
-        for target in ast.walk(part)
-        if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store)
-    }
+    losses = _names_of_computed_losses(step)
     for call in calls:
         name = ast.unparse(call.func)
         is_known = name.startswith(("self.", "super()", "torch.")) or hasattr(builtins, name)
@@ -447,6 +441,17 @@ def _passes_loss_on(step: ast.FunctionDef, calls: list[ast.Call]) -> bool:
         if not is_known and losses & names:
             return True
     return False
+
+
+def _names_of_computed_losses(step: ast.FunctionDef) -> set[str]:
+    """The names that a method sets to what `compute_loss` returns."""
+    return {
+        target.id
+        for part in ast.walk(step)
+        if isinstance(part, ast.Assign) and "compute_loss" in ast.unparse(part.value)
+        for target in ast.walk(part)
+        if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store)
+    }
 
 
 def _deepspeed_engines(module: Module) -> Iterator[Call]:

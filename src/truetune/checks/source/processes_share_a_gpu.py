@@ -89,12 +89,8 @@ class ProcessesShareAGpu(SourceRule):
         module = self.subject
         wrapped = list(wrapped_models(module))
         yield from self._findings_on_set_device()
-        if not wrapped or any(part.mentions(*SETS_DEVICE) for part in module.with_linked):
+        if not wrapped or _may_choose_device_per_process(module, wrapped):
             return
-        if any(_may_make_device_per_process(part) for part in module.with_linked):
-            return
-        if any("device_ids" in call.keywords or call.open for call in wrapped):
-            return  # device_ids that differ from the model's device raise at once
         moved = next(
             (
                 call
@@ -151,6 +147,17 @@ def _is_first_gpu(device: Value | None) -> bool:
         number = device.call.argument(1, "index")
         return _is_first_gpu(number or device.call.argument(0, "type"))
     return isinstance(device, Constant) and device.value in ("cuda:0", 0)
+
+
+def _may_choose_device_per_process(module: Module, wrapped: list[Call]) -> bool:
+    """May each process have a device of its own: by a call that sets it, a device that is made, or the wrapper?"""
+    # device_ids that differ from the model's device raise at once.
+    if any("device_ids" in call.keywords or call.open for call in wrapped):
+        return True
+    return any(
+        part.mentions(*SETS_DEVICE) or _may_make_device_per_process(part)
+        for part in module.with_linked
+    )
 
 
 def _may_make_device_per_process(module: Module) -> bool:

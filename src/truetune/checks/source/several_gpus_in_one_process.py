@@ -120,13 +120,8 @@ class SeveralGpusInOneProcess(SourceRule):
         several GPUs.
         """
         module = self.subject
-        named = wrap.argument(1, "device_ids")
         start = next((one for one in starts if not one.launcher), None)
-        gpus = _count_items(module, named) if named is not None else 0
-        if not gpus and visible is not None:
-            gpus = _number_of_visible_gpus(module, visible)
-        if not gpus and named is None and start is not None:
-            gpus = start.gpus
+        gpus = self._gpus_of_wrapper(wrap, visible, start)
         if gpus < 2 or any(launches_of(Path(module.path))):
             return
         yield self.finding(
@@ -140,6 +135,22 @@ class SeveralGpusInOneProcess(SourceRule):
                 *([case_at(module, visible)] if visible is not None else []),
             ],
         )
+
+    def _gpus_of_wrapper(
+        self,
+        wrap: Call,
+        visible: ast.Assign | ast.Call | None,
+        start: SingleProcessStart | None,
+    ) -> int:
+        """The number of GPUs that DataParallel uses: those of `device_ids`, those that the script makes visible, or
+        those that the command does; 0 where it is not known."""
+        named = wrap.argument(1, "device_ids")
+        gpus = _count_items(self.subject, named) if named is not None else 0
+        if not gpus and visible is not None:
+            gpus = _number_of_visible_gpus(self.subject, visible)
+        if not gpus and named is None and start is not None:
+            gpus = start.gpus
+        return gpus
 
     def _findings_on_trainer(
         self, visible: ast.Assign | ast.Call | None, starts: list[SingleProcessStart]

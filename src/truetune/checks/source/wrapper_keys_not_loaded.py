@@ -83,6 +83,8 @@ TAKE_THE_PART = "load the part: load_state_dict(torch.load(FILE)[{part!r}]), wit
 OPTIMIZER = re.compile(r"opt|sched|scaler|ema|rng|loader", re.I)
 """Names of parts that hold no model"""
 MAX_DEPTH, MAX_PARTS = 6, 4
+"""Assignments that a file name is followed through, and keys of a saved dictionary that are named. Chosen by hand:
+names are built in two or three steps, and the bound ends the search where variables name one another"""
 SPELLED = ("module.", "_orig_mod", "base_model.")
 METHODS = ("unwrap_model", "extract_model_from_parallel", "removeprefix", "consume_prefix")
 """Signs that a script takes the prefix away: in a text, and as code"""
