@@ -343,7 +343,9 @@ def training_of(command: ShellCommand, folder: Path) -> Training | None:
 
 
 def _training_words(command: ShellCommand) -> tuple[str, ...] | None:
-    """What follows the program or the script that trains; None where a command starts none."""
+    """The words that follow the program or the script that trains; None where a command starts no
+    training.
+    """
     for program in TRAINING_PROGRAMS:
         words = command.behind(*program)
         if words is not None:

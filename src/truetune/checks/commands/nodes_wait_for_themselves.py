@@ -137,7 +137,9 @@ def _starts_on_first_node_alone(file: CommandFile, meeting: NodeRendezvous) -> b
 
 
 def _own_address_in_words(meeting: NodeRendezvous, *, is_job: bool) -> str:
-    """What address means each node itself; empty where it is another, or can't be known."""
+    """The address by which each node means itself, in words; empty where it is another, or can't be
+    known.
+    """
     if LOOPBACK.fullmatch(meeting.address):
         return meeting.address
     if meeting.on_each_node and OWN_NAME.fullmatch(meeting.address):

@@ -120,7 +120,9 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
         return BYTES_PER_PARAMETER.get(str(self.subject.spec.training.dtype), LEAST_BYTES)
 
     def _min_gigabytes(self) -> float | None:
-        """What the run needs at least; None where not all weights are trained by AdamW, or their number is unknown."""
+        """The gigabytes that the run needs at least; None where not all weights are trained by
+        AdamW, or their number is unknown.
+        """
         config, training = self.subject, self.subject.spec.training
         is_full = config.stack != "llama-factory" or config.raw.get("finetuning_type") == "full"
         if (

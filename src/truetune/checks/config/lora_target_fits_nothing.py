@@ -245,7 +245,9 @@ def _evidence_of_counts(counts: Mapping[str, int]) -> list[str]:
 
 
 def _hint_and_remedy(name: str, likely: str | None) -> tuple[str, str]:
-    """What a message adds of the name that was meant, and what to write; `likely` is None where none resembles it."""
+    """The part of a message that names what was likely meant, and the remedy; `likely` is None
+    where no name resembles it.
+    """
     if likely is None:
         return "", f"correct {name}, or leave it out"
     return f"; {likely} was meant?", f"write {likely} for {name}"

@@ -158,6 +158,6 @@ def _prompt_share_in_words(learned: PromptShare | None) -> str:
 
 
 def _counted_rows_in_words(learned: PromptShare) -> str:
-    """What was counted."""
+    """The number of rows, and the mean characters of their prompts and answers, in words."""
     prompts, answers = learned.prompts / learned.rows, learned.answers / learned.rows
     return f"in {learned.rows:,} rows prompts have {prompts:,.0f} characters and answers {answers:,.0f} on average"

@@ -237,7 +237,9 @@ def _message(own: TrainingStage, other: TrainingStage, differences: list[LossDif
 
 
 def _difference_in_words(differences: list[LossDifference]) -> str:
-    """How two losses differ."""
+    """How two losses differ, in words: in their tokens, their quantities, their rows or their
+    weights.
+    """
     keys = {one.own.key for one in differences}
     if keys & TOKEN_SWITCHES.keys():
         return "means over different tokens"
@@ -249,7 +251,7 @@ def _difference_in_words(differences: list[LossDifference]) -> str:
 
 
 def _remedy(differences: list[LossDifference]) -> str:
-    """How to compare two such runs."""
+    """The remedy: how to compare two such runs."""
     if not differences:
         return (
             "compare the answers to the same held-out prompts, or bits for each character instead of nats for each"

@@ -107,7 +107,9 @@ class SettingRenamed(ConfigRule):
         )
 
     def _severity(self, old: RenamedKey) -> Severity:
-        """How grave it is: in a program an error where the call surely stops, a note where it has run since."""
+        """The severity: in a program an error where the call surely stops, a note where it has run
+        since.
+        """
         config = self.subject
         if not is_of_program(config) or old.taken is None:
             return "warning"

@@ -254,7 +254,7 @@ class Fall:
 
     @property
     def drop(self) -> float:
-        """By how much the fitted line falls"""
+        """By how much the fitted line of the loss falls over the run."""
         return max(0.0, -self.line.slope * self.span)
 
     @property

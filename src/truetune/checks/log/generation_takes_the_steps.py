@@ -171,7 +171,9 @@ class GenerationTakesTheSteps(LogRule):
 
 
 def _generation_share(log: RunLog) -> _GenerationShare | None:
-    """What the slowest timing of a generation takes of a step; None where none is logged."""
+    """The seconds of the slowest timing of a generation beside those of a step; None where none is
+    logged.
+    """
     timed = _median_seconds_by_part(log)
     named = {
         name: value

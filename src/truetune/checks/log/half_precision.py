@@ -47,7 +47,7 @@ def _model_name_of_run(log: RunLog) -> str:
 
 
 def precision_in_place_of_float16(log: RunLog) -> str:
-    """`bf16`, or `float32` where the log names a GPU without bfloat16."""
+    """The dtype to train in: `bf16`, or `float32` where the log names a GPU without bfloat16."""
     gpu = log.output.settings.old_gpu if log.output is not None else ""
     if gpu:
         return f"float32 (a {gpu} computes no bfloat16)"

@@ -54,7 +54,7 @@ def keep_extremes(curve: Curve, blocks: int = MAX_BLOCKS) -> Curve:
 
 
 def describe_steps(found: Iterable[float]) -> str:
-    """`step 5`, `steps 3, 7, 9, ... (12 in all)`."""
+    """Step numbers in words: `step 5`, `steps 3, 7, 9, ... (12 in all)`."""
     all_of = [f"{step:,.0f}" for step in found]
     shown = ", ".join(all_of[:MAX_SHOWN_STEPS])
     if len(all_of) > MAX_SHOWN_STEPS:

@@ -122,7 +122,7 @@ class OffloadWithoutNeed(OutputRule):
         return size * GB / GIB if size is not None else None
 
     def _gpu_memory_in_words(self) -> str:
-        """`, and the GPU has 80`"""
+        """The GPU's memory as the end of a sentence: `, and the GPU has 80`"""
         memory = self._smallest_gpu_gib()
         return f" and the GPU has {memory:.0f}" if memory is not None else ""
 

@@ -90,7 +90,7 @@ class RowsPreparedSlowly(OutputRule):
 
 
 def _format_duration(prepared: RowPreparation) -> str:
-    """`78 min`, or `3.2 h`"""
+    """How long the preparation took, in words: `78 min`, or `3.2 h`"""
     minutes = prepared.seconds / MINUTE
     return f"{minutes:.0f} min" if minutes < 2 * MINUTE else f"{minutes / MINUTE:.1f} h"
 

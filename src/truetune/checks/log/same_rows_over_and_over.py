@@ -174,5 +174,7 @@ def _is_mapped_count_that_of_training(mapped: int, counted: _TrainedRows | None)
 
 
 def _passes_in_words(epochs: float) -> str:
-    """`, each of them 300 times`; empty for a single pass."""
+    """How often each row was trained, as the end of a sentence: `, each of them 300 times`; empty
+    for a single pass.
+    """
     return f", each of them about {epochs:,.0f} times" if epochs >= 2 else ""

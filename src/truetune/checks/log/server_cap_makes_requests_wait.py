@@ -109,7 +109,9 @@ class ServerCapMakesRequestsWait(OutputRule):
         )
 
     def _cap_setting_and_cases(self, queue: RequestQueue) -> tuple[str, tuple[Case, ...]]:
-        """What sets the cap, as words and as places; empty where neither the log nor a file beside it says so."""
+        """The setting of the cap in words, and its places; empty where neither the log nor a file
+        beside it says so.
+        """
         output, setting = self.subject.output, setting_of(self.subject)
         printed, beside = find_cap(self.subject), find_cap_beside(self.subject, queue.running)
         cases: list[Case] = []
@@ -125,7 +127,9 @@ class ServerCapMakesRequestsWait(OutputRule):
 
 
 def _waiting_in_words(queue: RequestQueue) -> str:
-    """`about 119 others wait`, `others wait` where their number is not seen"""
+    """How many requests wait: `about 119 others wait`, or `others wait` where their number is not
+    seen.
+    """
     return f"about {round(queue.waiting):,} others wait" if queue.waiting > 1 else "others wait"
 
 

@@ -390,7 +390,7 @@ class AskedInAnotherForm(SourceRule):
 
 
 def _describe_training(trained: TrainedForm, asking: Module) -> str:
-    """What a message says of the training."""
+    """The training in words, for a message: its file and the form of its prompts."""
     form, name = describe_marks(trained.marks), Path(trained.path).name
     if trained.is_guess:
         return (
@@ -450,7 +450,9 @@ def _remedy_for_marks(marks: frozenset[str]) -> str:
 
 
 def _form_of_training(module: Module) -> TrainedForm | None:
-    """What trained the model that a file asks; None where that is not sure."""
+    """The form in which the model that a file asks was trained; None where it is not sure what
+    trained it.
+    """
     names = loaded_names(module) | served_folders(module) | _requested_names(module)
     others = list(training_scripts_beside(module))
     if not names and any(engine_prompts(module)):
@@ -469,7 +471,9 @@ def _form_of_training(module: Module) -> TrainedForm | None:
 def _form_of_only_training(
     makers: list[Module], files: list[TrainedBySettings], asking: Module
 ) -> TrainedForm | None:
-    """What the one script or file of settings trains on; None for two: which one ran last is not known."""
+    """The form that the one script or settings file trains on; None for two: which one ran last is
+    not known.
+    """
     if len(makers) + len(files) != 1:
         return None
     return _form_of_settings(files[0]) if files else _form_of_script(makers[0], asking)
@@ -505,12 +509,14 @@ def _only_possible_settings(
 
 
 def _form_of_settings(settings: TrainedBySettings) -> TrainedForm:
-    """What a settings file trains on."""
+    """The form of prompts that a settings file trains on."""
     return TrainedForm(settings.path, settings.form, Case(settings.key, file=settings.path, line=1))
 
 
 def _form_of_script(script: Module, asking: Module) -> TrainedForm | None:
-    """What a script trains on; None where the form of its prompts is not known, or the asking file has it too."""
+    """The form of prompts that a script trains on; None where it is not known, or the asking file
+    has it too.
+    """
     trained = form_of_training(script)
     if trained is None:
         return None

@@ -164,7 +164,9 @@ class MetricDividedByAnotherCount(SourceRule):
 
 
 def _divisor_unit_and_batch_size(module: Module, mean: Mean) -> tuple[Unit, int] | None:
-    """What a sum is divided by the number of, and the rows of a batch; None where that is not plain, or is one row."""
+    """The unit of the count that a sum is divided by, and the rows of a batch; None where that is
+    not plain, or is one row.
+    """
     counted = _argument_of_len(module, mean.counted)
     if counted is None:
         return None
@@ -207,7 +209,7 @@ def _is_scaled_again(module: Module, mean: Mean) -> bool:
 
 
 def _without_factor_100(values: ast.expr) -> ast.expr:
-    """`correct` in `100 * correct`."""
+    """An expression without its factor 100: `correct` of `100 * correct`."""
     if isinstance(values, ast.BinOp) and isinstance(values.op, ast.Mult):
         if _is_hundred(values.left):
             return values.right

@@ -62,7 +62,7 @@ DETACHED = ("detach() lets go of the graph; the numbers stay on the GPU",)
 
 
 def _appends_in_loops(module: Module) -> Iterator[object]:
-    """What loops append to lists."""
+    """The appends of loops to lists."""
     yield from module.methods("append")
 
 

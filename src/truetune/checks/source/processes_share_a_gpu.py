@@ -73,7 +73,7 @@ OTHER_THAN_CUDA = ("cpu", "mps")
 
 
 def _wrapped_models_and_set_devices(module: Module) -> Iterator[object]:
-    """What the rule looks at: models that are wrapped, and devices that are set."""
+    """Models that are wrapped, and devices that are set; what the rule looks at."""
     yield from wrapped_models(module)
     yield from _set_device_calls_for_gpu_0(module)
 

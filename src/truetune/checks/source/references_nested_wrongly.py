@@ -208,7 +208,7 @@ def _element_that_is_text(module: Module, call: Call) -> ast.expr | None:
 
 
 def _elements_per_row(module: Module, node: ast.expr) -> Iterator[ast.expr]:
-    """What each row of a list is, of a comprehension or of `append`."""
+    """The expression for each row of a list, of a comprehension or of `append`."""
     for rows in _only_comprehensions(module, node):
         yield rows.elt
     made = [origin.node for origin in module.flow.origins(node) if not origin.path]

@@ -161,7 +161,7 @@ def _has_role_key(message: ast.Dict) -> bool:
 
 
 def _text_uses_of_completion(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """Where a completion is used as a text is."""
+    """The places at which a completion is used as a text is."""
     names = _loop_names_of_completions(function)
     for node in ast.walk(function):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
@@ -171,7 +171,7 @@ def _text_uses_of_completion(function: ast.FunctionDef) -> Iterator[ast.AST]:
 
 
 def _loop_names_of_completions(function: ast.FunctionDef) -> set[str]:
-    """What loops call a completion, without names that are assigned something else."""
+    """The names that loops bind to a completion, without names that are assigned something else."""
     names = {
         name
         for target, iterable in loops_over_completions(function)

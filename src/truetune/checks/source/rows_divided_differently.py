@@ -132,7 +132,7 @@ def _is_of_one_process(module: Module, draw: RandomDraw) -> bool:
 
 
 def _effect_of_draw(module: Module, draw: RandomDraw) -> str:
-    """What comes of the draw; empty where nothing divides what was drawn."""
+    """What comes of the draw, in words; empty where nothing divides what was drawn."""
     if draw.is_split:
         if _is_dealt_out_by_library(module, draw) or _is_cut_by_process(module, draw):
             return (

@@ -162,7 +162,7 @@ def _may_be_stepped_elsewhere(module: Module, schedule: Call) -> bool:
 
 
 def _receiver_text(call: Call) -> str:
-    """What stands before the dot of a step, as text."""
+    """The receiver of a call as text: `self.scheduler` of `self.scheduler.step()`."""
     return ast.unparse(call.receiver) if call.receiver is not None else ""
 
 

@@ -315,7 +315,7 @@ def _accumulation_not_divided_out(
 
 
 def _nodes_around_step(module: Module, step: SchedulerPace) -> Iterator[ast.AST]:
-    """What stands around a step of a schedule, out to its loop over batches."""
+    """The nodes around a step of a schedule, out to its loop over batches."""
     for parent in module.parents(step.call.node):
         if isinstance(parent, (ast.For, ast.While, ast.FunctionDef)):
             return

@@ -272,7 +272,7 @@ def _is_loaded_by_trl(module: Module, trainer: Call) -> bool:
 
 
 def _effect_of_several_gpus(module: Module, trainer: Call) -> str:
-    """What a trainer does with several GPUs."""
+    """What a trainer does with several GPUs, in words."""
     if _is_loaded_by_trl(module, trainer):
         return (
             "TRL spreads a model that it loads by name over them (device_map), so that they work one after another;"
@@ -292,7 +292,7 @@ def _is_placement_unclear(module: Module) -> bool:
 
 
 def _unconditional_visible_devices(module: Module) -> ast.Assign | ast.Call | None:
-    """`os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"`, where no condition is in the way."""
+    """The statement that sets CUDA_VISIBLE_DEVICES under no condition; None without one."""
     nodes: list[ast.Assign | ast.Call] = [*module.nodes(ast.Assign), *module.nodes(ast.Call)]
     for node in nodes:
         # Under a condition it may be another number in another run.
@@ -316,7 +316,9 @@ def _number_of_visible_gpus(module: Module, visible: ast.Assign | ast.Call) -> i
 
 
 def _visible_devices(module: Module, node: ast.Assign | ast.Call) -> ast.expr | None:
-    """What a statement sets the variable to: an assignment, or `update` and `setdefault` of the environment."""
+    """The value that a statement sets CUDA_VISIBLE_DEVICES to: of an assignment, or of `update` and
+    `setdefault`.
+    """
     if isinstance(node, ast.Assign):
         target = node.targets[0]
         is_variable = isinstance(target, ast.Subscript) and VARIABLE in ast.unparse(target.slice)

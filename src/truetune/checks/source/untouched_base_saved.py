@@ -75,7 +75,7 @@ NO_MODELS = frozenset(("tokenizer", "processor", "dataset", "lora"))
 
 
 def _saves_of_tuned_model(module: Module) -> Iterator[Call]:
-    """What a file saves that makes a tuned model; nothing of a file that makes none."""
+    """The saves of a file that makes a tuned model; nothing of a file that makes none."""
     makes = any(module.calls("peft.*PeftModel*.from_pretrained", "peft.get_peft_model"))
     if makes or trains_anything(module):
         for call in module.methods(*OF_MODELS):

@@ -139,7 +139,7 @@ def _state_filtered_by_known_names(module: Module, state: ast.expr) -> ast.expr 
 
 
 def _updates_of_dict(module: Module, name: str) -> Iterator[ast.expr]:
-    """What a dictionary of this name is updated with."""
+    """The arguments of the updates of a dictionary of this name."""
     for call in module.methods("update"):
         if isinstance(call.receiver, ast.Name) and call.receiver.id == name and call.args:
             yield call.args[0]
@@ -182,7 +182,7 @@ class WrapperKeysNotLoaded(SourceRule):
 
 
 def _describe_omission(module: Module, load: Call) -> str:
-    """What in a load leaves out the names that do not fit."""
+    """What in a load leaves out the names that do not fit, in words."""
     is_lenient = module.flow.value(load.argument(1, "strict")) is False
     return "strict=False" if is_lenient else "the test of each name"
 
@@ -229,7 +229,7 @@ def _file_names_of_origins(module: Module, node: ast.expr, depth: int) -> list[s
 
 
 def _trailing_texts(module: Module, node: ast.expr) -> list[str]:
-    """What an f-string or a sum of texts ends in: `/model.pt` of `f"{folder}/model.pt"`."""
+    """The constant ends of an f-string or a sum of texts: `/model.pt` of `f"{folder}/model.pt"`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return list(possible_texts(module, node.right))
     last = node.values[-1] if isinstance(node, ast.JoinedStr) and node.values else None
@@ -246,7 +246,7 @@ def _last_part_of_path(module: Module, node: ast.BinOp | ast.Call) -> ast.expr |
 
 
 def _random_weights_note(module: Module, load: Call) -> str:
-    """That the weights stay random, where the model was made without any; else empty."""
+    """A note that the weights stay random, where the model was made without any; else empty."""
     maker = module.flow.producing_call(load.receiver) if load.receiver is not None else None
     if maker is not None and (maker.method == "from_config" or maker.named("*.from_config")):
         return ", and the weights of a model that is made by from_config stay random"
@@ -254,7 +254,9 @@ def _random_weights_note(module: Module, load: Call) -> str:
 
 
 def _state_file_and_entry(module: Module, state: ast.expr | None) -> tuple[ast.expr | None, str]:
-    """What was read from a file, and the entry of it that a state is: `blob["model"]`; else the state itself."""
+    """What was read from a file, and the entry of it that a state is: `blob["model"]`; else the
+    state itself and no entry.
+    """
     if state is None:
         return None, ""
     origins = module.flow.origins(state)
@@ -348,7 +350,9 @@ def _models_whose_state_is_saved(
 
 
 def _file_name_pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | None:
-    """What a file's name looks like: of an f-string, each value stands for any text; None where nothing is known."""
+    """A pattern of a file's name: in an f-string, each value stands for any text; None where
+    nothing is known.
+    """
     if isinstance(file, ast.JoinedStr):
         parts = [
             str(part.value) if isinstance(part, ast.Constant) else "\0" for part in file.values

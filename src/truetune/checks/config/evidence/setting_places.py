@@ -34,8 +34,9 @@ def _key_positions(text: str, path: str) -> Mapping[tuple[Hashable, ...], TextPo
 
 
 def setting_place(config: Config, *names: str) -> SettingLocation:
-    """Where the first of these is set, a field of RunSpec (`training.optim`) or a key of the file (`datasets.0.type`);
-    else the file."""
+    """The place of the first of these that is set, a field of RunSpec (`training.optim`) or a key
+    of the file (`datasets.0.type`); else the file.
+    """
     source = is_of_program(config)
     for name in names:
         if name in config.places:
