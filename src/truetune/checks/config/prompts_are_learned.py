@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from truetune.checks.config.evidence.local_tokenizer import has_local_tokenizer
 from truetune.checks.config.evidence.prompt_shares import (
     PromptShare,
     measure_prompt_characters,
@@ -49,7 +50,6 @@ from truetune.checks.config.evidence.prompt_shares import (
 )
 from truetune.checks.config.evidence.script_token_rows import find_wholly_learned_prompts
 from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
-from truetune.checks.config.evidence.tokenizer_at_hand import has_local_tokenizer
 from truetune.checks.config.evidence.training_file_columns import columns_of_file, training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule

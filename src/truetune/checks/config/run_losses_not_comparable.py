@@ -67,8 +67,8 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import NamedTuple
 
+from truetune.checks.config.evidence.prompt_and_answer_tokens import count_prompt_and_answer_tokens
 from truetune.checks.config.evidence.prompt_shares import measure_prompt_characters
-from truetune.checks.config.evidence.supervised_counts import count_prompt_and_answer_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.loss_bases import (

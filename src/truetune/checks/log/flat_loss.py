@@ -53,10 +53,10 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.adapter_or_all_weights import trains_adapter
 from truetune.checks.log.learning_rate_ended_early import IDLE_RATE
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.loss_diverges import ends_above_beginning
-from truetune.checks.log.trained_part import trains_adapter
 from truetune.checks.rule import LogRule
 from truetune.logs.files_beside import FROZEN_IN_CODE, RunBeside
 from truetune.logs.robust_statistics import Trend, fit_trend, noise_sigma

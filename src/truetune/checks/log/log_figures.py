@@ -1,4 +1,4 @@
-"""Curves of a log as a figure, and steps in words."""
+"""Draws curves of a log as a figure of a report, and writes numbers of steps in words."""
 
 from __future__ import annotations
 

@@ -45,10 +45,10 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import MAX_PUBLISHED_SCALE
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.half_precision import is_half_precision, precision_in_place_of_float16
+from truetune.checks.log.adapter_or_all_weights import trains_adapter
+from truetune.checks.log.float16_in_logs import is_float16_run, precision_in_place_of_float16
 from truetune.checks.log.log_figures import draw_curves
-from truetune.checks.log.older_checkpoint import advise_restart
-from truetune.checks.log.trained_part import trains_adapter
+from truetune.checks.log.restart_advice import advise_restart
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import RESUMED, explain_too_short_curve
 from truetune.logs.restart_detection import find_restarts
@@ -284,7 +284,7 @@ class LossDiverges(LogRule):
         float16.
         """
         output, dtype = self.subject.output, self.subject.facts.get("dtype")
-        if is_half_precision(self.subject) or dtype == "float16":
+        if is_float16_run(self.subject) or dtype == "float16":
             return f", and {precision_in_place_of_float16(self.subject)} in place of float16"
         is_other = (output is not None and output.settings.brain) or dtype in (
             "bfloat16",

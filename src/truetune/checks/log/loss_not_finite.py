@@ -41,12 +41,12 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.half_precision import (
-    is_half_precision,
+from truetune.checks.log.float16_in_logs import (
+    is_float16_run,
     precision_in_place_of_float16,
 )
 from truetune.checks.log.log_figures import describe_steps, draw_curves
-from truetune.checks.log.older_checkpoint import advise_restart
+from truetune.checks.log.restart_advice import advise_restart
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOGGED_BY
 from truetune.logs.run_log import Curve, Floats, RunLog
@@ -185,7 +185,7 @@ def _cause_without_rising_curves(log: RunLog, first: float) -> _Cause | None:
     before = loss.value[loss.step < first]
     norm = log.curve("grad_norm").finite()
     norms = norm.value[norm.step < first]
-    if before.size < MIN_CALM or before[-1] > MAX_LOSS_RISE * before[0] or is_half_precision(log):
+    if before.size < MIN_CALM or before[-1] > MAX_LOSS_RISE * before[0] or is_float16_run(log):
         return None
     if norms.size < MIN_CALM or norms[-1] > MAX_NORM_RISE * float(np.median(norms)):
         return None

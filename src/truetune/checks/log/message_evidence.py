@@ -1,4 +1,4 @@
-"""What rules on console output say of a known message, and of how far a run came."""
+"""Evidence of rules on console output: what a known message means, and how far the run came."""
 
 from __future__ import annotations
 

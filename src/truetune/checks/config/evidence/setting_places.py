@@ -1,4 +1,4 @@
-"""Where a setting stands, and which settings its stack knows."""
+"""The places at which settings stand in their file, and the settings that a stack knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a Config under the names of the table of limits, with what several of them decide together."""
+"""The settings of a run that the table of limits judges: their values in effect, and those that are out of range."""
 
 from __future__ import annotations
 
