@@ -218,12 +218,12 @@ def _changes_depth(module: Module) -> bool:
     grown = (
         call.receiver for call in module.methods("append", "extend", "insert") if call.receiver
     )
+    if any(isinstance(one, ast.Attribute) and one.attr in LAYER_LISTS for one in grown):
+        return True
     targets = (target for node in module.nodes(ast.Assign) for target in node.targets)
-    return (
-        any(isinstance(one, ast.Attribute) and one.attr in LAYER_LISTS for one in grown)
-        or any(isinstance(one, ast.Attribute) and one.attr in SETS_DEPTH for one in targets)
-        or any(key in call.keywords for call in module.all_calls for key in COUNT_KEYS)
-    )
+    if any(isinstance(one, ast.Attribute) and one.attr in SETS_DEPTH for one in targets):
+        return True
+    return any(key in call.keywords for call in module.all_calls for key in COUNT_KEYS)
 
 
 def _naming_call(module: Module, node: ast.expr | None) -> ast.Call | None:
