@@ -120,7 +120,9 @@ class NodesWaitForThemselves(CommandRule):
 
 
 def _starts_on_first_node_alone(file: CommandFile, meeting: NodeRendezvous) -> bool:
-    """Is it a launch for several nodes in the body of a Slurm job, with nothing that takes it to the others?"""
+    """Does a Slurm job start a launch for several nodes in its body, so that only the first node
+    runs it?
+    """
     nodes = node_count_of_job(file)
     # A launch for more nodes than the job has may be one of several jobs that meet.
     if nodes is None or meeting.nodes > nodes or "--array" in file.requests:

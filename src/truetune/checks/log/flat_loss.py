@@ -174,7 +174,7 @@ class FlatLoss(LogRule):
         if ends_above_beginning(Curve(loss.step[loss.value != 0], loss.value[loss.value != 0])):
             return  # it began lower: loss-diverges says so
         fall = measure_fall(log, loss)
-        if fall.is_flat():
+        if fall.is_worth_a_finding():
             yield self._finding(loss, fall)
             return
         if fall.is_level(has_equal_evaluations=_equal_evaluations(log) is not None):
@@ -303,8 +303,10 @@ class Fall:
         has_rate = self.peak_rate is None or self.peak_rate >= NO_RATE
         return is_small and has_rate and not rises
 
-    def is_flat(self) -> bool:
-        """Is it worth a finding? A loss that is low, rises, or fell at the start of the run is another matter."""
+    def is_worth_a_finding(self) -> bool:
+        """Is the loss so flat that it is worth a finding? One that is low, rises, or fell at the
+        start is another matter.
+        """
         rises = self.line.slope * self.span > RISES * self.level
         if self.level < LEARNED or rises or self.fell_at_first:
             return False

@@ -153,7 +153,9 @@ def _describe_epoch(run: RunBeside, name: str) -> str:
 
 
 def _has_smaller_steps(run: RunBeside, own: RunBeside) -> bool:
-    """Is it a run with as many planned steps, each of fewer rows, that took about as long?"""
+    """Has a run as many planned steps as this one, each of fewer rows, and did it take about as
+    long?
+    """
     if run.file == own.file or not run.rows_a_step or not own.rows_a_step or run.total != own.total:
         return False
     own_time, other_time = _seconds_of_planned_steps(own), _seconds_of_planned_steps(run)

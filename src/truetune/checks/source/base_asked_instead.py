@@ -456,7 +456,7 @@ def _last_name_or_key(node: ast.expr) -> str:
 
 
 def _may_be_trained_model(module: Module, given: ast.expr | None) -> bool:
-    """May what is loaded hold the training: is it neither named a base nor a published model?"""
+    """May the loaded model be the trained one: is it neither named a base nor a published model?"""
     if given is None:
         return True
     names = possible_texts(module, given)

@@ -548,7 +548,9 @@ def _adapter_calls_and_models(module: Module) -> Iterator[tuple[Call, ast.expr]]
 
 
 def _runs_after(module: Module, node: ast.AST, other: ast.AST) -> bool:
-    """Does it run behind the other: further down in one block of code, or in a function that is called later?"""
+    """Does a node run after the other: further down in one block of code, or in a function that is
+    called later?
+    """
     if _function_or_file_around(module, node) is _function_or_file_around(module, other):
         return _stands_after(module, node, other)
     return runs_surely_before(module, other, node)
@@ -561,7 +563,7 @@ def _function_or_file_around(module: Module, node: ast.AST) -> ast.AST:
 
 
 def _stands_after(module: Module, node: ast.AST, other: ast.AST) -> bool:
-    """Does it stand behind the other in one list of statements, or in a block of a later one?"""
+    """Does a node stand after the other in one list of statements, or in a block of a later one?"""
     first = module.statement(other)
     around = [node, *module.parents(node)]
     block = next((b for b in _sibling_blocks(module, first) if first in b), []) if first else []

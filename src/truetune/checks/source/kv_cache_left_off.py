@@ -320,7 +320,7 @@ def _generations_of_models(module: Module) -> Iterator[Call]:
 
 
 def _may_be_model(module: Module, node: ast.expr) -> bool:
-    """Is it a model? Of a parameter that no call in sight fills the name counts."""
+    """May the expression be a model? Of a parameter that no call in sight fills, the name decides."""
     types = module.flow.types(node)
     if "model" in types:
         return True
@@ -360,7 +360,7 @@ def _checkpointing_switches(module: Module) -> Iterator[ast.AST]:
 
 
 def _repeats_without_streaming(module: Module, call: Call) -> bool:
-    """Does it run again, in a loop or for each request, and show no answer as it comes?"""
+    """Does a call run again, in a loop or for each request, and show no answer as it comes?"""
     if "streamer" in call.keywords:
         return False
     in_while = any(isinstance(around, ast.While) for around in module.parents(call.node))

@@ -240,7 +240,7 @@ def _only_loader_of(module: Module, node: ast.expr) -> Call | None:
 
 
 def _counts_equal_rows(module: Module, term: ast.expr) -> bool:
-    """Is it the number of rows of a batch that are equal: `(guess == gold).sum().item()`?"""
+    """Is the term the number of rows of a batch that are equal: `(guess == gold).sum().item()`?"""
     node: ast.expr | None = term
     while isinstance(node, ast.Call):
         call = module.flow.call(node)
@@ -253,7 +253,7 @@ def _counts_equal_rows(module: Module, term: ast.expr) -> bool:
 
 
 def _is_equality_of_values(module: Module, node: ast.expr) -> bool:
-    """Is it what `==` gives, also behind casts: `(guess == gold).float()`?"""
+    """Is the node the result of `==`, also behind casts: `(guess == gold).float()`?"""
     for origin in module.flow.origins(node):
         origin_node = origin.node
         if isinstance(origin_node, ast.Compare) and isinstance(origin_node.ops[0], ast.Eq):

@@ -138,7 +138,9 @@ def _set_device_calls_for_gpu_0(module: Module) -> Iterator[CallEvent]:
 
 
 def _is_first_gpu(device: Value | None) -> bool:
-    """Is it GPU 0, as it is written: no option and no variable of a launcher, which has 0 as its default?"""
+    """Is the device GPU 0, as it is written: no option and no variable of a launcher, which has 0
+    as its default?
+    """
     if isinstance(device, Choice):
         return all(map(_is_first_gpu, device.options))
     if isinstance(device, Attribute) and device.name == "index":
@@ -202,7 +204,7 @@ def _moves_to_first_gpu(module: Module) -> Iterator[Call]:
 
 
 def _is_move_of_model(module: Module, call: Call) -> bool:
-    """Is it a model that is moved or loaded, and no batch?"""
+    """Does the call move or load a model, and no batch?"""
     moved = call.node if "device_map" in call.keywords else call.receiver
     return moved is not None and "model" in module.flow.types(moved)
 

@@ -145,7 +145,7 @@ def _prompts_made_of_messages(module: Module) -> ast.expr | None:
 
 
 def _is_written_messages(module: Module, value: ast.expr) -> bool:
-    """Is it a list of messages, written out?"""
+    """Is the value a list of messages that is written out in the code?"""
     made = [origin.node for origin in module.flow.origins(value)]
     return bool(made) and all(
         isinstance(one, ast.List)
@@ -188,13 +188,13 @@ def _loop_names_of_completions(function: ast.FunctionDef) -> set[str]:
 
 
 def _is_text_method(method: ast.Attribute, names: set[str]) -> bool:
-    """Is it `completion.split` or the like?"""
+    """Is the attribute a method of texts on a completion: `completion.split` or the like?"""
     receiver = method.value
     return isinstance(receiver, ast.Name) and receiver.id in names and method.attr in TEXT_METHODS
 
 
 def _is_pattern_search(call: ast.Call, names: set[str]) -> bool:
-    """Is it `re.search(pattern, completion)` or the like?"""
+    """Does the call search a completion by a pattern: `re.search(pattern, completion)` or the like?"""
     if ast.unparse(call.func).partition(".")[0] != "re" or len(call.args) < 2:
         return False
     searched = call.args[1]

@@ -161,7 +161,7 @@ def _advice_on_name(name: str, gone: RemovedExport) -> str:
 
 
 def _is_used_conditionally(module: Module, use: TrlName) -> bool:
-    """Is it used only where it is there: imported in a `try`, or for one release?"""
+    """Is a name used only where it is there: imported in a `try`, or for one release?"""
     node = use.statement or use.node
     if (
         # An attribute in a try is used for other reasons too; an import there is tried for its release.

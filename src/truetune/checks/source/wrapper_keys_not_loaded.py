@@ -188,7 +188,7 @@ def _describe_omission(module: Module, load: Call) -> str:
 
 
 def _matches_saved(loaded: LoadedState, saved: SavedState) -> bool:
-    """Is what is loaded what was saved, by the names of the file and of its entry?"""
+    """Is the loaded state the one that was saved, by the names of the file and of its entry?"""
     is_file = bool(loaded.names) and all(map(saved.name.fullmatch, loaded.names))
     return is_file and loaded.entry == saved.entry
 
