@@ -64,8 +64,8 @@ BUSY_PERCENT, MIN_READINGS, MIN_ALONE = 50.0, 10, 0.8
 Chosen, not measured: of two GPUs that each work half of the time by chance, one is alone in two of three."""
 
 
-class Turns(NamedTuple):
-    """GPUs that work one after another."""
+class GpuTurns(NamedTuple):
+    """How often GPUs work one after another."""
 
     alone: int
     """Readings in which one works alone"""
@@ -130,7 +130,7 @@ class GpusMostlyIdle(LogRule):
             evidence=[describe_gpus(gpus)],
         )
 
-    def _finding_on_turns(self, working: Sequence[GpuReading], turns: Turns) -> Finding:
+    def _finding_on_turns(self, working: Sequence[GpuReading], turns: GpuTurns) -> Finding:
         """The finding that one GPU computes at a time."""
         return self.finding(
             f"the {len(working)} GPUs compute one after another: in {turns.alone:,} of {turns.readings:,} readings one"
@@ -152,7 +152,7 @@ class GpusMostlyIdle(LogRule):
         )
 
 
-def _measure_turns(gpus: Sequence[GpuReading]) -> Turns | None:
+def _measure_turns(gpus: Sequence[GpuReading]) -> GpuTurns | None:
     """Measure how often one GPU alone works; None where the readings are few, or several work at
     once.
     """
@@ -161,7 +161,7 @@ def _measure_turns(gpus: Sequence[GpuReading]) -> Turns | None:
     workers = {one.index(max(one)) for one in alone}
     if len(at_work) < MIN_READINGS or len(workers) < 2 or len(alone) < MIN_ALONE * len(at_work):
         return None
-    return Turns(len(alone), len(at_work), len(workers))
+    return GpuTurns(len(alone), len(at_work), len(workers))
 
 
 def _utilizations_by_reading(gpus: Sequence[GpuReading]) -> list[tuple[float, ...]]:

@@ -103,7 +103,7 @@ def climbs_from_first_record(loss: Curve) -> bool:
     return is_clear and bool(later.min() > first)
 
 
-class _Levels(NamedTuple):
+class _LossLevels(NamedTuple):
     """Where a loss began, was lowest and ended, as medians of neighbours."""
 
     first: float
@@ -121,7 +121,7 @@ class _Levels(NamedTuple):
     """More than half of what had been gained is given back"""
 
 
-def _measure_levels(values: Floats, at_once: bool) -> _Levels:
+def _measure_levels(values: Floats, at_once: bool) -> _LossLevels:
     """The levels of a loss, and whether its end is above them by more than noise makes."""
     n = values.size
     k = max(3, n // 10)
@@ -149,7 +149,7 @@ def _measure_levels(values: Floats, at_once: bool) -> _Levels:
     )
     given_back = last > best + max(chance, 0.5 * max(0.0, first - best), 0.2 * abs(best))
     # a low point within the last tenth has no end to compare with
-    return _Levels(first, best, low, last, sigma, at_once, is_worse, given_back and low < n - k)
+    return _LossLevels(first, best, low, last, sigma, at_once, is_worse, given_back and low < n - k)
 
 
 def _records_around_rise(values: Floats, place: int, last: float) -> tuple[int, int]:
@@ -175,7 +175,7 @@ def ends_above_beginning(loss: Curve) -> bool:
     )
 
 
-def _describe_lowest_level(levels: _Levels) -> str:
+def _describe_lowest_level(levels: _LossLevels) -> str:
     """The lowest level in words; nothing where it jumped at once, and medians lie above the first
     record.
     """
@@ -227,7 +227,7 @@ class LossDiverges(LogRule):
         elif climbs_from_first_record(loss):
             yield self._finding_on_first_climb(loss)
 
-    def _finding_on_levels(self, loss: Curve, levels: _Levels) -> Finding:
+    def _finding_on_levels(self, loss: Curve, levels: _LossLevels) -> Finding:
         """The finding of a loss that ends above where it began, or gives back what had been gained."""
         log = self.subject
         first, last = levels.first, levels.last
