@@ -85,7 +85,7 @@ def test_a_terrible_figure_is_a_finding(of: Callable[[int], Record], rule: str) 
     assert rule in run(of)
 
 
-NAMED = re.compile(r'(?:curve|records|_is_still)\("([a-z_/]+)"\)')
+NAMED = re.compile(r'(?:curve|records|_is_curve_all_zero)\("([a-z_/]+)"\)')
 
 
 def test_curves_that_no_rule_reads_are_named(tmp_path: Path) -> None:

@@ -106,8 +106,8 @@ MODEL_WORDS = re.compile(
 WRITING_OPTIONS = re.compile(r"^-+(?:output|out|log|save|results?|o$)")
 
 
-class Training(NamedTuple):
-    """A command that trains."""
+class TrainingCommand(NamedTuple):
+    """A command that trains, with its model and its output folder."""
 
     command: ShellCommand
     model: str
@@ -133,7 +133,7 @@ class BaseEvaluatedAfterTraining(CommandRule):
     what = "commands that train with a folder for the result, or that evaluate, serve or convert a model"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[Training | ModelUse]:
+    def places(file: CommandFile) -> Iterator[TrainingCommand | ModelUse]:
         """The commands that train into a folder, or that evaluate, serve or convert a model."""
         trainings = list(_trainings_in(file))
         yield from trainings or uses_without_adapter(file)
@@ -173,7 +173,7 @@ class BaseEvaluatedAfterTraining(CommandRule):
                 cases=[self.case(asked.command, asked.text), trained.case],
             )
 
-    def _findings_after_trainings(self, trainings: list[Training]) -> Iterator[Finding]:
+    def _findings_after_trainings(self, trainings: list[TrainingCommand]) -> Iterator[Finding]:
         """Findings on commands of one file that use the base after the training."""
         file = self.subject
         for training in trainings:
@@ -194,7 +194,7 @@ class BaseEvaluatedAfterTraining(CommandRule):
                     return
 
 
-def _trainings_in(file: CommandFile) -> Iterator[Training]:
+def _trainings_in(file: CommandFile) -> Iterator[TrainingCommand]:
     """The trainings that commands of a file start."""
     for command in file.commands:
         training = training_of(command, Path(file.path).parent)
@@ -337,7 +337,7 @@ def output_paths(command: ShellCommand) -> Iterator[str]:
         before = word
 
 
-def training_of(command: ShellCommand, folder: Path) -> Training | None:
+def training_of(command: ShellCommand, folder: Path) -> TrainingCommand | None:
     """The training that a command starts; None where it starts none, or its model or output is not seen."""
     words = _training_words(command)
     if words is None:
@@ -347,11 +347,13 @@ def training_of(command: ShellCommand, folder: Path) -> Training | None:
     if settings is not None:
         named = _model_and_output_in_settings(folder / settings)
         model, output = model or named[0], output or named[1]
-    return Training(command, model, output) if model and output else None
+    return TrainingCommand(command, model, output) if model and output else None
 
 
 def _training_words(command: ShellCommand) -> tuple[str, ...] | None:
-    """What follows the program or the script that trains; None where a command starts none."""
+    """The words that follow the program or the script that trains; None where a command starts no
+    training.
+    """
     for program in TRAINING_PROGRAMS:
         words = command.behind(*program)
         if words is not None:

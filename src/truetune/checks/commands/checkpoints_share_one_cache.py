@@ -231,17 +231,17 @@ def _commands_run_if_path_missing(loop: ShellLoop, number: int) -> Iterator[Shel
     is_negated = "!" in test.words
     is_block = test.words[0] == "if" or test.words[:2] == ("do", "if")
     block = list(itertools.takewhile(lambda one: one.words[0] not in ("fi", "else", "elif"), rest))
-    if is_block and is_negated:
-        yield from block
-    elif is_block:
-        if any("continue" in one.words for one in block):
+    if is_block:
+        if is_negated:
+            yield from block
+        elif any("continue" in one.words for one in block):
             yield from rest[len(block) :]
-    else:
-        same_line = [one for one in rest if one.line == test.line]
-        if same_line and "continue" in same_line[0].words:
-            yield from rest[1:]
-        elif is_negated or "||" in loop.text.splitlines()[test.line - loop.line]:
-            yield from same_line
+        return
+    same_line = [one for one in rest if one.line == test.line]
+    if same_line and "continue" in same_line[0].words:
+        yield from rest[1:]
+    elif is_negated or "||" in loop.text.splitlines()[test.line - loop.line]:
+        yield from same_line
 
 
 def _program_name(command: ShellCommand) -> str:

@@ -115,7 +115,9 @@ def _starts_pytorch_container(command: ShellCommand) -> bool:
 
 
 def _shared_memory_use(file: CommandFile, command: ShellCommand) -> _SharedMemoryUse | None:
-    """What needs shared memory; None where nothing in sight does."""
+    """What in a container needs shared memory: several processes or workers; None where nothing in
+    sight does.
+    """
     processes = _number_of_processes(file, command)
     if processes > 1:
         return _SharedMemoryUse(f"{processes} processes", is_sure=True)

@@ -52,6 +52,7 @@ from truetune.parsing.shell_commands import CommandFile
 
 ZERO = "zero_optimization"
 GIB = 1 << 30
+"""Bytes"""
 BYTES_OF_GRADIENT = 2
 """In 16 bits, the least: gradients of a float32 run take four"""
 MIN_GIB = 4.0
@@ -60,7 +61,7 @@ SPLITTING_STAGES = (1, 2)
 """Stages at which overlap_comm makes a second buffer"""
 
 
-class Buckets(NamedTuple):
+class GradientBuffers(NamedTuple):
     """The buffers for gradients of a launch."""
 
     place: LocatedValue
@@ -100,7 +101,7 @@ class DeepspeedBucketsFillTheGpu(CommandRule):
             )
 
 
-def _gradient_buffers(launch: LaunchFiles) -> Buckets | None:
+def _gradient_buffers(launch: LaunchFiles) -> GradientBuffers | None:
     """The buffers that a launch makes; None where its file sets no size, or gradients are not laid side by side."""
     size = _zero_setting(launch, "reduce_bucket_size")
     if size is None or not isinstance(size.value, int | float):
@@ -111,7 +112,7 @@ def _gradient_buffers(launch: LaunchFiles) -> Buckets | None:
     is_overlapped = _is_zero_setting_one_of(launch, "overlap_comm", True)
     is_doubled = is_overlapped and _is_zero_setting_one_of(launch, "stage", *SPLITTING_STAGES)
     count = 2 if is_doubled else 1
-    return Buckets(size, count, count * float(size.value) * BYTES_OF_GRADIENT / GIB)
+    return GradientBuffers(size, count, count * float(size.value) * BYTES_OF_GRADIENT / GIB)
 
 
 def _is_zero_setting_one_of(launch: LaunchFiles, name: str, *values: object) -> bool:

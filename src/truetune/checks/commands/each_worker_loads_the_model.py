@@ -81,7 +81,7 @@ STARTS = re.compile(r"lifespan|startup|post_fork|post_worker_init")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class _Application(NamedTuple):
+class _MultiWorkerApplication(NamedTuple):
     """The application that a server starts several times."""
 
     workers: int
@@ -99,7 +99,7 @@ class EachWorkerLoadsTheModel(CommandRule):
     what = "commands that start a web server with several workers"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _Application]]:
+    def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _MultiWorkerApplication]]:
         """The commands that start a web server with several workers."""
         for command in file.commands:
             application = _multi_worker_application(file, command)
@@ -120,7 +120,9 @@ class EachWorkerLoadsTheModel(CommandRule):
             )
 
 
-def _multi_worker_application(file: CommandFile, command: ShellCommand) -> _Application | None:
+def _multi_worker_application(
+    file: CommandFile, command: ShellCommand
+) -> _MultiWorkerApplication | None:
     """The application that a command starts in several processes, where it loads a model; else
     None.
     """
@@ -138,7 +140,7 @@ def _multi_worker_application(file: CommandFile, command: ShellCommand) -> _Appl
     load = next(_gpu_loads_at_start(tree), None)
     if load is None:
         return None
-    return _Application(workers, script, load.lineno, ast.unparse(load)[:200])
+    return _MultiWorkerApplication(workers, script, load.lineno, ast.unparse(load)[:200])
 
 
 def _application_script(file: CommandFile, command: ShellCommand) -> Path | None:

@@ -214,7 +214,7 @@ class HarnessSetup(NamedTuple):
 
 
 def _setup_of_run(run: HarnessRun, path: str) -> HarnessSetup:
-    """How a run asks, by its command or by its results."""
+    """The setup of a run: how it asks, by its command or by its results."""
     is_results = is_lm_eval_or_lighteval_results(Path(path))
     by_task = few_shot_count_by_task(Path(path)) if is_results else {}
     return HarnessSetup(
@@ -229,7 +229,7 @@ def _setup_of_run(run: HarnessRun, path: str) -> HarnessSetup:
 def _setup_differences(
     one: HarnessSetup, other: HarnessSetup, tasks: frozenset[str]
 ) -> Iterator[str]:
-    """What two runs measure in two ways, for the tasks that both measure."""
+    """The differences of two setups in words, for the tasks that both measure."""
     yield from _shot_differences(one, other, tasks)
     if one.limit != other.limit:
         first, second = ("all" if value is None else value for value in (one.limit, other.limit))

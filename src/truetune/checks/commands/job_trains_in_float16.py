@@ -104,7 +104,7 @@ def _float16_trainings(file: CommandFile) -> Iterator[Float16Training]:
 
 
 def _float16_sign(command: ShellCommand, folder: Path) -> str | None:
-    """What says that a command trains in float16; None where nothing does."""
+    """The option or setting by which a command trains in float16; None where there is none."""
     words = command.words
     if _switch_value(words, "--fp16") in ON:
         return "--fp16"

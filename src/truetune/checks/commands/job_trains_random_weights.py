@@ -105,7 +105,9 @@ def _trainings_of_new_models(file: CommandFile) -> Iterator[NewModel]:
 
 
 def _sign_of_tuning(file: CommandFile, new: NewModel) -> str | None:
-    """What says that a command fine-tunes; None where nothing does."""
+    """The sign that a command fine-tunes, in words: a chat model, or what the file says; None where
+    there is none.
+    """
     if CHAT_MODEL.search(new.source.rpartition("/")[2]):
         return f"{new.source} is a chat model"
     return fine_tuning_word_in_text(file.path, file.text)

@@ -170,8 +170,8 @@ def _contradictions_of_whole_batch(
     if whole is None or launch.deepspeed is None or started is None:
         return
     has_trainer = _uses_trainer(launch)
-    factors = [_batch_factor(launch, way, name, has_trainer) for way, name in OF_DEEPSPEED[:2]]
-    sizes = [factor.value for factor in factors if factor is not None]
+    factors = _known_batch_factors(launch, has_trainer)
+    sizes = [factor.value for factor in factors]
     if len(sizes) < 2 or not all(type(size) is int for size in (whole.value, *sizes)):
         return
     processes, place = started
@@ -179,17 +179,23 @@ def _contradictions_of_whole_batch(
     if batch == whole.value:
         return
     name = Path(launch.deepspeed.path).name
+    advice = (
+        f'write "auto" for train_batch_size in {name} (and for the micro batch and the accumulation)'
+        if has_trainer
+        else f"leave train_batch_size out of {name}, so that DeepSpeed computes it"
+    )
     yield _Contradiction(
         f"{name} fixes train_batch_size at {whole.value}, and {processes} processes x {sizes[0]} rows x {sizes[1]}"
         f" accumulation steps are {batch}: {'the Trainer' if has_trainer else 'DeepSpeed'} stops there",
-        (
-            f'write "auto" for train_batch_size in {name} (and for the micro batch and the accumulation)'
-            if has_trainer
-            else f"leave train_batch_size out of {name}, so that DeepSpeed computes it"
-        )
-        + f"; or set it to {batch}",
-        (whole, place, *(factor for factor in factors if factor is not None)),
+        f"{advice}; or set it to {batch}",
+        (whole, place, *factors),
     )
+
+
+def _known_batch_factors(launch: LaunchFiles, has_trainer: bool) -> list[LocatedValue]:
+    """The micro batch and the accumulation of a launch, those of both that are set."""
+    found = (_batch_factor(launch, way, name, has_trainer) for way, name in OF_DEEPSPEED[:2])
+    return [factor for factor in found if factor is not None]
 
 
 def _batch_factor(

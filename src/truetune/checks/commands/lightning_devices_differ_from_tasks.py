@@ -66,8 +66,8 @@ TASKS = frozenset(("--ntasks-per-node", "--ntasks", "-n"))
 OTHER_ENVIRONMENTS = ("LightningEnvironment", "TorchElasticEnvironment", "ClusterEnvironment")
 
 
-class _Devices(NamedTuple):
-    """How many devices Lightning is given on a node."""
+class _LightningDevices(NamedTuple):
+    """The number of devices that Lightning is given on a node, and where it is given."""
 
     number: int
     text: str
@@ -83,7 +83,7 @@ class LightningDevicesDifferFromTasks(CommandRule):
     what = "scripts of Lightning in Slurm jobs whose tasks are said"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _Devices]]:
+    def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _LightningDevices]]:
         """The scripts of Lightning in Slurm jobs whose tasks are said."""
         if not file.requests:
             return
@@ -124,14 +124,14 @@ def _starts_python(command: ShellCommand) -> bool:
     return any(one.startswith("python") for one in programs) and not launchers & set(programs)
 
 
-def _devices_of_command(command: ShellCommand, file: CommandFile) -> _Devices | None:
+def _devices_of_command(command: ShellCommand, file: CommandFile) -> _LightningDevices | None:
     """The devices that a command of Lightning's own command line names; None where it names none."""
     value = parse_digits(last_option(command.words, "--trainer.devices"))
     text = f"--trainer.devices {value}"
-    return _Devices(value, text, file.path, command.line) if value else None
+    return _LightningDevices(value, text, file.path, command.line) if value else None
 
 
-def _devices_of_settings(command: ShellCommand, file: CommandFile) -> _Devices | None:
+def _devices_of_settings(command: ShellCommand, file: CommandFile) -> _LightningDevices | None:
     """The devices that the settings of Lightning's command line name: `trainer: devices: 4` in the
     file of `--config`.
     """
@@ -140,10 +140,10 @@ def _devices_of_settings(command: ShellCommand, file: CommandFile) -> _Devices |
     devices = first_set_value(document, ("trainer", "devices"))
     if devices is None or type(devices.value) is not int or not devices.value:
         return None
-    return _Devices(devices.value, devices.text, devices.file, devices.line)
+    return _LightningDevices(devices.value, devices.text, devices.file, devices.line)
 
 
-def _devices_of_script(command: ShellCommand, file: CommandFile) -> _Devices | None:
+def _devices_of_script(command: ShellCommand, file: CommandFile) -> _LightningDevices | None:
     """The devices that the script gives Lightning's Trainer as a plain number; None where it gives
     several, or none.
     """
@@ -156,7 +156,7 @@ def _devices_of_script(command: ShellCommand, file: CommandFile) -> _Devices | N
     if len({value for value, _ in found}) != 1:
         return None
     value, line = found[0]
-    return _Devices(value, f"devices={value}", str(script), line)
+    return _LightningDevices(value, f"devices={value}", str(script), line)
 
 
 def _uses_lightning(tree: ast.Module) -> bool:

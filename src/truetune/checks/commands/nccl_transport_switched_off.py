@@ -94,7 +94,7 @@ class NcclTransportSwitchedOff(CommandRule):
 
 
 def _case_of_setting(setting: EnvironmentSetting) -> Case:
-    """Where a variable is set."""
+    """The case of a variable: the line that sets it."""
     return Case(f"{setting.name}={setting.value}", file=setting.file, line=setting.line)
 
 

@@ -114,7 +114,9 @@ class NodesTrainApart(CommandRule):
 
 
 def _words_between_torchrun_and_script(command: ShellCommand) -> tuple[str, ...] | None:
-    """What stands behind torchrun, up to the script; None where the command does not start it."""
+    """The words of a command after torchrun, up to the script; None where it does not start
+    torchrun.
+    """
     behind = (command.behind(*words) for words in TORCHRUN)
     options = next((words for words in behind if words is not None), None)
     if options is None:
@@ -145,12 +147,14 @@ def _nodes_and_tasks(file: CommandFile, command: ShellCommand) -> tuple[int | No
 
 
 def _scheduler_request(file: CommandFile, *names: str) -> str | None:
-    """What the job asks its scheduler for by one of these names."""
+    """The value of what the job asks its scheduler for by one of these names; None where it asks
+    for none.
+    """
     return next((file.requests[name][0] for name in names if name in file.requests), None)
 
 
 def _launches_apart(file: CommandFile, command: ShellCommand) -> _LaunchesApart | None:
-    """Why the launches of a command do not meet; None where they do, or may."""
+    """The launches of a command that do not meet, and why; None where they meet, or may."""
     options = _words_between_torchrun_and_script(command)
     nodes, tasks = _nodes_and_tasks(file, command)
     if options is None or not nodes or not tasks:
@@ -180,7 +184,7 @@ def _has_more_processes_than_gpus(file: CommandFile, apart: _LaunchesApart) -> b
 
 
 def _advice(file: CommandFile, apart: _LaunchesApart) -> str:
-    """How the launches become one run."""
+    """The advice how the launches become one run."""
     parts = []
     if apart.tasks > 1:
         parts.append("set --ntasks-per-node=1: torchrun starts the processes of a node itself")

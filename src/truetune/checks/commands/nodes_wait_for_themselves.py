@@ -120,7 +120,9 @@ class NodesWaitForThemselves(CommandRule):
 
 
 def _starts_on_first_node_alone(file: CommandFile, meeting: NodeRendezvous) -> bool:
-    """Is it a launch for several nodes in the body of a Slurm job, with nothing that takes it to the others?"""
+    """Does a Slurm job start a launch for several nodes in its body, so that only the first node
+    runs it?
+    """
     nodes = node_count_of_job(file)
     # A launch for more nodes than the job has may be one of several jobs that meet.
     if nodes is None or meeting.nodes > nodes or "--array" in file.requests:
@@ -137,7 +139,9 @@ def _starts_on_first_node_alone(file: CommandFile, meeting: NodeRendezvous) -> b
 
 
 def _own_address_in_words(meeting: NodeRendezvous, *, is_job: bool) -> str:
-    """What address means each node itself; empty where it is another, or can't be known."""
+    """The address by which each node means itself, in words; empty where it is another, or can't be
+    known.
+    """
     if LOOPBACK.fullmatch(meeting.address):
         return meeting.address
     if meeting.on_each_node and OWN_NAME.fullmatch(meeting.address):

@@ -301,7 +301,9 @@ def _slow_vllm_options_with_adapters(
 def _oversized_adapter_rank(
     file: CommandFile, server: VllmServerCommand, options: tuple[str, ...]
 ) -> Iterator[SlowOption]:
-    """That all adapters are padded to a rank that none of them has; nothing where one of them is not here."""
+    """The option that pads all adapters to a rank that none of them has; nothing where one of them
+    is not here.
+    """
     given = parse_digits(last_option(options, "--max-lora-rank"))
     folders = adapters_by_served_name(server).values()
     if not given or not folders:
@@ -373,7 +375,7 @@ def _is_float32_file(file: CommandFile, model: str) -> bool:
 
 
 def _quantized_file_name(model: str) -> str:
-    """`model-q4_k_m.gguf` for `model-f32.gguf`"""
+    """The name of the quantized file to make: `model-q4_k_m.gguf` for `model-f32.gguf`"""
     return FLOAT32_NAME.sub("", model.removesuffix(".gguf")) + "-q4_k_m.gguf"
 
 

@@ -60,7 +60,7 @@ GENERATES = re.compile(r"\.generate\(|\bLLM\(|\bpipeline\(")
 ON_CUDA = re.compile(r"cuda|device_map|\bLLM\(")
 
 
-class WithoutGpu(NamedTuple):
+class CommandWithoutGpu(NamedTuple):
     """A command that is given no GPU."""
 
     command: ShellCommand
@@ -113,7 +113,7 @@ def _started_containers(file: CommandFile) -> Iterator[tuple[ShellCommand, str, 
                 break
 
 
-def _containers_without_gpu(file: CommandFile) -> Iterator[WithoutGpu]:
+def _containers_without_gpu(file: CommandFile) -> Iterator[CommandWithoutGpu]:
     """The containers of a file that are given no GPU."""
     is_compose = is_compose_file(Path(file.path))
     if is_compose and _override_file_gives_gpus(Path(file.path)):
@@ -132,7 +132,7 @@ def _containers_without_gpu(file: CommandFile) -> Iterator[WithoutGpu]:
             else "add --gpus all before the image"
         )
         needed = CUDA_IMAGES.search(image) is not None
-        yield WithoutGpu(command, f"the container of {image}", fix, needed)
+        yield CommandWithoutGpu(command, f"the container of {image}", fix, needed)
 
 
 def _override_file_gives_gpus(path: Path) -> bool:
@@ -170,7 +170,7 @@ def _starts_generating_script(file: CommandFile, command: ShellCommand) -> bool:
     return GENERATES.search(text) is not None and ON_CUDA.search(text) is not None
 
 
-def _jobs_without_gpu(file: CommandFile) -> Iterator[WithoutGpu]:
+def _jobs_without_gpu(file: CommandFile) -> Iterator[CommandWithoutGpu]:
     """The first command of a Slurm job that wants a GPU, where the job asks for none."""
     names = set(file.requests)
     if not names or any(name.startswith(GPU_REQUESTS) for name in names):
@@ -183,5 +183,5 @@ def _jobs_without_gpu(file: CommandFile) -> Iterator[WithoutGpu]:
         name = Path(file.path).name
         fix = "add #SBATCH --gres=gpu:1"
         is_of_gpus = GPU_PARTITION.search(partition) is not None
-        yield WithoutGpu(command, f"the job {name}", fix, is_needed=not is_of_gpus)
+        yield CommandWithoutGpu(command, f"the job {name}", fix, is_needed=not is_of_gpus)
         return

@@ -140,7 +140,7 @@ class ServerPassesTheTurnEnd(CommandRule):
 
 
 def _is_published_base(name: str) -> bool:
-    """Is it a published base under its own name? It is asked to continue texts, and not in turns."""
+    """Is a name that of a published base? A base is asked to continue texts, and not in turns."""
     if family_of_model(name) is None or question_mark_of_chat_model(name) is not None:
         return False
     # Behind the family stand its release and size alone; a name of one's own is that of a fine-tune.

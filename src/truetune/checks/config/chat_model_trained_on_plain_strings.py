@@ -49,9 +49,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truetune.checks.config.evidence.local_tokenizer import has_local_tokenizer
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.tokenizer_at_hand import has_local_tokenizer
 from truetune.checks.config.evidence.training_file_columns import local_training_sources
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -99,7 +99,7 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
     stacks = ("trl",)
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the tokenizer is here, a script reads the settings, or no rows are known."""
+        """Also unmet where the tokenizer is here, a script reads the settings, or no rows are known."""
         if (lacking := super().unmet()) is not None:
             return lacking
         config = self.subject

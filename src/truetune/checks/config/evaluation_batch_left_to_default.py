@@ -51,6 +51,7 @@ from truetune.memory.published_model_shapes import published_config
 EVAL_BATCH = "training.per_device_eval_batch_size"
 TRAIN_BATCH = "training.per_device_train_batch_size"
 DEFAULT_EVAL_BATCH = 8
+"""transformers' default of per_device_eval_batch_size"""
 # Chosen, not measured: 8 GiB for one tensor is a third of a 24 GB card, and the loss makes a copy of it. At half,
 # models with 128,000 tokens at 1,024 would be told, which run on such a card.
 MIN_BYTES = 8 * 2**30

@@ -119,7 +119,7 @@ def _labelling_of_recipe(config: Config) -> Labelling | None:
 
 
 def _train_on_input_of(part: Any) -> bool | None:
-    """`train_on_input` of a part of a recipe."""
+    """The value of `train_on_input` in a part of a recipe; None where it is not set."""
     value = part.get("train_on_input") if isinstance(part, Mapping) else None
     return value if isinstance(value, bool) else None
 

@@ -61,6 +61,7 @@ ADAMW_NAMES = ("adamw", "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_a
 BYTES_PER_PARAMETER = {"float32": 16.0}
 """Weight, gradient and two states; else two bytes for each of them, which is the least"""
 LEAST_BYTES = 8.0
+"""Bytes for each parameter in a dtype of two bytes: weight, gradient and two states"""
 PARTS_TRAINED = re.compile(
     r"peft|lora|unfrozen|freeze|requires_grad|galore|apollo|badam|spectrum|offload", re.I
 )
@@ -119,7 +120,9 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
         return BYTES_PER_PARAMETER.get(str(self.subject.spec.training.dtype), LEAST_BYTES)
 
     def _min_gigabytes(self) -> float | None:
-        """What the run needs at least; None where not all weights are trained by AdamW, or their number is unknown."""
+        """The gigabytes that the run needs at least; None where not all weights are trained by
+        AdamW, or their number is unknown.
+        """
         config, training = self.subject, self.subject.spec.training
         is_full = config.stack != "llama-factory" or config.raw.get("finetuning_type") == "full"
         if (

@@ -63,23 +63,25 @@ class GenerationGathersWeights(ConfigRule):
     about = (GATHER_KEY, GENERATES_KEY)
 
     def findings(self) -> Iterator[Finding]:
-        config, raw = self.subject, self.subject.raw
+        raw = self.subject.raw
         leaves_apart = raw.get(GATHER_KEY) is False and raw.get("use_vllm") is not True
         if not leaves_apart and raw.get(GENERATES_KEY) is not True:
             return
-        stage = config.spec.training.deepspeed_stage
-        if stage is not None and stage != 3:
-            return
+        stage = self.subject.spec.training.deepspeed_stage
         sharding = self._sharding_of_run() if stage is None else None
-        if sharding is not None and sharding.how != "ZeRO-3":
+        if not _may_be_zero3(stage, sharding):
             return
-        if not leaves_apart:
-            # A file of DeepSpeed that only lies beside the settings may be that of another run.
-            if stage == 3 or (sharding is not None and sharding.certain):
-                yield self._finding_on_predictions(sharding)
-            return
-        is_known = stage == 3 or sharding is not None
-        yield self.finding(
+        if leaves_apart:
+            is_known = stage == 3 or sharding is not None
+            yield self._finding_on_left_apart(sharding, is_known=is_known)
+        # A file of DeepSpeed that only lies beside the settings may be that of another run.
+        elif stage == 3 or (sharding is not None and sharding.certain):
+            yield self._finding_on_predictions(sharding)
+
+    def _finding_on_left_apart(self, sharding: Sharding | None, *, is_known: bool) -> Finding:
+        """The finding on answers that are generated while the gathering is switched off; a note where it is not
+        known that ZeRO-3 holds the weights."""
+        return self.finding(
             f"answers are generated with {GATHER_KEY} off, and not by vLLM: "
             + ("ZeRO-3 gathers" if is_known else "under ZeRO-3, that gathers")
             + " all weights from the GPUs again for every token, and generation takes nearly all of a step",
@@ -87,7 +89,7 @@ class GenerationGathersWeights(ConfigRule):
             " to true (with vllm_mode colocate)",
             severity="warning" if is_known else "info",
             evidence=[f"ZeRO-3 by {sharding.where}"] if sharding is not None else (),
-            cases=[setting_case(config, False, GATHER_KEY)],
+            cases=[setting_case(self.subject, False, GATHER_KEY)],
         )
 
     def _sharding_of_run(self) -> Sharding | None:
@@ -111,3 +113,10 @@ class GenerationGathersWeights(ConfigRule):
             evidence=[f"ZeRO-3 by {sharding.where}"] if sharding is not None else (),
             cases=[setting_case(self.subject, True, GENERATES_KEY)],
         )
+
+
+def _may_be_zero3(stage: int | None, sharding: Sharding | None) -> bool:
+    """May ZeRO-3 hold the weights: by the stage that the settings name, else by the sharding that is seen?"""
+    if stage is not None:
+        return stage == 3
+    return sharding is None or sharding.how == "ZeRO-3"

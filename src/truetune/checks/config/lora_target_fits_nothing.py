@@ -112,11 +112,22 @@ class LoraTargetFitsNothing(ConfigRule):
         config, lora = self.subject, self.subject.spec.training.lora
         if lora is None or config.stack == "torchtune":
             return
-        linear, parts = linear_module_shapes(config), model_config(config)
+        yield from self._findings_on_targets(lora.target_modules)
+        held = {name.rpartition(".")[0]: shape for name, shape in tensor_shapes(config).items()}
+        yield from self._findings_on_names(
+            lora.modules_to_save,
+            SAVED,
+            held,
+            FULLY_TRAINED_NAMES | LINEAR_NAMES,
+            FULLY_TRAINED_NAMES,
+        )
+
+    def _findings_on_targets(self, targets: tuple[str, ...] | str | None) -> Iterator[Finding]:
+        """Findings on target_modules, which may be names or one pattern."""
+        linear, parts = linear_module_shapes(self.subject), model_config(self.subject)
         experts = any("experts" in key for key in parts) or any(
             ".experts." in name for name in linear
         )
-        targets = lora.target_modules
         if isinstance(targets, tuple):
             yield from self._findings_on_other_family(targets)
             usual = LINEAR_NAMES | FULLY_TRAINED_NAMES
@@ -130,14 +141,6 @@ class LoraTargetFitsNothing(ConfigRule):
             and "vision_config" not in parts
         ):
             yield from self._findings_on_pattern(targets, linear)
-        held = {name.rpartition(".")[0]: shape for name, shape in tensor_shapes(config).items()}
-        yield from self._findings_on_names(
-            lora.modules_to_save,
-            SAVED,
-            held,
-            FULLY_TRAINED_NAMES | LINEAR_NAMES,
-            FULLY_TRAINED_NAMES,
-        )
 
     def _findings_on_names(
         self,
@@ -242,7 +245,9 @@ def _evidence_of_counts(counts: Mapping[str, int]) -> list[str]:
 
 
 def _hint_and_remedy(name: str, likely: str | None) -> tuple[str, str]:
-    """What a message adds of the name that was meant, and what to write; `likely` is None where none resembles it."""
+    """The part of a message that names what was likely meant, and the remedy; `likely` is None
+    where no name resembles it.
+    """
     if likely is None:
         return "", f"correct {name}, or leave it out"
     return f"; {likely} was meant?", f"write {likely} for {name}"

@@ -156,7 +156,7 @@ class OwnRowsNotTrained(ConfigRule):
         )
 
     def _remedy(self, unused: list[tuple[str, Path]]) -> str:
-        """How to train the rows."""
+        """The remedy: how to train the rows that no settings name."""
         name, path = unused[0]
         if self.subject.stack == "axolotl":
             return f"name the file under datasets: path: {path.name}, with the type of its rows"

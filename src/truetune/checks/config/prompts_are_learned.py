@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from truetune.checks.config.evidence.local_tokenizer import has_local_tokenizer
 from truetune.checks.config.evidence.prompt_shares import (
     PromptShare,
     measure_prompt_characters,
@@ -49,7 +50,6 @@ from truetune.checks.config.evidence.prompt_shares import (
 )
 from truetune.checks.config.evidence.script_token_rows import find_wholly_learned_prompts
 from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
-from truetune.checks.config.evidence.tokenizer_at_hand import has_local_tokenizer
 from truetune.checks.config.evidence.training_file_columns import columns_of_file, training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
@@ -158,6 +158,6 @@ def _prompt_share_in_words(learned: PromptShare | None) -> str:
 
 
 def _counted_rows_in_words(learned: PromptShare) -> str:
-    """What was counted."""
+    """The number of rows, and the mean characters of their prompts and answers, in words."""
     prompts, answers = learned.prompts / learned.rows, learned.answers / learned.rows
     return f"in {learned.rows:,} rows prompts have {prompts:,.0f} characters and answers {answers:,.0f} on average"

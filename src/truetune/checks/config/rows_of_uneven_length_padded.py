@@ -108,7 +108,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
     stacks = STACKS
 
     def unmet(self) -> Unmet | None:
-        """Unmet where rows are joined, batches hold one row, or the lengths are not known."""
+        """Also unmet where rows are joined, batches hold one row, or the lengths are not known."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking

@@ -54,6 +54,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from truetune.checks.config.evidence.local_tokenizer import has_local_tokenizer
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.run_rows import (
     CHATS,
@@ -63,7 +64,6 @@ from truetune.checks.config.evidence.run_rows import (
 )
 from truetune.checks.config.evidence.script_token_rows import RowsAtLimit, find_rows_cut_by_script
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.tokenizer_at_hand import has_local_tokenizer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.lost_row_ends import ENDS_ARE_LOST
@@ -122,7 +122,7 @@ class RowsSurelyCut(ConfigRule):
     )
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the tokenizer is here, no limit cuts single rows, or the rows are not here."""
+        """Also unmet where the tokenizer is here, no limit cuts single rows, or the rows are not here."""
         if (lacking := super().unmet()) is not None:
             return lacking
         if has_local_tokenizer(self.subject):

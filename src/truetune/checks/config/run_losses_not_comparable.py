@@ -67,8 +67,8 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import NamedTuple
 
+from truetune.checks.config.evidence.prompt_and_answer_tokens import count_prompt_and_answer_tokens
 from truetune.checks.config.evidence.prompt_shares import measure_prompt_characters
-from truetune.checks.config.evidence.supervised_counts import count_prompt_and_answer_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.loss_bases import (
@@ -131,16 +131,18 @@ class RunLossesNotComparable(ConfigRule):
             differences = list(_loss_differences(own.loss, other.loss))
             has_one_vocabulary = vocabulary_group(own.model) == vocabulary_group(other.model)
             is_strong = any(one.own.key not in PACKING_SWITCHES for one in differences)
-            differs = bool(differences) or not has_one_vocabulary
-            if differs and (is_strong or _has_logged_losses(own, other)):
-                is_certain = has_one_vocabulary and _both_evaluate(own.loss, other.loss)
-                yield self.finding(
-                    _message(own, other, differences),
-                    _remedy(differences),
-                    severity="warning" if is_certain and is_strong else "info",
-                    evidence=_supervised_share_evidence(self.subject, differences),
-                    cases=_cases(own, other, differences),
-                )
+            if not differences and has_one_vocabulary:
+                continue
+            if not is_strong and not _has_logged_losses(own, other):
+                continue
+            is_certain = has_one_vocabulary and _both_evaluate(own.loss, other.loss)
+            yield self.finding(
+                _message(own, other, differences),
+                _remedy(differences),
+                severity="warning" if is_certain and is_strong else "info",
+                evidence=_supervised_share_evidence(self.subject, differences),
+                cases=_cases(own, other, differences),
+            )
 
 
 def comparable_runs_beside(config: Config) -> list[TrainingStage]:
@@ -235,7 +237,9 @@ def _message(own: TrainingStage, other: TrainingStage, differences: list[LossDif
 
 
 def _difference_in_words(differences: list[LossDifference]) -> str:
-    """How two losses differ."""
+    """How two losses differ, in words: in their tokens, their quantities, their rows or their
+    weights.
+    """
     keys = {one.own.key for one in differences}
     if keys & TOKEN_SWITCHES.keys():
         return "means over different tokens"
@@ -247,7 +251,7 @@ def _difference_in_words(differences: list[LossDifference]) -> str:
 
 
 def _remedy(differences: list[LossDifference]) -> str:
-    """How to compare two such runs."""
+    """The remedy: how to compare two such runs."""
     if not differences:
         return (
             "compare the answers to the same held-out prompts, or bits for each character instead of nats for each"

@@ -74,7 +74,7 @@ class ScheduleReplacesTheRate(ConfigRule):
     about = ("training.learning_rate",)
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the run has no DeepSpeed settings."""
+        """Also unmet where the run has no DeepSpeed settings."""
         if not self.subject.raw.get("deepspeed"):
             return Unmet("it is about runs with DeepSpeed settings")
         return super().unmet()

@@ -137,7 +137,9 @@ class ServedTemplateDiffers(ConfigRule):
         return question_mark_of_chat_model(spec.model) if spec.model and is_own else None
 
     def _trained_question_marker(self) -> str | None:
-        """What the named template writes before a question; None where it is unknown, or no question is trained."""
+        """The text that the trained template writes before a question; None where it is unknown, or
+        no question is trained.
+        """
         if self.subject.spec.training.method == "pretrain":
             return None
         strategy = own_template_of_strategy(self.subject)
@@ -222,7 +224,9 @@ class ServedTemplateDiffers(ConfigRule):
         )
 
     def _case_of_template(self, key: str, name: str) -> Case:
-        """Where the template is named: for a strategy the list of the data sets."""
+        """The case of the setting that names the template: for a strategy the list of the data
+        sets.
+        """
         place = "datasets" if own_template_of_strategy(self.subject) is not None else key
         return setting_case(self.subject, name, place)
 

@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.ranged_values import (
+from truetune.checks.config.evidence.settings_with_limits import (
     list_limited_settings,
     out_of_range_settings,
 )

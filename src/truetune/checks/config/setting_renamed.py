@@ -41,7 +41,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.new_name_fix import new_name_fix
 from truetune.checks.config.evidence.other_program_settings import (
     describe_fate_of_unknown_key,
     describe_readers_of_old_names,
@@ -49,6 +48,7 @@ from truetune.checks.config.evidence.other_program_settings import (
     is_mostly_another_programs,
     words_of_another_program,
 )
+from truetune.checks.config.evidence.renamed_setting_fix import fix_of_old_name
 from truetune.checks.config.evidence.setting_places import case_at_place, is_of_program, known_keys
 from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, count_measurement
@@ -107,7 +107,9 @@ class SettingRenamed(ConfigRule):
         )
 
     def _severity(self, old: RenamedKey) -> Severity:
-        """How grave it is: in a program an error where the call surely stops, a note where it has run since."""
+        """The severity: in a program an error where the call surely stops, a note where it has run
+        since.
+        """
         config = self.subject
         if not is_of_program(config) or old.taken is None:
             return "warning"
@@ -140,7 +142,7 @@ class SettingRenamed(ConfigRule):
             cases=[case_at_place(old.place, key)],
             is_loud=is_of_program(config) and config.pins.of(old.package) is None,
             fix=(
-                new_name_fix(config, old)
+                fix_of_old_name(config, old)
                 if old.now in names and old.now not in config.raw
                 else None
             ),

@@ -100,7 +100,7 @@ class SettingsNameAnotherBase(ConfigRule):
         return [base for base in found if base is not None]
 
     def _uses_of_written_adapter(self) -> list[WeightUse]:
-        """What other files do with the adapter that this run writes."""
+        """The uses that other files make of the adapter which this run writes."""
         output = self.subject.raw.get("output_dir")
         if not isinstance(output, str) or self.subject.spec.training.lora is None:
             return []

@@ -170,7 +170,7 @@ def sft_stages_before(config: Config) -> list[TrainingStage]:
 
 
 def _edit_for_sft_start(config: Config, sft: TrainingStage, own: TrainingStage) -> str:
-    """What to write into the settings of the later stage, in the words of its stack."""
+    """The edit by which the later stage starts from the SFT, in the words of its stack."""
     if not sft.trains_adapter:
         key = "base_model" if config.stack == "axolotl" else "model_name_or_path"
         return f"set {key}: {sft.output}"

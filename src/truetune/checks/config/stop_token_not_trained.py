@@ -161,5 +161,5 @@ class StopTokenNotTrained(ConfigRule):
 
 
 def _is_rendered_by_chat_template(item: Mapping[str, Any]) -> bool:
-    """Is it a data set that a chat template renders?"""
+    """Does a chat template render this data set?"""
     return item.get("type") == "chat_template"

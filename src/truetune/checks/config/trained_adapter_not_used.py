@@ -264,9 +264,10 @@ def _starting_weights(config: Config) -> tuple[str, ...]:
 
 
 def _uses_elsewhere(config: Config) -> tuple[WeightUse, ...]:
-    """What other files use; a script that trains and then loads is judged by itself.
+    """The weights that other files use; a script that trains and then loads is judged by itself.
 
-    What one of them makes of the weights (`vllm serve` of a merge) is left out: the one that makes it says of which.
+    What one of them makes of the weights (`vllm serve` of a merge) is left out: the one that makes
+    it says of which.
     """
     uses = [use for use in config.uses if use.file != config.path]
     made_here = [use for use in uses if _is_written_by_another_use(use, uses)]

@@ -1,4 +1,4 @@
-"""Which metric a run stopped on because its evaluations gave none of that name, and what they gave instead."""
+"""Explains the exception of a run whose evaluations gave no metric of the name that picks the best checkpoint."""
 
 from __future__ import annotations
 

@@ -64,6 +64,7 @@ from truetune.logs.run_log import Curve
 # still learns from it.
 MIN_CUT_SHARE = 0.8
 MIN_STEPS = 2
+"""Steps. Chosen by hand: the first record of a run can hold a few answers of one prompt; from two on it is the run"""
 
 
 class CompletionsAlwaysCut(LogRule):
@@ -130,7 +131,7 @@ class CompletionsAlwaysCut(LogRule):
             )
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the log does not say how many answers were cut, or has too few steps."""
+        """Also unmet where the log does not say how many answers were cut, or has too few steps."""
         unmet = super().unmet()
         if unmet is not None or constant_length_of_evaluation_answers(self.subject) is not None:
             return unmet

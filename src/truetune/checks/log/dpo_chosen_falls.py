@@ -51,11 +51,13 @@ from truetune.logs.robust_statistics import noise_sigma
 from truetune.logs.run_log import Curve
 
 MIN_POINTS = 10
+"""Records. Chosen by hand: the levels are medians of three records and of a fifth, which take two at least"""
 # Chosen, not measured: DPO lowers both log-probabilities a little by its nature; at half, that alone would be noted.
 NOTED_FALL, LARGE_FALL = 0.2, 0.5
 # Chosen, not measured: chosen rewards of healthy runs end between +3 and -3 (published logs of zephyr and tulu).
 MIN_REWARD_FALL = 10.0
 MAX_FIRST_REWARD = 3.0
+"""Reward, up or down, within which the policy stood at its reference at first: no healthy run ends above it"""
 LOSSES_WITH_REFERENCE = frozenset(
     ("sigmoid", "hinge", "ipo", "robust", "apo_zero", "apo_down", "kto", "bco_pair")
 )

@@ -54,6 +54,8 @@ from truetune.logs.robust_statistics import fit_robust_trend, warmup_slope
 from truetune.logs.run_log import Curve
 
 MIN_POINTS = 20
+"""Records of the margin. Chosen by hand: the mean over the second half has ten of them for its interval; with fewer,
+a run in its warm-up would be named"""
 RISE = 0.01
 """Of the margin, and of the loss about ln 2. Chosen, not measured: a margin of 0.01 lowers the loss by 0.005"""
 LOW_RATE, RISE_AT_LOW_RATE = 1e-6, 0.02
@@ -87,7 +89,7 @@ class DpoStuckAtLn2(LogRule):
     least = 3
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the log has neither enough margins nor enough accuracies to judge by."""
+        """Also unmet where the log has neither enough margins nor enough accuracies to judge by."""
         if (lacking := super().unmet()) is not None:
             return lacking
         if self.records("rewards/margins") >= self.least or self._has_accuracies():

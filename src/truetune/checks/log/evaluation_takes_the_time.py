@@ -154,5 +154,5 @@ def _frequency_and_size_settings(
 
 
 def _format_duration(seconds: float) -> str:
-    """`1.7 h`, `23 min`"""
+    """A duration in words: `1.7 h`, `23 min`"""
     return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"

@@ -40,6 +40,7 @@ from truetune.checks.log.message_evidence import explain_message
 from truetune.checks.rule import OutputRule
 
 MAX_TEXT = 200
+"""Characters of a printed line that a message repeats: about two lines of a terminal. Chosen by hand"""
 SKIPPED = "fp16-step-skipped"
 
 

@@ -53,10 +53,10 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.adapter_or_all_weights import trains_adapter
 from truetune.checks.log.learning_rate_ended_early import IDLE_RATE
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.loss_diverges import ends_above_beginning
-from truetune.checks.log.trained_part import trains_adapter
 from truetune.checks.rule import LogRule
 from truetune.logs.findings_in_files_beside_log import FROZEN_IN_CODE, RunBeside
 from truetune.logs.robust_statistics import Trend, fit_robust_trend, noise_sigma
@@ -174,13 +174,13 @@ class FlatLoss(LogRule):
         if ends_above_beginning(Curve(loss.step[loss.value != 0], loss.value[loss.value != 0])):
             return  # it began lower: loss-diverges says so
         fall = measure_fall(log, loss)
-        if fall.is_flat():
+        if fall.is_worth_a_finding():
             yield self._finding(loss, fall)
             return
         if fall.is_level(has_equal_evaluations=_equal_evaluations(log) is not None):
             yield from self._findings_on_rows_seen_once(loss, fall)
 
-    def _findings_on_rows_seen_once(self, loss: Curve, fall: Fall) -> Iterator[Finding]:
+    def _findings_on_rows_seen_once(self, loss: Curve, fall: LossFall) -> Iterator[Finding]:
         """Findings on a flat loss of rows that were seen once: by the evaluations, the classes and
         the length of the run.
         """
@@ -209,7 +209,7 @@ class FlatLoss(LogRule):
             figure=draw_curves("loss", {"loss": loss}),
         )
 
-    def _finding(self, loss: Curve, fall: Fall) -> Finding:
+    def _finding(self, loss: Curve, fall: LossFall) -> Finding:
         """The finding of a loss that does not fall: an error, a warning or a note, by what the log
         says of the cause.
         """
@@ -235,7 +235,7 @@ class FlatLoss(LogRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Fall:
+class LossFall:
     """How far the loss fell over the run, and what could have made it fall."""
 
     level: float
@@ -254,7 +254,7 @@ class Fall:
 
     @property
     def drop(self) -> float:
-        """By how much the fitted line falls"""
+        """By how much the fitted line of the loss falls over the run."""
         return max(0.0, -self.line.slope * self.span)
 
     @property
@@ -303,8 +303,10 @@ class Fall:
         has_rate = self.peak_rate is None or self.peak_rate >= NO_RATE
         return is_small and has_rate and not rises
 
-    def is_flat(self) -> bool:
-        """Is it worth a finding? A loss that is low, rises, or fell at the start of the run is another matter."""
+    def is_worth_a_finding(self) -> bool:
+        """Is the loss so flat that it is worth a finding? One that is low, rises, or fell at the
+        start is another matter.
+        """
         rises = self.line.slope * self.span > RISES * self.level
         if self.level < LEARNED or rises or self.fell_at_first:
             return False
@@ -312,13 +314,13 @@ class Fall:
         return self.stays_on_repeated_rows or self.hardly_falls_on_repeated_rows or never_moved
 
 
-def _moves_nothing_at_ordinary_rate(log: RunLog, fall: Fall) -> bool:
+def _moves_nothing_at_ordinary_rate(log: RunLog, fall: LossFall) -> bool:
     """Does the loss hardly fall under an ordinary rate and gradients, where rows seen again are always learned?"""
     may_be_rate = fall.is_certain or _is_rate_too_low(log, fall.peak_rate)
     return not may_be_rate and _has_usual_rate_and_gradients(log, fall)
 
 
-def _severity(log: RunLog, fall: Fall) -> Severity:
+def _severity(log: RunLog, fall: LossFall) -> Severity:
     """An error without any learning rate, a note where nothing names a cause."""
     if fall.peak_rate == 0:
         return "error"
@@ -327,7 +329,7 @@ def _severity(log: RunLog, fall: Fall) -> Severity:
     return "warning" if names_cause else "info"
 
 
-def _why_it_should_fall(log: RunLog, fall: Fall) -> str:
+def _why_it_should_fall(log: RunLog, fall: LossFall) -> str:
     """Why the loss does not fall, where the rate is the reason; else why it should."""
     if fall.peak_rate == 0:
         return ": the learning rate is 0"
@@ -350,12 +352,12 @@ def _is_mostly_without_rate(log: RunLog) -> bool:
     return bool(rate.any()) and 2 * int((rate <= IDLE_RATE * rate.max()).sum()) > rate.size
 
 
-def measure_fall(log: RunLog, loss: Curve) -> Fall:
+def measure_fall(log: RunLog, loss: Curve) -> LossFall:
     """Measure how far a loss of at least MIN_RECORDS finite records fell, and at which rates."""
     rate, line = log.curve("learning_rate").finite(), fit_robust_trend(loss)
     level = float(np.median(loss.value))
     is_warm = not (_warms_up(rate) and line.high < 0)
-    return Fall(
+    return LossFall(
         level=level,
         line=line,
         span=float(loss.step[-1] - loss.step[0]),
@@ -400,7 +402,7 @@ def _equal_evaluations(log: RunLog) -> tuple[float, int] | None:
     return float(evaluated.value[0]), int(evaluated.step.size)
 
 
-def _run_beside_that_falls(log: RunLog, fall: Fall) -> RunBeside | None:
+def _run_beside_that_falls(log: RunLog, fall: LossFall) -> RunBeside | None:
     """The run beside this one that learns from the same level, at the same rate and within as many
     steps.
     """
@@ -489,14 +491,14 @@ def _trained_share_of_weights(log: RunLog) -> float | None:
     return log.output.settings.share if log.output is not None else None
 
 
-def _has_usual_rate_and_gradients(log: RunLog, fall: Fall) -> bool:
+def _has_usual_rate_and_gradients(log: RunLog, fall: LossFall) -> bool:
     """Does the log show an ordinary learning rate and gradients, so that neither is the reason?"""
     norm = log.curve("grad_norm").finite()
     has_gradient = bool(norm) and float(np.median(norm.value)) > 0
     return has_gradient and fall.peak_rate is not None and fall.peak_rate >= ORDINARY
 
 
-def _remedy(log: RunLog, fall: Fall) -> str:
+def _remedy(log: RunLog, fall: LossFall) -> str:
     """The remedy: what to change about the rate; where the rate is not the reason, what to look at."""
     if fall.has_no_rate:
         return RAISE_THE_RATE

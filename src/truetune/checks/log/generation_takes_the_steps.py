@@ -62,6 +62,7 @@ MUCH, MOST = 2 / 3, 0.8
 MIN_STEP_S = 10.0
 """Chosen: a shorter step is no reason to look"""
 MIN_RECORDS = 5
+"""Records of a timing. Chosen by hand: the first steps compile and load, and a median of five is not moved by two"""
 FEW_TOKENS_A_SECOND = 500.0
 """Of prompts and completions together, for a whole step. An engine on one GPU of today makes thousands"""
 
@@ -170,7 +171,9 @@ class GenerationTakesTheSteps(LogRule):
 
 
 def _generation_share(log: RunLog) -> _GenerationShare | None:
-    """What the slowest timing of a generation takes of a step; None where none is logged."""
+    """The seconds of the slowest timing of a generation beside those of a step; None where none is
+    logged.
+    """
     timed = _median_seconds_by_part(log)
     named = {
         name: value

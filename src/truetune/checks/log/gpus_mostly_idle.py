@@ -64,8 +64,8 @@ BUSY_PERCENT, MIN_READINGS, MIN_ALONE = 50.0, 10, 0.8
 Chosen, not measured: of two GPUs that each work half of the time by chance, one is alone in two of three."""
 
 
-class Turns(NamedTuple):
-    """GPUs that work one after another."""
+class GpuTurns(NamedTuple):
+    """How often GPUs work one after another."""
 
     alone: int
     """Readings in which one works alone"""
@@ -130,7 +130,7 @@ class GpusMostlyIdle(LogRule):
             evidence=[describe_gpus(gpus)],
         )
 
-    def _finding_on_turns(self, working: Sequence[GpuReading], turns: Turns) -> Finding:
+    def _finding_on_turns(self, working: Sequence[GpuReading], turns: GpuTurns) -> Finding:
         """The finding that one GPU computes at a time."""
         return self.finding(
             f"the {len(working)} GPUs compute one after another: in {turns.alone:,} of {turns.readings:,} readings one"
@@ -152,7 +152,7 @@ class GpusMostlyIdle(LogRule):
         )
 
 
-def _measure_turns(gpus: Sequence[GpuReading]) -> Turns | None:
+def _measure_turns(gpus: Sequence[GpuReading]) -> GpuTurns | None:
     """Measure how often one GPU alone works; None where the readings are few, or several work at
     once.
     """
@@ -161,7 +161,7 @@ def _measure_turns(gpus: Sequence[GpuReading]) -> Turns | None:
     workers = {one.index(max(one)) for one in alone}
     if len(at_work) < MIN_READINGS or len(workers) < 2 or len(alone) < MIN_ALONE * len(at_work):
         return None
-    return Turns(len(alone), len(at_work), len(workers))
+    return GpuTurns(len(alone), len(at_work), len(workers))
 
 
 def _utilizations_by_reading(gpus: Sequence[GpuReading]) -> list[tuple[float, ...]]:
@@ -184,14 +184,16 @@ def _is_idle(gpu: GpuReading) -> bool:
 
 
 def describe_gpus(gpus: Sequence[GpuReading]) -> str:
-    """`4 x NVIDIA A100-SXM4-80GB: 12.5 to 12.6 of 80 GiB used, utilization 8 to 13%`"""
+    """The GPUs in words, with memory and utilization: `4 x NVIDIA A100-SXM4-80GB: 12.5 to 12.6 of
+    80 GiB used, utilization 8 to 13%`
+    """
     names = " and ".join(sorted({gpu.name for gpu in gpus if gpu.name})) or "GPU"
     figures = ", ".join((*_describe_memory(gpus), *_describe_utilization(gpus)))
     return f"{len(gpus)} x {names}" + (f": {figures}" if figures else "")
 
 
 def _describe_memory(gpus: Sequence[GpuReading]) -> Iterator[str]:
-    """`12.5 to 12.6 of 80 GiB used`"""
+    """The used memory in words: `12.5 to 12.6 of 80 GiB used`"""
     used = [gpu.used / GIB for gpu in gpus if gpu.used is not None]
     total = [gpu.total / GIB for gpu in gpus if gpu.total]
     if used and total:
@@ -199,7 +201,7 @@ def _describe_memory(gpus: Sequence[GpuReading]) -> Iterator[str]:
 
 
 def _describe_utilization(gpus: Sequence[GpuReading]) -> Iterator[str]:
-    """`utilization 8 to 13%`"""
+    """The utilization in words: `utilization 8 to 13%`"""
     busy = [gpu.busy for gpu in gpus if gpu.busy is not None]
     if busy:
         yield f"utilization {_format_range(busy)}%"
@@ -216,6 +218,6 @@ def _describe_free_memory(gpus: Sequence[GpuReading]) -> Iterator[str]:
 
 
 def _format_range(values: Sequence[float], digits: int = 0) -> str:
-    """`8 to 13`, or `8` where all are the same."""
+    """A range of values in words: `8 to 13`, or `8` where all are the same."""
     shown = [f"{value:.{digits}f}" for value in sorted(values)]
     return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"

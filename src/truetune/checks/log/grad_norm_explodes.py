@@ -42,7 +42,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.half_precision import float16_overflow_remedy
+from truetune.checks.log.float16_in_logs import float16_overflow_remedy
 from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import (
@@ -53,6 +53,7 @@ from truetune.logs.robust_statistics import (
 from truetune.logs.run_log import Curve, Floats, RunLog
 
 MIN_POINTS = 20
+"""Records. Chosen by hand: a change of level is looked for in them, and a few high norms are no level"""
 SCALING_STEPS = 20
 """First steps in which the loss scaler of fp16 halves its scale at each overflow: from 65,536 to 1 are 16"""
 MAX_NOT_FINITE = 0.05

@@ -75,7 +75,7 @@ class GradNormZero(LogRule):
     least = 2
 
     def unmet(self) -> Unmet | None:
-        """Unmet where all norms are 0 for a reason that another rule is about, or were not
+        """Also unmet where all norms are 0 for a reason that another rule is about, or were not
         measured.
         """
         unmet = super().unmet()

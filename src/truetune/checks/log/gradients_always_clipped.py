@@ -42,6 +42,7 @@ from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 
 MIN_POINTS = 20
+"""Records. Chosen by hand: gradients are large in a warm-up; with fewer, its norms would be the usual ones"""
 # Times the clipping norm. Chosen, not measured: norms of two or three times the limit are usual and harmless; at 20, a
 # step is a twentieth of what its rate says.
 MIN_TIMES_LIMIT = 10.0

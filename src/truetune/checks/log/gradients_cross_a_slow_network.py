@@ -201,7 +201,7 @@ def _is_timed_run_of_other_size(run: RunBeside, own: RunBeside) -> bool:
 
 
 def _size_in_words(run: RunBeside) -> str:
-    """`1 node, 8 processes`, as far as it is known."""
+    """The number of nodes and processes of a run: `1 node, 8 processes`, as far as it is known."""
     nodes = f"{run.nodes or 1} node{'s' * ((run.nodes or 1) > 1)}"
     return nodes + (f", {run.processes} processes" if run.processes else "")
 

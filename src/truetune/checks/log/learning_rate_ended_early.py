@@ -47,6 +47,8 @@ from truetune.logs.run_log import Curve
 # Of the peak: schedules end at 0 or at a tenth of it; what is less than a millionth is a rounded 0.
 IDLE_RATE = 1e-6
 MIN_POINTS, MIN_ZEROS = 8, 3
+"""Records with a rate, and those of them with a rate of 0. Chosen by hand: one or two zeros at the end are those of a
+schedule that ends by right"""
 # Of the records. Chosen, not measured: the last record of many schedules is 0 by right, and a short run has few others.
 MIN_IDLE_SHARE = 0.1
 STRAIGHT = 1.2

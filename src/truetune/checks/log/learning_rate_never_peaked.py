@@ -66,7 +66,7 @@ class LearningRateNeverPeaked(LogRule):
     least = 3
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the run is a trial, or has not come to its last step."""
+        """Also unmet where the run is a trial, or has not come to its last step."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet

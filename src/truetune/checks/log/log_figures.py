@@ -1,4 +1,4 @@
-"""Curves of a log as a figure, and steps in words."""
+"""Draws curves of a log as a figure of a report, and writes numbers of steps in words."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from truetune.logs.run_log import Curve
 # Two points of each: about the width of a figure in a terminal or a page, in which more could not be seen apart.
 MAX_BLOCKS = 120
 MAX_SHOWN_STEPS = 6
+"""Steps that a message lists before it counts the rest: they fit one line"""
 
 
 def draw_curves(
@@ -53,7 +54,7 @@ def keep_extremes(curve: Curve, blocks: int = MAX_BLOCKS) -> Curve:
 
 
 def describe_steps(found: Iterable[float]) -> str:
-    """`step 5`, `steps 3, 7, 9, ... (12 in all)`."""
+    """Step numbers in words: `step 5`, `steps 3, 7, 9, ... (12 in all)`."""
     all_of = [f"{step:,.0f}" for step in found]
     shown = ", ".join(all_of[:MAX_SHOWN_STEPS])
     if len(all_of) > MAX_SHOWN_STEPS:

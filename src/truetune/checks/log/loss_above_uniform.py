@@ -95,7 +95,7 @@ class LossAboveUniform(LogRule):
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the loss is a sum, or comes down and the vocabulary is not known."""
+        """Also unmet where the loss is a sum, or comes down and the vocabulary is not known."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet

@@ -65,7 +65,7 @@ class LossClimbsAboveGuessing(LogRule):
     least = MIN_RECORDS
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the loss is a sum of several, or begins above guessing."""
+        """Also unmet where the loss is a sum of several, or begins above guessing."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet

@@ -45,10 +45,10 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import MAX_PUBLISHED_SCALE
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.half_precision import is_half_precision, precision_in_place_of_float16
+from truetune.checks.log.adapter_or_all_weights import trains_adapter
+from truetune.checks.log.float16_in_logs import is_float16_run, precision_in_place_of_float16
 from truetune.checks.log.log_figures import draw_curves
-from truetune.checks.log.older_checkpoint import advise_restart
-from truetune.checks.log.trained_part import trains_adapter
+from truetune.checks.log.restart_advice import advise_restart
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import RESUMED, explain_too_short_curve
 from truetune.logs.restart_detection import find_restarts
@@ -65,6 +65,8 @@ from truetune.logs.robust_statistics import (
 from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS, MOST_POINTS = 8, 2_000
+"""Records. Chosen by hand: beginning, lowest place and end are medians of several records each; more than 2,000 are
+thinned to medians of blocks, which bounds the time of the search for a change"""
 USUAL_OF_ADAPTERS, USUAL_OF_ALL_WEIGHTS = (1e-4, 5e-4), (1e-5, 5e-5)
 """Published rates of AdamW, from and to"""
 JUMP = 2.0
@@ -101,7 +103,7 @@ def climbs_from_first_record(loss: Curve) -> bool:
     return is_clear and bool(later.min() > first)
 
 
-class _Levels(NamedTuple):
+class _LossLevels(NamedTuple):
     """Where a loss began, was lowest and ended, as medians of neighbours."""
 
     first: float
@@ -119,7 +121,7 @@ class _Levels(NamedTuple):
     """More than half of what had been gained is given back"""
 
 
-def _measure_levels(values: Floats, at_once: bool) -> _Levels:
+def _measure_levels(values: Floats, at_once: bool) -> _LossLevels:
     """The levels of a loss, and whether its end is above them by more than noise makes."""
     n = values.size
     k = max(3, n // 10)
@@ -147,7 +149,7 @@ def _measure_levels(values: Floats, at_once: bool) -> _Levels:
     )
     given_back = last > best + max(chance, 0.5 * max(0.0, first - best), 0.2 * abs(best))
     # a low point within the last tenth has no end to compare with
-    return _Levels(first, best, low, last, sigma, at_once, is_worse, given_back and low < n - k)
+    return _LossLevels(first, best, low, last, sigma, at_once, is_worse, given_back and low < n - k)
 
 
 def _records_around_rise(values: Floats, place: int, last: float) -> tuple[int, int]:
@@ -173,7 +175,7 @@ def ends_above_beginning(loss: Curve) -> bool:
     )
 
 
-def _describe_lowest_level(levels: _Levels) -> str:
+def _describe_lowest_level(levels: _LossLevels) -> str:
     """The lowest level in words; nothing where it jumped at once, and medians lie above the first
     record.
     """
@@ -225,7 +227,7 @@ class LossDiverges(LogRule):
         elif climbs_from_first_record(loss):
             yield self._finding_on_first_climb(loss)
 
-    def _finding_on_levels(self, loss: Curve, levels: _Levels) -> Finding:
+    def _finding_on_levels(self, loss: Curve, levels: _LossLevels) -> Finding:
         """The finding of a loss that ends above where it began, or gives back what had been gained."""
         log = self.subject
         first, last = levels.first, levels.last
@@ -282,7 +284,7 @@ class LossDiverges(LogRule):
         float16.
         """
         output, dtype = self.subject.output, self.subject.facts.get("dtype")
-        if is_half_precision(self.subject) or dtype == "float16":
+        if is_float16_run(self.subject) or dtype == "float16":
             return f", and {precision_in_place_of_float16(self.subject)} in place of float16"
         is_other = (output is not None and output.settings.brain) or dtype in (
             "bfloat16",

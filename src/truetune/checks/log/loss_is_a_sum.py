@@ -63,7 +63,7 @@ class LossIsASum(LogRule):
     needs = ("loss", "eval_loss")
 
     def unmet(self) -> Unmet | None:
-        """Unmet where too few evaluations stand beside the loss, or the evaluation loss hardly
+        """Also unmet where too few evaluations stand beside the loss, or the evaluation loss hardly
         falls.
         """
         unmet = super().unmet()

@@ -47,6 +47,8 @@ from truetune.logs.robust_statistics import block_medians
 from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS, MOST_POINTS = 40, 4_000
+"""Records. Chosen by hand: a third of 40 is enough for a level under such noise; more than 4,000 are thinned to medians
+of blocks, so that a long log takes no longer"""
 MIN_NOISE = 0.4
 """Of the level: batches of a few unlike rows reach 0.3"""
 # Of the first third's level. Chosen, not measured: a run that lost a tenth learns in spite of its noise.
@@ -79,7 +81,7 @@ class LossIsChaotic(LogRule):
         )
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the loss jumps about under a rate that is not logged or not high."""
+        """Also unmet where the loss jumps about under a rate that is not logged or not high."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet

@@ -41,12 +41,12 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.half_precision import (
-    is_half_precision,
+from truetune.checks.log.float16_in_logs import (
+    is_float16_run,
     precision_in_place_of_float16,
 )
 from truetune.checks.log.log_figures import describe_steps, draw_curves
-from truetune.checks.log.older_checkpoint import advise_restart
+from truetune.checks.log.restart_advice import advise_restart
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOGGED_BY
 from truetune.logs.run_log import Curve, Floats, RunLog
@@ -54,21 +54,21 @@ from truetune.logs.run_log import Curve, Floats, RunLog
 LOSSES = ("loss", "eval_loss")
 
 
-class _Cause(NamedTuple):
+class _NonFiniteCause(NamedTuple):
     """Why a loss is not finite, as its curve shows it."""
 
     evidence: str
     advice: str
 
 
-FIRST_UPDATE = _Cause(
+FIRST_UPDATE = _NonFiniteCause(
     "the loss before the first update is finite and each after it is not: that update made the"
     " weights NaN",
     "load the weights as float32 or bfloat16, where they are float16: Adam's eps of 1e-8 is 0 in"
     " float16, so that its first step divides by 0 (`truetune lint SCRIPT` checks it); then look"
     " for rows without a label, and for a learning rate without warm-up",
 )
-EVALUATION_ALONE = _Cause(
+EVALUATION_ALONE = _NonFiniteCause(
     "the losses of the training are finite: what fails are the evaluation's rows or its precision",
     "count the labels of each evaluation batch ((labels != -100).sum()): where prompts fill max_length, or the mask"
     " hides all, none is left, and the mean over none is nan. Raise max_length, or leave such rows out; with"
@@ -158,7 +158,7 @@ class LossNotFinite(LogRule):
 
     def _cause_seen_in_curves(
         self, curve: Curve, name: str, first: float, *, stays: bool
-    ) -> _Cause | None:
+    ) -> _NonFiniteCause | None:
         """Why the values are not finite, where the curves themselves say it."""
         if name == "eval_loss":
             return _cause_of_non_finite_evaluations(self.subject)
@@ -176,7 +176,7 @@ def _remedy(log: RunLog, first: float) -> str:
     return f"{advise_restart(log, first)}; lower the learning rate{precision}, and look for rows without a label"
 
 
-def _cause_without_rising_curves(log: RunLog, first: float) -> _Cause | None:
+def _cause_without_rising_curves(log: RunLog, first: float) -> _NonFiniteCause | None:
     """A batch without a label, where nothing in the curves leads to a loss that is no number; None where they rise.
 
     A run that diverges shows it before: its loss or its gradient norm grows. float16 overflows without a sign.
@@ -185,12 +185,12 @@ def _cause_without_rising_curves(log: RunLog, first: float) -> _Cause | None:
     before = loss.value[loss.step < first]
     norm = log.curve("grad_norm").finite()
     norms = norm.value[norm.step < first]
-    if before.size < MIN_CALM or before[-1] > MAX_LOSS_RISE * before[0] or is_half_precision(log):
+    if before.size < MIN_CALM or before[-1] > MAX_LOSS_RISE * before[0] or is_float16_run(log):
         return None
     if norms.size < MIN_CALM or norms[-1] > MAX_NORM_RISE * float(np.median(norms)):
         return None
     unit = log.unit
-    return _Cause(
+    return _NonFiniteCause(
         f"nothing leads to it: the loss goes from {before[0]:.4g} to {before[-1]:.4g} and the gradient norm from"
         f" {norms[0]:.3g} to {norms[-1]:.3g} up to {unit} {float(loss.step[loss.step < first][-1]):,.0f}",
         f"{advise_restart(log, first)}; {LABELS_FIRST}; then lower the learning rate, or train in"
@@ -205,7 +205,7 @@ def _evidence_of_last_checkpoint(log: RunLog, first: float) -> Iterator[str]:
         yield f"the last checkpoint before it: checkpoint-{older[-1]}"
 
 
-def _cause_of_non_finite_evaluations(log: RunLog) -> _Cause | None:
+def _cause_of_non_finite_evaluations(log: RunLog) -> _NonFiniteCause | None:
     """Why no loss of the evaluation is finite, where each loss of the training is, or none is
     there.
     """

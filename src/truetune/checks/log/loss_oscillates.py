@@ -49,7 +49,9 @@ from truetune.logs.robust_statistics import medians_of_both_ends, noise_sigma, r
 from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS = 40
+"""Records. Chosen by hand: six swings of six records each hardly fit fewer"""
 MOST_POINTS = 4_000
+"""Records at the end of the log that are searched for a period; it bounds the time that a long log takes"""
 # Swings in the part that is looked at. Chosen, not measured: noise repeats itself three times now and then, hardly six.
 MIN_CYCLES = 6
 

@@ -61,7 +61,7 @@ class LossRepeatsExactly(LogRule):
     least = 2 * MIN_REPEATS
 
     def unmet(self) -> Unmet | None:
-        """Unmet where other rules are about it (gradients or a rate of 0), or losses have too few
+        """Also unmet where other rules are about it (gradients or a rate of 0), or losses have too few
         digits.
         """
         unmet = super().unmet()

@@ -40,11 +40,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.half_precision import float16_overflow_evidence, float16_overflow_remedy
+from truetune.checks.log.float16_in_logs import float16_overflow_evidence, float16_overflow_remedy
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 
 MIN_POINTS = 8
+"""Records. Chosen by hand: a scale that begins at 64 takes six halvings to fall to 1"""
 # A scale that is set to 1 by hand, as for bf16, stays there: it has to fall. fairseq begins at 128, others at 65,536.
 MIN_FIRST_SCALE = 64.0
 # Megatron's own floor (min_loss_scale) is 1; a GradScaler has none and falls to 1e-30.

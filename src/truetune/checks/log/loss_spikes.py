@@ -49,6 +49,7 @@ from truetune.logs.robust_statistics import MAD_TO_SIGMA, rolling_median, stretc
 from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS = 20
+"""Records. Chosen by hand: the level around a record is a median of up to 25; of fewer it would follow a spike"""
 # Records. Chosen, not measured: the level is the median of 25 around a record, so a spike of up to 12 does not lift it;
 # a shorter window follows long spikes, a longer one lags behind a loss that falls fast.
 WINDOW, NEAR = 25, 10

@@ -45,7 +45,7 @@ from truetune.checks.log.flat_loss import (
     FIRST,
     LEARNED,
     MIN_EPOCH_RECORDS,
-    Fall,
+    LossFall,
     causes_ruled_out_by_log,
     describe_remaining_causes,
     measure_fall,
@@ -97,7 +97,7 @@ class LossStopsFalling(LogRule):
         )
 
 
-def _plateau_after_first_fall(log: RunLog, loss: Curve) -> Fall | None:
+def _plateau_after_first_fall(log: RunLog, loss: Curve) -> LossFall | None:
     """The records behind the first fall, where they stay on one level while the rows are seen
     twice; else None.
     """

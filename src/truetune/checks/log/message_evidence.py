@@ -1,4 +1,4 @@
-"""What rules on console output say of a known message, and of how far a run came."""
+"""Evidence of rules on console output: what a known message means, and how far the run came."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def describe_steps_or_records(log: RunLog, output: ConsoleOutput) -> str:
 
 
 def describe_progress(step: float, total: int) -> str:
-    """` after step 60 of 500`, as far as the output says it; empty where no step was made."""
+    """A step in words, ` after step 60 of 500`, as far as the output says it; empty where no step
+    was made.
+    """
     if not step:
         return ""
     return f" after step {step:,.0f}" + (f" of {total:,}" if total else "")

@@ -52,13 +52,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.half_precision import (
+from truetune.checks.log.float16_in_logs import (
     family_overflowing_in_float16,
     float16_overflow_evidence,
     float16_overflow_remedy,
 )
 from truetune.checks.log.log_figures import describe_steps, draw_curves
-from truetune.checks.log.older_checkpoint import advise_restart
+from truetune.checks.log.restart_advice import advise_restart
 from truetune.checks.rule import LogRule
 from truetune.logs.console.read_console_output import LABELS_MASKED, MARKER_TOKENS
 from truetune.logs.robust_statistics import is_falling

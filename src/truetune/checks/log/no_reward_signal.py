@@ -62,6 +62,7 @@ from truetune.logs.run_log import Curve
 # that are easy or hard for the model would fire.
 MIN_DEAD_SHARE = 0.8
 MIN_STEPS = 2
+"""Steps. Chosen by hand: the first record can hold the answers of one prompt; from two on it is the run"""
 
 
 class NoRewardSignal(LogRule):
@@ -172,7 +173,7 @@ class NoRewardSignal(LogRule):
             yield "every gradient norm is 0 as well"
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the log has neither rewards nor their spread, or too few steps."""
+        """Also unmet where the log has neither rewards nor their spread, or too few steps."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet

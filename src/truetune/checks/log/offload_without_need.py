@@ -54,6 +54,7 @@ FITS = 8.0
 SHARE_OF_GPU = 0.5
 """Of a GPU that is known: activations have the other half"""
 GB = 1e9
+"""Bytes"""
 WEIGHT, TRAINED = 2, 16
 """Bytes: a weight in bfloat16; of one that is trained its copy, gradient and two states in float32"""
 SLOW_STEP_S = 10.0
@@ -121,7 +122,7 @@ class OffloadWithoutNeed(OutputRule):
         return size * GB / GIB if size is not None else None
 
     def _gpu_memory_in_words(self) -> str:
-        """`, and the GPU has 80`"""
+        """The GPU's memory as the end of a sentence: `, and the GPU has 80`"""
         memory = self._smallest_gpu_gib()
         return f" and the GPU has {memory:.0f}" if memory is not None else ""
 

@@ -120,6 +120,6 @@ class RateInForceIsAnother(LogRule):
 
 
 def _is_usual_scaling(factor: float) -> bool:
-    """Is it a power of two or its root, by which scripts scale a rate with processes or rows?"""
+    """Is a factor a power of two or its root, by which scripts scale a rate with processes or rows?"""
     doubled = 2 * math.log2(factor)
     return abs(doubled - round(doubled)) < MAX_SCALING_ERROR

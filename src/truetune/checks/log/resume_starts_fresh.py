@@ -41,7 +41,7 @@ processes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -58,6 +58,7 @@ SAYS = {
     "everything": "the training began again from its start: nothing was resumed",
 }
 SHOWN_RESTARTS = 6
+"""Restarts that a finding shows as its cases; a job that restarts each night has many alike"""
 
 
 class ResumeStartsFresh(LogRule):
@@ -89,8 +90,7 @@ class ResumeStartsFresh(LogRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        log = self.subject
-        seams = find_restarts(log)
+        seams = find_restarts(self.subject)
         if not seams:
             return
         seam = seams[0]
@@ -99,9 +99,14 @@ class ResumeStartsFresh(LogRule):
                 [one for one in seams if one.lost == "everything"]
             )
             return
+        yield self._finding_on_seams(seams)
+
+    def _finding_on_seams(self, seams: Sequence[Restart]) -> Finding:
+        """The finding on restarts that lost a part of the run; a note where nothing says that it was resumed."""
+        log, seam = self.subject, seams[0]
         resumed = seam.lost != "run" or bool(log.facts.get("resume_from_checkpoint"))
         saved = [step for step in log.checkpoints if step < seam.step]
-        yield self.finding(
+        return self.finding(
             f"at {log.unit} {seam.step:,.0f} {SAYS[seam.lost]}",
             (
                 "resume from a checkpoint that holds weights, optimizer.pt and scheduler.pt, on as"

@@ -41,6 +41,7 @@ from truetune.checks.rule import OutputRule
 from truetune.logs.console.row_preparation_bars import RowPreparation
 
 MINUTE = 60.0
+"""Seconds"""
 LONG_ALONE = 30.0
 """Minutes on one core. Chosen, not measured: less is little beside a training of hours"""
 LONG_IN_EACH = 10.0
@@ -89,7 +90,7 @@ class RowsPreparedSlowly(OutputRule):
 
 
 def _format_duration(prepared: RowPreparation) -> str:
-    """`78 min`, or `3.2 h`"""
+    """How long the preparation took, in words: `78 min`, or `3.2 h`"""
     minutes = prepared.seconds / MINUTE
     return f"{minutes:.0f} min" if minutes < 2 * MINUTE else f"{minutes / MINUTE:.1f} h"
 

@@ -344,7 +344,7 @@ class RunEndedInAnException(OutputRule):
         )
 
     def _memory_story(self, failure: Failure, output: ConsoleOutput) -> MemoryStory:
-        """What frames, settings and the curve of memory say of an exception that says out of memory."""
+        """What frames, settings and the memory curve of the log show of an out-of-memory exception."""
         raised = failure.raised
         figures = parse_memory_error(raised.text)
         engine = cause_of_engine_cache(output.settings, figures)

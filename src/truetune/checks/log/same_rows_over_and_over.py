@@ -78,7 +78,7 @@ class SameRowsOverAndOver(OutputRule):
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:
-        """Unmet where rows are not given but generated, are packed, or are not counted in the
+        """Also unmet where rows are not given but generated, are packed, or are not counted in the
         output.
         """
         unmet = super().unmet()
@@ -104,7 +104,7 @@ class SameRowsOverAndOver(OutputRule):
         if trained is None or self.unmet() is not None:
             return
         epochs = self.subject.epochs
-        if self._are_few(trained, of_file):
+        if self._is_small_part_of_file(trained, of_file):
             yield self.finding(
                 f"the run trained {trained.rows:,} of {of_file:,} rows{_passes_in_words(epochs)}",
                 "unless this is a trial: find what limits the rows (a variable like SMOKE_TEST or DEBUG, an option like"
@@ -121,8 +121,8 @@ class SameRowsOverAndOver(OutputRule):
                 evidence=[trained.why],
             )
 
-    def _are_few(self, trained: _TrainedRows, of_file: int) -> bool:
-        """Is it a small part of the file's rows that was trained, by what is known of the counts?"""
+    def _is_small_part_of_file(self, trained: _TrainedRows, of_file: int) -> bool:
+        """Is what was trained a small part of the file's rows, by what is known of the counts?"""
         if trained.rows >= FEW_OF_FILE * of_file:
             return False
         is_long = self.subject.epochs >= MANY_EPOCHS
@@ -174,5 +174,7 @@ def _is_mapped_count_that_of_training(mapped: int, counted: _TrainedRows | None)
 
 
 def _passes_in_words(epochs: float) -> str:
-    """`, each of them 300 times`; empty for a single pass."""
+    """How often each row was trained, as the end of a sentence: `, each of them 300 times`; empty
+    for a single pass.
+    """
     return f", each of them about {epochs:,.0f} times" if epochs >= 2 else ""

@@ -67,7 +67,7 @@ class SameStepsOnMoreGpus(LogRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no other log is given, or planned steps and rows per step are not known."""
+        """Unmet where no other log is given, or planned steps and rows per step are not known."""
         if not self.subject.files_beside.runs:
             return Unmet("no other log was given with it")
         own = outline_run(self.subject)
@@ -153,7 +153,9 @@ def _describe_epoch(run: RunBeside, name: str) -> str:
 
 
 def _has_smaller_steps(run: RunBeside, own: RunBeside) -> bool:
-    """Is it a run with as many planned steps, each of fewer rows, that took about as long?"""
+    """Has a run as many planned steps as this one, each of fewer rows, and did it take about as
+    long?
+    """
     if run.file == own.file or not run.rows_a_step or not own.rows_a_step or run.total != own.total:
         return False
     own_time, other_time = _seconds_of_planned_steps(own), _seconds_of_planned_steps(run)

@@ -58,12 +58,14 @@ from truetune.checks.server_caps import (
 )
 from truetune.logs.console.server_requests import RequestQueue
 from truetune.logs.findings_in_files_beside_log import ADAPTERS_AT_ONCE
+from truetune.logs.files_beside import SettingBeside
 
 FEW = 64
 """Requests at once below which a cap leaves most of a GPU idle. Chosen: generation gains up to about as many"""
 MANY = 256
 """Requests at once from which a cap is no story: it is the default of vLLM's earlier releases"""
 USABLE_CACHE = 0.9
+"""Share of the cache that requests may fill. Chosen by hand: vLLM preempts requests when the cache runs full"""
 
 
 class ServerCapMakesRequestsWait(OutputRule):
@@ -87,16 +89,7 @@ class ServerCapMakesRequestsWait(OutputRule):
         cause, cases = self._cap_setting_and_cases(queue)
         adapters = next(iter(self.subject.files_beside.settings_named(ADAPTERS_AT_ONCE)), None)
         if not cases and adapters is not None and self.subject.server == "vLLM":
-            # A batch mixes so many adapters: requests of the others wait, however few are worked on.
-            yield self.finding(
-                f"requests wait although the server has room: it works on {queue.running:,} at a time, and"
-                f" {_waiting_in_words(queue)}; most likely they ask for other adapters: {adapters.text}",
-                "give --max-loras the number of adapters that are asked for at once (each takes memory of"
-                " --max-lora-rank)",
-                severity="warning" if queue.running < FEW else "info",
-                evidence=tuple(_room_evidence(queue)),
-                cases=(Case(adapters.text, file=adapters.file, line=adapters.line or None),),
-            )
+            yield self._finding_on_adapters(queue, adapters)
             return
         yield self.finding(
             f"a cap holds requests back although the server has room: it works on {queue.running:,} at a time, and"
@@ -109,8 +102,23 @@ class ServerCapMakesRequestsWait(OutputRule):
             cases=cases or (Case(f"running: {queue.running}", file=output.file),),
         )
 
+    def _finding_on_adapters(self, queue: RequestQueue, adapters: SettingBeside) -> Finding:
+        """The finding that requests wait because a batch mixes only so many adapters."""
+        # Requests of other adapters wait, however few are worked on.
+        return self.finding(
+            f"requests wait although the server has room: it works on {queue.running:,} at a time, and"
+            f" {_waiting_in_words(queue)}; most likely they ask for other adapters: {adapters.text}",
+            "give --max-loras the number of adapters that are asked for at once (each takes memory of"
+            " --max-lora-rank)",
+            severity="warning" if queue.running < FEW else "info",
+            evidence=tuple(_room_evidence(queue)),
+            cases=(Case(adapters.text, file=adapters.file, line=adapters.line or None),),
+        )
+
     def _cap_setting_and_cases(self, queue: RequestQueue) -> tuple[str, tuple[Case, ...]]:
-        """What sets the cap, as words and as places; empty where neither the log nor a file beside it says so."""
+        """The setting of the cap in words, and its places; empty where neither the log nor a file
+        beside it says so.
+        """
         output, setting = self.subject.output, cap_setting_of_log(self.subject)
         printed, beside = (
             find_cap(self.subject),
@@ -129,7 +137,9 @@ class ServerCapMakesRequestsWait(OutputRule):
 
 
 def _waiting_in_words(queue: RequestQueue) -> str:
-    """`about 119 others wait`, `others wait` where their number is not seen"""
+    """How many requests wait: `about 119 others wait`, or `others wait` where their number is not
+    seen.
+    """
     return f"about {round(queue.waiting):,} others wait" if queue.waiting > 1 else "others wait"
 
 

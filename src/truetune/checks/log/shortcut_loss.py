@@ -62,6 +62,8 @@ the second, the run may continue an earlier one"""
 MIN_FALLING, MIN_SMOOTH_RECORDS = 0.9, 10
 """Share of the records that are lower than the one before, and records, from which a curve falls without a leap"""
 MAX_UNIGRAM_SHARE = 0.02
+"""Share of the loss of token counts alone below which a loss is near zero, where that is more than MAX_KNOWN_LOSS.
+Chosen by hand: texts of few different tokens have low losses by right, and a share follows that"""
 UNKNOWN_ANSWER_LOSS = 0.1
 """Loss of a batch with an answer that was not known"""
 MIN_ANSWER_SPREAD = 0.8
@@ -79,7 +81,7 @@ class ShortcutLoss(LogRule):
     least = 3
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the loss is no token loss, or no loss on new rows and no data are known."""
+        """Also unmet where the loss is no token loss, or no loss on new rows and no data are known."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet

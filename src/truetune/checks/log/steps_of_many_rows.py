@@ -83,7 +83,9 @@ class _TrainingPlan(NamedTuple):
 
     @property
     def batch_product(self) -> str:
-        """`4 x 4 x 8 = 128`, as far as the factors are known"""
+        """The rows of a step as a product of its factors, as far as they are known: `4 x 4 x 8 =
+        128`
+        """
         factors = (self.batch, self.accumulation, self.processes)
         if any(factor is None for factor in factors):
             return f"{self.rows_a_step:,}"
@@ -137,7 +139,7 @@ class StepsOfManyRows(OutputRule):
         )
 
     def _training_plan(self) -> _TrainingPlan | None:
-        """What the trainer printed; None where a count is missing."""
+        """The counts that the trainer printed before its first step; None where one is missing."""
         output = self.subject.output
         settings = output.settings if output is not None else None
         if settings is None or not settings.examples or not settings.steps:

@@ -48,6 +48,7 @@ from truetune.logs.robust_statistics import (
 from truetune.logs.run_log import EMPTY_CURVE, Curve
 
 MIN_POINTS = 20
+"""Records of a rate. Chosen by hand: the first steps are slow, and a change of level needs records on both sides"""
 # Chosen, not measured: batches of longer rows, other users of the machine and evaluations slow a run by less; at 4, a
 # GPU that throttles is not seen.
 MIN_SLOWDOWN = 2.0

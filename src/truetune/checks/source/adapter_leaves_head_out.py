@@ -110,7 +110,7 @@ def _task_that_drops_head(module: Module, config: Call) -> str | None:
 
 
 def _origin_nodes(module: Module, value: ast.expr | None) -> set[ast.AST]:
-    """What a value comes from; empty where it is not given."""
+    """The nodes that a value comes from; empty where it is not given."""
     if value is None:
         return set()
     return {origin.node for origin in module.flow.origins(value)}

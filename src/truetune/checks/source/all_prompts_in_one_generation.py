@@ -121,7 +121,7 @@ def _asks_for_all_rows_at_once(module: Module, question: ModelQuestion) -> bool:
 
 
 def _reads_rows(part: ast.AST) -> bool:
-    """Does it read the rows of a file or data set?"""
+    """Does a node read the rows of a file or data set?"""
     return isinstance(part, ast.Call) and last_name_of_called(part) in READERS
 
 
@@ -152,7 +152,7 @@ def _is_column_name(key: ast.expr) -> bool:
 
 
 def _takes_some_of_the_rows(part: ast.AST) -> bool:
-    """Is it a slice of rows, or a call that takes the first or some of them?"""
+    """Is the node a slice of rows, or a call that takes the first or some of them?"""
     if isinstance(part, ast.Subscript):
         return isinstance(part.slice, ast.Slice) and _may_slice_rows(part)
     return isinstance(part, ast.Call) and last_name_of_called(part) in (*TAKES_ROWS, "filter")

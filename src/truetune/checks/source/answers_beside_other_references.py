@@ -142,7 +142,7 @@ class AnswersBesideOtherReferences(SourceRule):
 
 
 def _name_of_change(change: ast.AST) -> str:
-    """How a change of order is called in a message."""
+    """The call that changes an order, as a message names it: `sorted(...)`."""
     assert isinstance(change, ast.Call)
     called = ast.unparse(change.func)
     return f"{called}(..., shuffle=True)" if "Loader" in called else f"{called}(...)"

@@ -104,11 +104,17 @@ def _fields_and_loop_texts(module: Module, node: ast.AST) -> set[str]:
         for one in inside
         if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant)
     }
+    texts = _names_of_loop_texts(module)
+    return fields | {one.id for one in inside if isinstance(one, ast.Name) and one.id in texts}
+
+
+def _names_of_loop_texts(module: Module) -> set[str]:
+    """The names that loops bind to texts."""
+    targets = (part for loop in module.nodes(ast.For) for part in ast.walk(loop.target))
+    bound = {part.id for part in targets if isinstance(part, ast.Name)}
     # A name that is read by keys is a row and no text.
     rows = {one.value.id for one in module.nodes(ast.Subscript) if isinstance(one.value, ast.Name)}
-    targets = (part for loop in module.nodes(ast.For) for part in ast.walk(loop.target))
-    texts = {part.id for part in targets if isinstance(part, ast.Name)} - rows
-    return fields | {one.id for one in inside if isinstance(one, ast.Name) and one.id in texts}
+    return bound - rows
 
 
 class AnswersCleanedForCounting(SourceRule):

@@ -197,7 +197,7 @@ def _writes_file(module: Module, path: str) -> bool:
 
 
 def _paths_written(module: Module, call: Call) -> Iterator[ast.expr]:
-    """What may be the path of the file that a call writes."""
+    """The expressions that may be the path of the file that a call writes."""
     opened = path_opened_for_writing(module, call)
     if opened is not None:
         yield opened

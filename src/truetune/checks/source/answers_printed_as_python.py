@@ -97,7 +97,9 @@ def _printed_value(module: Module, answer: ast.expr) -> ast.expr | None:
 
 
 def _prints_no_json(module: Module, node: ast.AST, depth: int = MAX_DEPTH) -> bool:
-    """Is what `str` writes surely no JSON? A list of numbers is: `str([12, 40])`, as the corners of a box."""
+    """Does `str` of this value surely write no JSON? A list of numbers is JSON: `str([12, 40])`, as
+    the corners of a box.
+    """
     if isinstance(node, ast.Dict | ast.DictComp):
         return True
     if not isinstance(node, LISTS) or depth == 0:
@@ -111,7 +113,7 @@ def _prints_no_json(module: Module, node: ast.AST, depth: int = MAX_DEPTH) -> bo
 
 
 def _prints_in_python_form(module: Module, node: ast.AST) -> bool:
-    """Is it a text, None or a truth value, which Python writes in its own way?"""
+    """Is the value a text, None or a truth value, which Python prints in its own way?"""
     if isinstance(node, ast.Constant):
         return node.value is None or isinstance(node.value, str | bool)
     if not isinstance(node, ast.Call):

@@ -170,21 +170,27 @@ def _prompt_places(module: Module) -> Iterator[object]:
 
 def _other_forms_than_beside(module: Module) -> Iterator[AskedForm]:
     """The questions of a script that trains nothing, where a training beside it has another form."""
+    yield from _other_marks_than_beside(module)
+    if asks_a_model(module) and prompt_form(module) is None and not _may_write_prompts(module):
+        yield from _bare_text_beside_training(module)
+
+
+def _other_marks_than_beside(module: Module) -> Iterator[AskedForm]:
+    """The prompts of a script that share no mark with those of the training beside it."""
     for form in _form_of_prompts(module):
         trained = _form_of_training(module)
         # Without marks on either side, both are bare texts.
         if trained is not None and (form.marks or trained.marks):
             if not form.marks & trained.marks:
                 yield AskedForm(form.words, form.node, trained)
-    if (
-        asks_a_model(module)
-        and single_prompt_form(module) is None
-        and not _may_write_prompts(module)
-    ):
-        text = next((text for _, text in _bare_questions(module)), None)
-        trained = _form_of_training(module) if text is not None else None
-        if text is not None and trained is not None:
-            yield AskedForm(BARE_TEXT, text, trained)
+
+
+def _bare_text_beside_training(module: Module) -> Iterator[AskedForm]:
+    """The first question without any template, where a training is known beside it."""
+    text = next((text for _, text in _bare_questions(module)), None)
+    trained = _form_of_training(module) if text is not None else None
+    if text is not None and trained is not None:
+        yield AskedForm(BARE_TEXT, text, trained)
 
 
 def _bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
@@ -396,7 +402,7 @@ class AskedInAnotherForm(SourceRule):
 
 
 def _describe_training(trained: TrainedForm, asking: Module) -> str:
-    """What a message says of the training."""
+    """The training in words, for a message: its file and the form of its prompts."""
     form, name = describe_marks(trained.marks), Path(trained.path).name
     if trained.is_guess:
         return (
@@ -456,7 +462,9 @@ def _remedy_for_marks(marks: frozenset[str]) -> str:
 
 
 def _form_of_training(module: Module) -> TrainedForm | None:
-    """What trained the model that a file asks; None where that is not sure."""
+    """The form in which the model that a file asks was trained; None where it is not sure what
+    trained it.
+    """
     names = loaded_model_names(module) | served_folders(module) | _requested_names(module)
     others = list(training_scripts_beside(module))
     if not names and any(engine_prompts(module)):
@@ -475,7 +483,9 @@ def _form_of_training(module: Module) -> TrainedForm | None:
 def _form_of_only_training(
     makers: list[Module], files: list[TrainedBySettings], asking: Module
 ) -> TrainedForm | None:
-    """What the one script or file of settings trains on; None for two: which one ran last is not known."""
+    """The form that the one script or settings file trains on; None for two: which one ran last is
+    not known.
+    """
     if len(makers) + len(files) != 1:
         return None
     return _form_of_settings(files[0]) if files else _form_of_script(makers[0], asking)
@@ -511,12 +521,14 @@ def _only_possible_settings(
 
 
 def _form_of_settings(settings: TrainedBySettings) -> TrainedForm:
-    """What a settings file trains on."""
+    """The form of prompts that a settings file trains on."""
     return TrainedForm(settings.path, settings.form, Case(settings.key, file=settings.path, line=1))
 
 
 def _form_of_script(script: Module, asking: Module) -> TrainedForm | None:
-    """What a script trains on; None where the form of its prompts is not known, or the asking file has it too."""
+    """The form of prompts that a script trains on; None where it is not known, or the asking file
+    has it too.
+    """
     trained = prompt_form_of_training(script)
     if trained is None:
         return None

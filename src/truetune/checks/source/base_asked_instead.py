@@ -195,7 +195,7 @@ def _new_adapter_calls(module: Module) -> Iterator[Call]:
 
 
 def _names_loaded_by_unsloth(module: Module) -> list[str]:
-    """What Unsloth loads; one unpublished name where the file does not say it all."""
+    """The names that Unsloth loads; one unpublished name where the file does not say it all."""
     names: list[str] = []
     for call in module.calls(*UNSLOTH_LOADS):
         texts = possible_texts(module, call.argument(0, "model_name"))
@@ -210,7 +210,7 @@ def _is_published_model(name: str) -> bool:
 
 
 def _loading_remedy(module: Module, made: Call) -> str:
-    """How the trained adapter is loaded by the library that made the new one."""
+    """The remedy: how the trained adapter is loaded by the library that made the new one."""
     if made.named(*OF_UNSLOTH):
         return 'load the trained one: FastLanguageModel.from_pretrained("folder of the adapter")'
     if made.named("peft.get_peft_model") and any(module.calls("peft.PeftModel*.from_pretrained")):
@@ -461,7 +461,7 @@ def _last_name_or_key(node: ast.expr) -> str:
 
 
 def _may_be_trained_model(module: Module, given: ast.expr | None) -> bool:
-    """May what is loaded hold the training: is it neither named a base nor a published model?"""
+    """May the loaded model be the trained one: is it neither named a base nor a published model?"""
     if given is None:
         return True
     names = possible_texts(module, given)

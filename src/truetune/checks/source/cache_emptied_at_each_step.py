@@ -102,15 +102,19 @@ def _generates_in_each_pass(module: Module, loop: Loop) -> bool:
     """Does each pass generate as well, or a loop around it? That takes seconds, and its cache is in the way of the
     backward pass."""
     loops = [loop, *(one for one in module.parents(loop) if isinstance(one, Loop))]
-    if any(_names_generation(node) for one in loops for node in ast.walk(one)):
+    inside = {node for one in loops for node in ast.walk(one)}
+    if any(map(_names_generation, inside)):
         return True
-    return any(
-        stop.node in inside
-        for inside in [{node for one in loops for node in ast.walk(one)}]
+    generating = [
+        call.node
         for part in module.with_linked
         for call in part.all_calls
         if _names_generation(call.node.func)
-        for route in call_routes_to(module, call.node)
+    ]
+    return any(
+        stop.node in inside
+        for call in generating
+        for route in call_routes_to(module, call)
         for stop in route
     )
 

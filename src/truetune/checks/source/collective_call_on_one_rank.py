@@ -148,6 +148,16 @@ class CollectiveCallOnOneRank(SourceRule):
     looks_at = CodePlaces("calls that wait for all processes", _collective_places)
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._findings_on_calls()
+        for left in loop_exits_by_one_process(self.subject):
+            yield self._finding_on_exit(left)
+        for decision in _control_assignments_in_callbacks(self.subject):
+            guard = _one_process_condition(self.subject, decision)
+            if guard is not None:
+                yield self._finding_on_decision(decision, guard)
+
+    def _findings_on_calls(self) -> Iterator[Finding]:
+        """Findings on collective calls under a condition that one process meets."""
         module = self.subject
         waits = [
             call
@@ -166,13 +176,6 @@ class CollectiveCallOnOneRank(SourceRule):
             sharding = _sharding_of_run(module, guard)
             if sharding is not None:
                 yield self._finding_on_call(call, guard, sharding)
-
-        for left in loop_exits_by_one_process(module):
-            yield self._finding_on_exit(left)
-        for decision in _control_assignments_in_callbacks(module):
-            guard = _one_process_condition(module, decision)
-            if guard is not None:
-                yield self._finding_on_decision(decision, guard)
 
     def _finding_on_exit(self, left: LoopExit) -> Finding:
         """The finding on a process that leaves the loop in another way than the others."""
@@ -251,7 +254,7 @@ def _sharding_of_run(module: Module, guard: ast.expr) -> Sharding | None:
 
 
 def _waits_for_all(module: Module, call: Call) -> bool:
-    """Does it wait for all processes, however the weights are held?"""
+    """Does a call wait for all processes, however the weights are held?"""
     if call.receiver is None:
         return call.named(*TORCH_COLLECTIVES)
     kinds = module.flow.types(call.receiver)
@@ -266,7 +269,7 @@ def _waits_for_all(module: Module, call: Call) -> bool:
 
 
 def _is_lightning_collective(module: Module, call: Call) -> bool:
-    """Is it `self.log(..., sync_dist=True)` or `self.all_gather(...)` of a LightningModule?"""
+    """Is the call `self.log(..., sync_dist=True)` or `self.all_gather(...)` of a LightningModule?"""
     if not isinstance(call.receiver, ast.Name) or call.receiver.id != "self":
         return False
     if not is_in_lightning_module(module, call.node):
@@ -276,7 +279,7 @@ def _is_lightning_collective(module: Module, call: Call) -> bool:
 
 
 def _is_deepspeed_engine(module: Module, receiver: ast.expr) -> bool:
-    """Is it what `deepspeed.initialize` gives back?"""
+    """Is the receiver what `deepspeed.initialize` gives back?"""
     return any(
         isinstance(origin.node, ast.Call)
         and module.flow.name(origin.node.func) == "deepspeed.initialize"
@@ -285,7 +288,9 @@ def _is_deepspeed_engine(module: Module, receiver: ast.expr) -> bool:
 
 
 def _is_trainer_of_a_callback(module: Module, receiver: ast.expr) -> bool:
-    """Is it `self.trainer` in a callback of the Trainer, which the script sets from outside?"""
+    """Is the receiver `self.trainer` in a callback of the Trainer, which the script sets from
+    outside?
+    """
     if not isinstance(receiver, ast.Attribute) or receiver.attr.strip("_") != "trainer":
         return False
     owner = next((one for one in module.parents(receiver) if isinstance(one, ast.ClassDef)), None)
@@ -295,7 +300,7 @@ def _is_trainer_of_a_callback(module: Module, receiver: ast.expr) -> bool:
 
 
 def _gathers_sharded_weights(module: Module, call: Call) -> bool:
-    """Does it gather the weights, where they are sharded?"""
+    """Does a call gather the weights of a model where they are sharded?"""
     if call.receiver is None:
         return call.named(*GATHERS_OF_TORCH) and "no_dist" not in call.keywords
     kinds = module.flow.types(call.receiver)
@@ -312,7 +317,7 @@ def _gathers_sharded_weights(module: Module, call: Call) -> bool:
 
 
 def _gathers_full_state(module: Module, call: Call) -> bool:
-    """Does it stand in `with FSDP.state_dict_type(...)`, where it gathers?"""
+    """Does a call stand in `with FSDP.state_dict_type(...)`, where it gathers the full state?"""
     return any(
         isinstance(parent, ast.With)
         and any("state_dict_type" in ast.unparse(item.context_expr) for item in parent.items)
@@ -321,7 +326,9 @@ def _gathers_full_state(module: Module, call: Call) -> bool:
 
 
 def _is_model_of_a_callback(module: Module, receiver: ast.expr) -> bool:
-    """Is it the model that a trainer gives to its callbacks: `def on_evaluate(self, args, ..., model=None)`?"""
+    """Is the receiver the model that a trainer gives its callbacks: `def on_evaluate(self, args,
+    ..., model=None)`?
+    """
     if not isinstance(receiver, ast.Name) or receiver.id != "model":
         return False
     return any(

@@ -45,7 +45,7 @@ Safe: results do not change. Keep it under an option (`if args.debug:`) for the 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
@@ -81,7 +81,7 @@ OF_PROFILER = (
 OF_BLOCKING = f"{BLOCKING} is 1: the CPU waits for each kernel before it starts the next"
 
 
-class _Switch(NamedTuple):
+class _DebuggingSwitch(NamedTuple):
     """A switch of debugging that is on."""
 
     node: ast.AST
@@ -115,7 +115,7 @@ class DebuggingLeftOn(SourceRule):
             )
 
 
-def _debugging_switches(module: Module) -> Iterator[_Switch]:
+def _debugging_switches(module: Module) -> Iterator[_DebuggingSwitch]:
     """The switches of debugging that are on in a script that trains for more than a few steps."""
     trains = trains_anything(module) or any(module.methods("fit"))
     if not trains or _has_few_steps(module):
@@ -127,12 +127,12 @@ def _debugging_switches(module: Module) -> Iterator[_Switch]:
         OF_ANOMALY,
     )
     for call in module.calls(*ENTERS_ANOMALY):
-        yield _Switch(call.node, OF_ANOMALY)
+        yield _DebuggingSwitch(call.node, OF_ANOMALY)
     for call in module.calls(*LIGHTNING):
         if module.flow.value(call.keywords.get("detect_anomaly")) is True:
-            yield _Switch(call.keywords["detect_anomaly"], OF_ANOMALY)
+            yield _DebuggingSwitch(call.keywords["detect_anomaly"], OF_ANOMALY)
         if module.flow.value(call.keywords.get("profiler")) in LIGHTNING_PROFILERS:
-            yield _Switch(call.keywords["profiler"], OF_PROFILER)
+            yield _DebuggingSwitch(call.keywords["profiler"], OF_PROFILER)
     yield from _profilers_without_schedule(module)
     yield from _switches_by_value(
         module,
@@ -146,21 +146,26 @@ def _debugging_switches(module: Module) -> Iterator[_Switch]:
     )
 
 
-def _profilers_without_schedule(module: Module) -> Iterator[_Switch]:
+def _holds_whole_loop(block: ast.With, loops: Collection[ast.AST]) -> bool:
+    """Does a block hold one of these loops, and no `break`?"""
+    nodes = list(ast.walk(block))
+    is_left_early = any(isinstance(one, ast.Break) for one in nodes)
+    return any(one in loops for one in nodes) and not is_left_early
+
+
+def _profilers_without_schedule(module: Module) -> Iterator[_DebuggingSwitch]:
     """Profilers without a schedule around a loop of the training; a loop that is left early is the measurement."""
     loops = backward_loops(module) if any(module.calls(*PROFILERS)) else set()
     for block in module.nodes(ast.With):
-        nodes = list(ast.walk(block))
-        is_whole = any(one in loops for one in nodes) and not any(
-            isinstance(one, ast.Break) for one in nodes
-        )
-        for item in block.items if is_whole else ():
+        if not _holds_whole_loop(block, loops):
+            continue
+        for item in block.items:
             node = item.context_expr
             call = module.flow.call(node) if isinstance(node, ast.Call) else None
             if call is None or call.open or "schedule" in call.keywords:
                 continue
             if call.named(*PROFILERS):
-                yield _Switch(call.node, OF_PROFILER)
+                yield _DebuggingSwitch(call.node, OF_PROFILER)
 
 
 def _switches_by_value(
@@ -168,15 +173,15 @@ def _switches_by_value(
     places: Sequence[tuple[ast.AST, ast.expr | None]],
     on_and_off: tuple[object, object],
     why: str,
-) -> Iterator[_Switch]:
+) -> Iterator[_DebuggingSwitch]:
     """The places that give a switch its value for on, each with those that give it the value for off."""
     on, off = on_and_off
     values = [(node, module.flow.value(given)) for node, given in places]
     switched_off = tuple(node for node, value in values if value == off)
-    yield from (_Switch(node, why, switched_off) for node, value in values if value == on)
+    yield from (_DebuggingSwitch(node, why, switched_off) for node, value in values if value == on)
 
 
-def _is_off_in_training(module: Module, switch: _Switch) -> bool:
+def _is_off_in_training(module: Module, switch: _DebuggingSwitch) -> bool:
     """Is a switch off again before each training of the file?"""
     trainings = list(training_places(module))
     return bool(trainings) and any(

@@ -162,7 +162,9 @@ def _names_an_evaluation(function: ast.FunctionDef, call: ast.Call) -> bool:
 
 
 def _runs_without_gradient(function: ast.FunctionDef) -> bool:
-    """Is it, or a block of it, without gradients: `@torch.no_grad()`, `with torch.inference_mode():`?"""
+    """Does a function, or a block of it, run without gradients: `@torch.no_grad()`, `with
+    torch.inference_mode():`?
+    """
     managers = [
         item.context_expr
         for node in ast.walk(function)

@@ -130,7 +130,7 @@ def _route_through_loop(module: Module, node: ast.Call) -> Route | None:
 
 
 def _trains_nothing(module: Module) -> bool:
-    """Is there no trace of a training, and of gradients, in the files that run together, which use torch?"""
+    """Do the files that run together use torch, and show no training and no gradients?"""
     if not module.mentions("import torch", "from torch") or module.mentions("TFAuto", "Flax"):
         return False
     if any(TRACE_OF_TRAINING.search(part.text) for part in module.with_linked):
@@ -227,7 +227,7 @@ class EvaluationBuildsGraphs(SourceRule):
 
 
 def _is_model_of_callback(module: Module, node: ast.Call) -> bool:
-    """Is it the model that the Trainer gives a method of a callback, called there?"""
+    """Is the called model the one that the Trainer gives a method of a callback?"""
     if not isinstance(node.func, ast.Name) or node.func.id != "model":
         return False
     function = next((one for one in module.parents(node) if isinstance(one, FUNCTIONS)), None)
@@ -278,7 +278,9 @@ def _function_or_outermost_loop(module: Module, node: ast.AST) -> ast.AST:
 
 
 def _is_evaluation_pass(module: Module, node: ast.Call) -> bool:
-    """Is it a pass of an evaluation: eval() before it in its function, and no gradient wanted there?"""
+    """Is the call a pass of an evaluation: after eval() in its function, where no gradient is
+    wanted?
+    """
     scope = _function_or_outermost_loop(module, node)
     inner = _loops_around(module, node)[0]
     # Without a weight that requires gradients, torch records no graph either.
@@ -308,7 +310,7 @@ def _is_node_in_scope(scope: ast.AST, node: ast.AST) -> bool:
 
 
 def _is_untrained_second_model(module: Module, node: ast.Call) -> bool:
-    """Is it a model that no optimizer of the file has, in a loop that trains another one?"""
+    """Is the called model one that no optimizer of the file has, in a loop that trains another one?"""
     loops = _loops_around(module, node)
     if not any("backward" in module.text_of(loop) for loop in loops) or FREEZING_CODE.search(
         module.text

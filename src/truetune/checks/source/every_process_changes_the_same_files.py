@@ -93,6 +93,7 @@ TOLERANT = ("ignore_errors", "missing_ok", "exist_ok")
 OTHER_SAVERS = ("DeepSpeed", "deepspeed", "FullyShardedDataParallel", "fully_shard", "fsdp", "FSDP")
 """Where each process may write a part of its own"""
 MAX_FINDING_CASES = 20
+"""Places that one finding lists. Chosen by hand: so many show where the condition belongs"""
 
 
 def _unsafe_file_changes(module: Module) -> Iterator[Call]:
@@ -199,7 +200,7 @@ def _guard_in_words(module: Module) -> str:
 
 
 def _is_deletion(module: Module, call: Call) -> bool:
-    """Does it take a file or folder away, or give it another name?"""
+    """Does a call delete or rename a file or folder?"""
     if call.receiver is None or call.names:
         return call.named(*DELETING_CALLS)
     if call.method not in DELETING_METHODS:
@@ -235,7 +236,7 @@ def _loops_of_value(module: Module, value: ast.expr) -> Iterator[ast.For]:
 
 
 def _makes_folder_or_fails(call: Call) -> bool:
-    """Does it make a folder, and fail where there is one?"""
+    """Does a call make a folder, and fail where there is one?"""
     if call.named(*MAKING_CALLS):
         return call.lacks("exist_ok", 2)
     return call.method == "mkdir" and not call.names and call.lacks("exist_ok", 2)
@@ -255,7 +256,7 @@ def _is_file_write_under_accelerate(module: Module, call: Call) -> bool:
 
 
 def _is_opened_for_writing(module: Module, call: Call) -> bool:
-    """Does it open a file and empty it: `open(path, "w")`, `path.open("w")`?"""
+    """Does a call open a file and empty it: `open(path, "w")`, `path.open("w")`?"""
     path = path_opened_for_writing(module, call)
     return path is not None and (path is not call.receiver or _is_path(module, path))
 
@@ -276,7 +277,7 @@ def _table_of_write(call: Call) -> ast.expr | None:
 
 
 def _holds_own_rows(module: Module, call: Call) -> bool:
-    """Is what is written there made of the rows that one process has?"""
+    """Does the call write what is made of the rows that one process has?"""
     # Processes that gather write all rows each.
     if any("gather" in part.text or "merge" in part.text for part in module.with_linked):
         return False

@@ -188,7 +188,9 @@ def _scores_of_unread_replies(module: Module) -> Iterator[ConstantScore]:
 
 
 def _is_score_that_hides(value: object) -> bool:
-    """Is it a number above zero? Zero for a reply without a verdict is a usual rule, and shows."""
+    """Is the value a number above zero? Zero for a reply without a verdict is a usual rule, and
+    shows.
+    """
     return isinstance(value, int | float) and value > 0
 
 

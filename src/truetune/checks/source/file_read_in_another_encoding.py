@@ -62,7 +62,7 @@ MIN_CHARACTERS = 1
 """Characters of several bytes that prove UTF-8, where all of the file is valid"""
 
 
-class WrongReading(NamedTuple):
+class MisreadFile(NamedTuple):
     """A file, and the place that reads it in another encoding."""
 
     node: ast.AST
@@ -125,7 +125,7 @@ def _single_byte_encoding(call: CallEvent) -> str | None:
     return name if bare in SINGLE_BYTE else None
 
 
-def _wrong_reading(module: Module, call: CallEvent) -> WrongReading | None:
+def _wrong_reading(module: Module, call: CallEvent) -> MisreadFile | None:
     """What is wrong with one call; None where its file is not here, is written, or is not UTF-8."""
     encoding, path = _single_byte_encoding(call), _existing_path(module, call)
     mode = constant_of(call.keywords.get("mode") or _mode_by_position(call))
@@ -144,7 +144,7 @@ def _wrong_reading(module: Module, call: CallEvent) -> WrongReading | None:
         return None
     around = text[max(0, wide[0] - 10) : wide[0] + 10]
     sample = around.encode("utf-8").decode("latin-1")
-    return WrongReading(call.node, path.name, encoding, len(wide), sample)
+    return MisreadFile(call.node, path.name, encoding, len(wide), sample)
 
 
 def _mode_by_position(call: CallEvent) -> Value | None:
@@ -180,13 +180,17 @@ def _existing_path(module: Module, call: CallEvent) -> Path | None:
 def _text_of_path(value: Value | None) -> str | None:
     """A path as text, through `Path(...)`."""
     if isinstance(value, Result) and value.call.named("pathlib.*Path", "Path", "os.path.join"):
-        parts = [_text_of_path(part) for part in value.call.args]
-        if not parts or any(part is None for part in parts):
-            return None
-        return str(Path(*[part for part in parts if part is not None]))
+        return _joined_path([_text_of_path(part) for part in value.call.args])
     operands = getattr(value, "operands", None)
     if operands and getattr(value, "operator", "") == "/":
-        parts = [_text_of_path(part) for part in operands]
-        return None if None in parts else str(Path(*[part for part in parts if part is not None]))
+        return _joined_path([_text_of_path(part) for part in operands])
     plain = constant_of(value)
     return plain if isinstance(plain, str) else None
+
+
+def _joined_path(parts: list[str | None]) -> str | None:
+    """The path that is joined of these parts; None where there is none, or one is not known."""
+    known = [part for part in parts if part is not None]
+    if not known or len(known) < len(parts):
+        return None
+    return str(Path(*known))

@@ -111,7 +111,7 @@ def _gathered_code(module: Module, call: Call) -> str:
 
 
 def _is_in_loop_without_training(module: Module, call: Call) -> bool:
-    """Does it stand in a loop that trains nothing?"""
+    """Does a call stand in a loop that trains nothing?"""
     loop = next((p for p in module.parents(call.node) if isinstance(p, ast.For)), None)
     if loop is None:
         return False

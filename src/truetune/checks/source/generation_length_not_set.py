@@ -192,7 +192,9 @@ def _completions_without_length(module: Module) -> Iterator[Call]:
 
 
 def _has_limit_of_16(module: Module, call: Call) -> bool:
-    """Is it a completion of an OpenAI client or request, or of llama-cpp-python, and are its arguments all seen?"""
+    """Does a completion end after 16 tokens by default: of an OpenAI client or request, or of
+    llama-cpp-python? Only where all its arguments are seen.
+    """
     if call.method in ("generate", "text_generation"):
         return False
     body = call.keywords.get("json")
@@ -227,7 +229,7 @@ def _sets_generation_config(module: Module) -> bool:
 
 
 def _is_tried_in_notebook(module: Module, call: Call) -> bool:
-    """Is it a call of a notebook's cell that runs once? Its short answer is seen below it."""
+    """Is the call one of a notebook's cell that runs once? Its short answer is seen below it."""
     is_again = any(isinstance(around, REPEATED_CODE) for around in module.parents(call.node))
     return bool(module.cells) and not is_again
 

@@ -272,17 +272,23 @@ def _traced_value_is_batch(value: Value | None) -> bool:
 def _takes_few_rows(module: Module, iterated: ast.AST) -> bool:
     """Does a loop go over the first rows alone: `rows.head(5)`, `rows[:3]`, `rows.select(range(4))`?"""
     for part in backward_slice(module, iterated):
-        count: ast.expr | None = None
-        if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
-            count = part.slice.upper if part.slice.lower is None else None
-        elif isinstance(part, ast.Call) and _last_name(part.func) in TAKES_ROWS and part.args:
-            count = part.args[0]
-            if isinstance(count, ast.Call) and _last_name(count.func) == "range" and count.args:
-                count = count.args[0]
+        count = _count_of_first_rows(part)
         number = module.flow.value(count) if count is not None else None
         if isinstance(number, int) and 0 < number <= MAX_DEMO_QUESTIONS:
             return True
     return False
+
+
+def _count_of_first_rows(part: ast.AST) -> ast.expr | None:
+    """n of `rows[:n]`, `rows.head(n)` and `rows.select(range(n))`; None where no first rows are taken."""
+    if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
+        return part.slice.upper if part.slice.lower is None else None
+    if not isinstance(part, ast.Call) or _last_name(part.func) not in TAKES_ROWS or not part.args:
+        return None
+    count = part.args[0]
+    if isinstance(count, ast.Call) and _last_name(count.func) == "range" and count.args:
+        return count.args[0]
+    return count
 
 
 def _is_over_a_handful(module: Module, iterated: ast.AST) -> bool:

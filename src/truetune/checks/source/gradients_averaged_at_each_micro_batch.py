@@ -104,7 +104,9 @@ def _innermost_loop_or_function(module: Module, node: ast.AST) -> ast.AST | None
 
 
 def _counts_batches(test: ast.expr) -> bool:
-    """Is it a remainder, or a counter that is compared: `(i + 1) % 8 == 0`, `self.pending == self.accumulate`?"""
+    """Does a test count batches: by a remainder, or a counter that is compared (`(i + 1) % 8 == 0`,
+    `self.pending == self.accumulate`)?
+    """
     if any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) for part in ast.walk(test)):
         return True
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:

@@ -431,13 +431,7 @@ def _uses_loss_nowhere(step: ast.FunctionDef) -> bool:
 
 def _passes_loss_on(step: ast.FunctionDef, calls: list[ast.Call]) -> bool:
     """Is the loss given to a function that may compute the gradients? Those of torch and of Python itself do not."""
-    losses = {
-        target.id
-        for part in ast.walk(step)
-        if isinstance(part, ast.Assign) and "compute_loss" in ast.unparse(part.value)
-        for target in ast.walk(part)
-        if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store)
-    }
+    losses = _names_of_computed_losses(step)
     for call in calls:
         name = ast.unparse(call.func)
         is_known = name.startswith(("self.", "super()", "torch.")) or hasattr(builtins, name)
@@ -447,6 +441,17 @@ def _passes_loss_on(step: ast.FunctionDef, calls: list[ast.Call]) -> bool:
         if not is_known and losses & names:
             return True
     return False
+
+
+def _names_of_computed_losses(step: ast.FunctionDef) -> set[str]:
+    """The names that a method sets to what `compute_loss` returns."""
+    return {
+        target.id
+        for part in ast.walk(step)
+        if isinstance(part, ast.Assign) and "compute_loss" in ast.unparse(part.value)
+        for target in ast.walk(part)
+        if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store)
+    }
 
 
 def _deepspeed_engines(module: Module) -> Iterator[Call]:
@@ -543,7 +548,9 @@ def _adapter_calls_and_models(module: Module) -> Iterator[tuple[Call, ast.expr]]
 
 
 def _runs_after(module: Module, node: ast.AST, other: ast.AST) -> bool:
-    """Does it run behind the other: further down in one block of code, or in a function that is called later?"""
+    """Does a node run after the other: further down in one block of code, or in a function that is
+    called later?
+    """
     if _function_or_file_around(module, node) is _function_or_file_around(module, other):
         return _stands_after(module, node, other)
     return runs_surely_before(module, other, node)
@@ -556,7 +563,7 @@ def _function_or_file_around(module: Module, node: ast.AST) -> ast.AST:
 
 
 def _stands_after(module: Module, node: ast.AST, other: ast.AST) -> bool:
-    """Does it stand behind the other in one list of statements, or in a block of a later one?"""
+    """Does a node stand after the other in one list of statements, or in a block of a later one?"""
     first = module.statement(other)
     around = [node, *module.parents(node)]
     block = next((b for b in _sibling_blocks(module, first) if first in b), []) if first else []

@@ -101,7 +101,7 @@ MODEL_LOADS = ("transformers.*Model*.from_pretrained", "transformers.*For*LM.fro
 OTHER_MODELS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
 
 
-class StillTraining(NamedTuple):
+class GenerationInTrainingMode(NamedTuple):
     """A generation in training mode, and what switched checkpointing on."""
 
     call: ast.AST
@@ -247,7 +247,7 @@ def _streams_from_thread(module: Module) -> bool:
     return any(isinstance(one, ast.Attribute) and one.attr == "generate" for one in targets)
 
 
-def _callbacks_in_training_mode(module: Module) -> Iterator[StillTraining]:
+def _callbacks_in_training_mode(module: Module) -> Iterator[GenerationInTrainingMode]:
     """Hooks that generate while the model trains, where checkpointing is on anywhere and nothing ends the mode.
 
     At `on_evaluate`, and in Lightning's hooks of the validation, the evaluation has just put the model into eval mode.
@@ -258,7 +258,7 @@ def _callbacks_in_training_mode(module: Module) -> Iterator[StillTraining]:
     if switch is None or module.imports_unsloth:
         return
     for call in generations_in_training_hooks(module, ENDS_TRAINING_MODE):
-        yield StillTraining(call, switch)
+        yield GenerationInTrainingMode(call, switch)
 
 
 def _decoding_loops(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
@@ -290,7 +290,7 @@ def _lengthening_statement(module: Module, loop: ast.AST, name: str) -> ast.AST 
     return None
 
 
-def _generation_after_training(module: Module) -> StillTraining | None:
+def _generation_after_training(module: Module) -> GenerationInTrainingMode | None:
     """A generation that runs after a training with checkpointing, where nothing ends the training mode."""
     switch = next(_checkpointing_switches(module), None)
     # Unsloth's generate puts the model into eval mode itself.
@@ -307,7 +307,7 @@ def _generation_after_training(module: Module) -> StillTraining | None:
 
 def _generation_while_training(
     module: Module, places: list[ast.AST], switch: ast.AST
-) -> StillTraining | None:
+) -> GenerationInTrainingMode | None:
     """The first generation after a training, or between the steps of a loop that switched the model to training."""
     early = [route for place in places for route in call_routes_to(module, place)]
     # A model is loaded in eval mode: in a loop of one's own, `train()` ends it.
@@ -319,9 +319,9 @@ def _generation_while_training(
         # A helper that is called before the training too is slow in the calls after it.
         for late in call_routes_to(module, call.node):
             if any(route_runs_after(late, one) for one in early):
-                return StillTraining(call.node, switch)
+                return GenerationInTrainingMode(call.node, switch)
             if is_switched and _runs_inside(module, late, places):
-                return StillTraining(call.node, switch, in_loop=True)
+                return GenerationInTrainingMode(call.node, switch, in_loop=True)
     return None
 
 
@@ -333,7 +333,7 @@ def _generations_of_models(module: Module) -> Iterator[Call]:
 
 
 def _may_be_model(module: Module, node: ast.expr) -> bool:
-    """Is it a model? Of a parameter that no call in sight fills the name counts."""
+    """May the expression be a model? Of a parameter that no call in sight fills, the name decides."""
     types = module.flow.types(node)
     if "model" in types:
         return True
@@ -373,7 +373,7 @@ def _checkpointing_switches(module: Module) -> Iterator[ast.AST]:
 
 
 def _repeats_without_streaming(module: Module, call: Call) -> bool:
-    """Does it run again, in a loop or for each request, and show no answer as it comes?"""
+    """Does a call run again, in a loop or for each request, and show no answer as it comes?"""
     if "streamer" in call.keywords:
         return False
     in_while = any(isinstance(around, ast.While) for around in module.parents(call.node))

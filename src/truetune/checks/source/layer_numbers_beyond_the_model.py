@@ -206,7 +206,7 @@ def _model_name(module: Module, model: ast.expr | None) -> str | None:
 
 
 def _is_another_model(module: Module, model: ast.expr) -> bool:
-    """Is it a part of a model, or made by code that may return any model?"""
+    """Is the expression a part of a model, or made by code that may return any model?"""
     if isinstance(model, ast.Attribute) and model.attr not in WHOLE_MODELS:
         return True
     made = [origin.node for origin in module.flow.origins(model)]
@@ -218,12 +218,12 @@ def _changes_depth(module: Module) -> bool:
     grown = (
         call.receiver for call in module.methods("append", "extend", "insert") if call.receiver
     )
+    if any(isinstance(one, ast.Attribute) and one.attr in LAYER_LISTS for one in grown):
+        return True
     targets = (target for node in module.nodes(ast.Assign) for target in node.targets)
-    return (
-        any(isinstance(one, ast.Attribute) and one.attr in LAYER_LISTS for one in grown)
-        or any(isinstance(one, ast.Attribute) and one.attr in SETS_DEPTH for one in targets)
-        or any(key in call.keywords for call in module.all_calls for key in COUNT_KEYS)
-    )
+    if any(isinstance(one, ast.Attribute) and one.attr in SETS_DEPTH for one in targets):
+        return True
+    return any(key in call.keywords for call in module.all_calls for key in COUNT_KEYS)
 
 
 def _naming_call(module: Module, node: ast.expr | None) -> ast.Call | None:
@@ -315,7 +315,7 @@ def _number_comparisons(module: Module) -> Iterator[_LayerChoice]:
 
 
 def _guards_an_error(module: Module, compare: ast.Compare) -> bool:
-    """Is it the condition of a `raise`? Then no layer is to have such a number."""
+    """Is the comparison the condition of a `raise`? Then no layer is to have such a number."""
     around = next((one for one in module.parents(compare) if isinstance(one, ast.stmt)), None)
     return isinstance(around, ast.If) and any(isinstance(one, ast.Raise) for one in around.body)
 

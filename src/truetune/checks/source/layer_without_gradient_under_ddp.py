@@ -283,7 +283,7 @@ def _layer_of_self(module: Module, statement: ast.Assign) -> ast.Attribute | Non
 
 
 def _calls_no_named_layer(name: str) -> bool:
-    """Is it a class that calls no layer by a name of its own?"""
+    """Does a base class of this name call no layer by a name of its own?"""
     return name.endswith(("nn.Module", "module.Module", ".LightningModule"))
 
 

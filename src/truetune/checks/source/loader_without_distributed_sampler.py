@@ -208,12 +208,12 @@ def _steps_through_rows(module: Module, iterated: ast.expr) -> bool:
 
 
 def _is_generator(function: ast.FunctionDef) -> bool:
-    """Is it a generator?"""
+    """Is the function a generator?"""
     return any(isinstance(part, ast.Yield) for part in ast.walk(function))
 
 
 def _is_range_in_steps(node: ast.AST) -> bool:
-    """Is it `range(0, len(rows), batch)`?"""
+    """Is the node `range(0, len(rows), batch)`?"""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return False
     is_range = node.func.id == "range" and len(node.args) == 3
@@ -252,14 +252,16 @@ def _is_never_prepared_or_divided(module: Module, loader: Call, prepared: list[C
 
 
 def _may_have_own_sampler(module: Module, call: Call) -> bool:
-    """Is there a sampler of its own, or may one be among arguments that are not known?"""
+    """Has a loader a sampler of its own, or may one be among arguments that are not known?"""
     given = (call.argument(3, "sampler"), call.argument(4, "batch_sampler"))
     samplers = [one for one in given if one is not None and module.flow.value(one) is not None]
     return call.open or any(not _is_single_process_sampler(module, sampler) for sampler in samplers)
 
 
 def _is_single_process_sampler(module: Module, sampler: ast.expr) -> bool:
-    """Is it surely one of PyTorch's samplers for a single process, made of nothing that names a rank?"""
+    """Is the sampler surely one of PyTorch's for a single process, made of nothing that names a
+    rank?
+    """
     maker = module.flow.producing_call(sampler)
     if maker is None or BY_RANK.search(ast.unparse(maker.node)):
         return False
@@ -267,7 +269,7 @@ def _is_single_process_sampler(module: Module, sampler: ast.expr) -> bool:
 
 
 def _is_made_conditionally(module: Module, call: Call) -> bool:
-    """Is it made under a condition, which may ask for the number of processes?"""
+    """Is the loader made under a condition, which may ask for the number of processes?"""
     tests = [
         node.test for node in module.parents(call.node) if isinstance(node, ast.If | ast.IfExp)
     ]
@@ -291,7 +293,7 @@ def _may_rows_be_divided(module: Module, call: Call) -> bool:
 
 
 def _is_read_by_training_loop(module: Module, call: Call) -> bool:
-    """Is it read by a loop that calls backward?"""
+    """Does a loop that calls backward read this loader?"""
     for loop in for_loops_of_linked_files(module):
         steps = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in ast.walk(loop))
         if steps and any(_reads_from_loader(module, part, call) for part in ast.walk(loop.iter)):

@@ -109,16 +109,12 @@ class LossForcedToRequireGrad(SourceRule):
         if any(TAKES_GRADIENTS_ITSELF.search(part.text) for part in module.with_linked):
             return
         forced = [one for part in module.with_linked for one in _forced_gradients(part)]
-        leaves = {one.value for one in forced if one.is_leaf}
+        leaves = {one.value for one in forced if one.is_leaf} | _new_leaves(module)
         names: dict[tuple[ast.AST | None, str], ast.AST] = {
             (module.function_around(one.node), ast.unparse(one.target)): one.node
             for one in forced
             if not one.is_leaf
         }
-        for part in module.with_linked:
-            leaves |= {
-                node for node in part.nodes(ast.Call) if _makes_leaf_of_computed_value(part, node)
-            }
         for loss in _losses_for_backward(module):
             leaf = GraphlessLossSearch(module, leaves, names).only_leaf_tensor(loss)
             if leaf is not None and leaf not in told:
@@ -165,6 +161,16 @@ def _forced_gradients(module: Module) -> Iterator[ForcedGradient]:
                 yield ForcedGradient(assigned, target.value, False, assigned)
         elif _makes_leaf_of_computed_value(module, assigned.value):
             yield ForcedGradient(assigned, target, True, assigned.value)
+
+
+def _new_leaves(module: Module) -> set[ast.expr]:
+    """The calls of the files that make a leaf with requires_grad of something that was computed."""
+    return {
+        node
+        for part in module.with_linked
+        for node in part.nodes(ast.Call)
+        if _makes_leaf_of_computed_value(part, node)
+    }
 
 
 def _makes_leaf_of_computed_value(module: Module, value: ast.expr) -> bool:

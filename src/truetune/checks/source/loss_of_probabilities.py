@@ -113,7 +113,7 @@ class LossOfProbabilities(SourceRule):
 
 
 def _is_in_file(module: Module, node: ast.AST) -> bool:
-    """Is it a part of this file?"""
+    """Does a node stand in this file, and in no other that runs with it?"""
     return node in module.scopes.parent
 
 

@@ -102,7 +102,7 @@ class LossesKeptWithGraph(SourceRule):
 
 
 def _keeps_growing_graph(module: Module, kept: KeptLoss) -> bool:
-    """Does what is kept hold a graph, from step to step, that no backward pass is still to use?"""
+    """Does a kept loss hold a graph from step to step that no backward pass is still to use?"""
     if not keeps_graph(module, kept) or is_renewed_or_bounded(module, kept):
         return False
     return not reaches_backward(module, kept.holder)

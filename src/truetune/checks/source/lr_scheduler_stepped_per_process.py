@@ -161,7 +161,7 @@ def _is_length_by_processes(module: Module, total: ast.expr) -> bool:
 
 
 def _names_number_of_processes(node: ast.AST) -> bool:
-    """Is it a name or an attribute that says the number of processes?"""
+    """Is the node a name or an attribute that says the number of processes?"""
     name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
     return name in ("num_processes", "world_size", "get_world_size")
 

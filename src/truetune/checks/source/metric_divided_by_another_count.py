@@ -167,7 +167,9 @@ class MetricDividedByAnotherCount(SourceRule):
 
 
 def _divisor_unit_and_batch_size(module: Module, mean: Mean) -> tuple[Unit, int] | None:
-    """What a sum is divided by the number of, and the rows of a batch; None where that is not plain, or is one row."""
+    """The unit of the count that a sum is divided by, and the rows of a batch; None where that is
+    not plain, or is one row.
+    """
     counted = _argument_of_len(module, mean.counted)
     if counted is None:
         return None
@@ -210,7 +212,7 @@ def _is_scaled_again(module: Module, mean: Mean) -> bool:
 
 
 def _without_factor_100(values: ast.expr) -> ast.expr:
-    """`correct` in `100 * correct`."""
+    """An expression without its factor 100: `correct` of `100 * correct`."""
     if isinstance(values, ast.BinOp) and isinstance(values.op, ast.Mult):
         if _is_hundred(values.left):
             return values.right
@@ -241,7 +243,7 @@ def _only_loader_of(module: Module, node: ast.expr) -> Call | None:
 
 
 def _counts_equal_rows(module: Module, term: ast.expr) -> bool:
-    """Is it the number of rows of a batch that are equal: `(guess == gold).sum().item()`?"""
+    """Is the term the number of rows of a batch that are equal: `(guess == gold).sum().item()`?"""
     node: ast.expr | None = term
     while isinstance(node, ast.Call):
         call = module.flow.call(node)
@@ -254,7 +256,7 @@ def _counts_equal_rows(module: Module, term: ast.expr) -> bool:
 
 
 def _is_equality_of_values(module: Module, node: ast.expr) -> bool:
-    """Is it what `==` gives, also behind casts: `(guess == gold).float()`?"""
+    """Is the node the result of `==`, also behind casts: `(guess == gold).float()`?"""
     for origin in module.flow.origins(node):
         origin_node = origin.node
         if isinstance(origin_node, ast.Compare) and isinstance(origin_node.ops[0], ast.Eq):

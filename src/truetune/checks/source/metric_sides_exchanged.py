@@ -101,7 +101,7 @@ def _asymmetric_scores(module: Module) -> Iterator[MetricSides]:
 
 
 def _is_symmetric(module: Module, call: Call) -> bool:
-    """Is it a metric of evaluate that is the same both ways?"""
+    """Is the call of a metric of `evaluate` that is the same both ways?"""
     loaded = module.flow.producing_call(call.receiver)
     name = None if loaded is None else module.flow.value(loaded.argument(0, "path"))
     return name in SYMMETRIC

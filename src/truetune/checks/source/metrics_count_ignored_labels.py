@@ -127,7 +127,9 @@ def decoded_labels(module: Module) -> Iterator[Call]:
 
 
 def _decoded_expressions(module: Module, ids: ast.expr) -> Iterator[ast.expr]:
-    """What is decoded: the expression itself, or what a function of the file is given for its parameter."""
+    """The expressions that are decoded: this one, or what a function of the file is given for its
+    parameter.
+    """
     yield ids
     for function in module.nodes(ast.FunctionDef):
         names = [one.arg for one in function.args.args]
@@ -288,7 +290,9 @@ def _first_argmax_comparison(module: Module, functions: Sequence[ast.AST]) -> as
 def _origin_of_ignored_labels(
     module: Module, trainer: Call | None, functions: Sequence[ast.AST]
 ) -> str | None:
-    """What gives labels of -100 to the rows of this trainer, or of a loop; None where nothing is sure to."""
+    """What puts labels of -100 into the rows of this trainer or loop, in words; None where nothing
+    is sure to.
+    """
     inside = {node for function in functions for node in ast.walk(function)}
     for node in module.nodes(ast.UnaryOp):
         # Outside of the functions: there -100 is what they leave out, here what somebody wrote into labels.
@@ -315,7 +319,9 @@ def _import_that_ignores_labels(module: Module, inside: set[ast.AST]) -> str | N
 
 
 def _origin_of_ignored_padding(module: Module, trainer: Call) -> str | None:
-    """What gives padding the label -100 in the batches of a trainer; None where nothing is sure to."""
+    """What pads the labels of a trainer's batches with -100, in words; None where nothing is sure
+    to.
+    """
     given = trainer.keywords.get("data_collator")
     if given is None:
         is_own = trainer.named("trl.SFTTrainer") and not trainer.open

@@ -141,7 +141,7 @@ class ModelLeftInTrainingMode(SourceRule):
 
 
 def _effects_of_training_mode(module: Module) -> str:
-    """What training mode changes, as far as the script says."""
+    """What training mode changes, in words: dropout, and that of LoRA where the script sets it."""
     given = (
         call.keywords["lora_dropout"]
         for call in module.all_calls

@@ -116,7 +116,7 @@ class ModelLeftOnTheCpu(SourceRule):
 
 
 def _message_and_advice(use: CpuUse) -> tuple[str, str]:
-    """What is wrong, and what to change."""
+    """The message of the finding, and the advice."""
     because = f" ({use.sign})" if use.sign else ""
     if use.named:
         return (

@@ -146,7 +146,7 @@ def _callback_model_gb(module: Module, call: Call) -> float | None:
 
 
 def _severity_by_gb(module: Module, size: float | None) -> Severity:
-    """How sure it is that the second model is a burden, by the GB of its weights."""
+    """The severity by the GB of the second model's weights: how sure it is that they are a burden."""
     # A tutorial's notebook fits the card that it was written for, and shows both models on purpose.
     is_large = size is not None and size >= MIN_LARGE_GB
     return "warning" if is_large and not module.path.endswith(".ipynb") else "info"
@@ -170,7 +170,7 @@ def _message(module: Module, one: SecondLoad) -> str:
 
 
 def place_in_file(module: Module, node: ast.AST, line: int) -> str:
-    """Where a node stands, as a reader finds it."""
+    """The place of a node in words: its cell of a notebook, else its line."""
     return module.cell_of(node) or f"line {line}"
 
 

@@ -241,7 +241,7 @@ def _decorator_text(function: ast.AST) -> str:
 
 
 def _outlives_rerun(module: Module, node: ast.AST) -> bool:
-    """Is what is loaded here put into the session, or only loaded where it is not there yet?"""
+    """Is the loaded model put into the session, or only loaded where it is not there yet?"""
     statement = module.statement(node)
     if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return):
         if "session_state" in ast.unparse(statement):
@@ -268,7 +268,9 @@ def _asks_model_in_loop(module: Module, around: ast.If) -> bool:
 
 
 def _is_loaded_once(module: Module, load: ast.AST) -> bool:
-    """Is it loaded under a condition, as `if model is None`, or kept under a name that outlives the call?"""
+    """Is the model loaded under a condition, as `if model is None`, or kept under a name that
+    outlives the call?
+    """
     statement = module.statement(load)
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     if any(_does_name_outlive_call(module, part) for part in targets):

@@ -104,7 +104,9 @@ class NameFilterMatchesNoWeight(SourceRule):
 
 
 def _possible_prefixes(module: Module, node: ast.expr) -> tuple[str, ...]:
-    """What a name may begin with, as far as it is written; empty where one is not known."""
+    """The texts that a test compares the beginning of a name with, as far as they are written;
+    empty where one is not known.
+    """
     if isinstance(node, ast.Name):
         origins = module.flow.origins(node)
         if len(origins) == 1 and isinstance(origins[0].node, (ast.Tuple, ast.List)):
@@ -117,7 +119,9 @@ def _possible_prefixes(module: Module, node: ast.expr) -> tuple[str, ...]:
 
 
 def _constant_start(text: ast.JoinedStr) -> object:
-    """What an f-string begins with, whatever its values are; None where it begins with a value."""
+    """The text that an f-string begins with, whatever its values are; None where it begins with a
+    value.
+    """
     first = text.values[0] if text.values else None
     return first.value if isinstance(first, ast.Constant) else None
 
@@ -135,7 +139,7 @@ def _model_of_weight_name(module: Module, name: ast.expr) -> ast.expr | None:
 
 
 def _iterable_that_binds(module: Module, name: ast.Name) -> ast.expr | None:
-    """What the nearest loop that binds a name goes over."""
+    """The iterable of the nearest loop that binds a name; None without one."""
     for parent in module.parents(name):
         loops = parent.generators if hasattr(parent, "generators") else (parent,)
         for loop in loops:
@@ -151,7 +155,7 @@ def _binds_first(target: ast.expr, name: ast.Name) -> bool:
 
 
 def _why_none_begins(module: Module, one: _PrefixTest) -> tuple[str, str] | None:
-    """Why no name begins so, and what to write; None where one may."""
+    """The reason why no name of a weight begins so, and what to write; None where one may."""
     makers = [_making_call(module, origin.node) for origin in module.flow.origins(one.model)]
     calls = [maker for maker in makers if maker is not None]
     if not calls or len(calls) != len(makers):

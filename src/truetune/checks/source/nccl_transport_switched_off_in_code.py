@@ -79,14 +79,29 @@ def _variable_settings(module: Module) -> Iterator[tuple[ast.AST, ast.expr | str
     """Places, names and values of settings in code: `environ[N] = v`, `{N: v}`, `setdefault(N, v)`,
     `dict(N=v)`.
     """
+    yield from _settings_by_assignment(module)
+    yield from _settings_by_dictionary(module)
+    yield from _settings_by_call(module)
+
+
+def _settings_by_assignment(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
+    """Places, names and values of `environ[N] = v`."""
     for assign in module.nodes(ast.Assign):
         for target in assign.targets:
             if isinstance(target, ast.Subscript):
                 yield assign, target.slice, assign.value
+
+
+def _settings_by_dictionary(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
+    """Places, names and values of `{N: v}`."""
     for table in module.nodes(ast.Dict):
         for key, value in zip(table.keys, table.values, strict=True):
             if key is not None:
                 yield key, key, value
+
+
+def _settings_by_call(module: Module) -> Iterator[tuple[ast.AST, ast.expr | str, ast.expr]]:
+    """Places, names and values of `setdefault(N, v)` and `dict(N=v)`."""
     for call in module.all_calls:
         function = call.node.func
         # `os.environ.setdefault` is a name of the library to the flow of values, and no method.

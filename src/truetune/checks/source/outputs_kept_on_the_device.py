@@ -62,7 +62,7 @@ DETACHED = ("detach() lets go of the graph; the numbers stay on the GPU",)
 
 
 def _appends_in_loops(module: Module) -> Iterator[object]:
-    """What loops append to lists."""
+    """The appends of loops to lists."""
     yield from module.methods("append")
 
 
@@ -94,5 +94,5 @@ class OutputsKeptOnTheDevice(SourceRule):
 
 
 def _is_tuple_of_tensors(value: ast.expr) -> bool:
-    """Is it the tuple of all layers, or of all steps, which has no `detach`?"""
+    """Is the value the tuple of all layers, or of all steps, which has no `detach`?"""
     return isinstance(value, ast.Attribute) and value.attr not in ("logits", "last_hidden_state")

@@ -230,7 +230,9 @@ def _describe_unread_rows(module: Module, call: ast.AST) -> str:
 
 
 def _remedy_for_text_between_fences(function: str, texts: list[str]) -> str:
-    """What the fences leave over: the text between them that is no JSON either."""
+    """The part of the remedy about text between fences that is no JSON either; empty where there is
+    none.
+    """
     if function != JSON_READER:
         return ""
     inside = [found.group(1) for text in texts if (found := BETWEEN_FENCES.search(text))]
@@ -244,7 +246,7 @@ def _remedy_for_text_between_fences(function: str, texts: list[str]) -> str:
 
 
 def _measure_reading(reader: AnswerReader, rows: list[Row], column: str) -> ColumnReading | None:
-    """How a column is read; None where it has too few texts."""
+    """How many texts of a column the reader reads; None where the column has too few texts."""
     texts = [row[column] for row in rows if row.get(column, "").strip()]
     if len(texts) < MIN_ROWS:
         return None

@@ -118,7 +118,9 @@ class PatternTakesAnotherMatch(SourceRule):
 
 
 def _taken_match_in_words(match: TakenMatch) -> str:
-    """What a script takes, for a sentence."""
+    """The match that a script takes, in words: the last number, or which match of which pattern and
+    group.
+    """
     name = PART_NAMES.get(match.pattern.pattern)
     if name is not None:
         return f"the {match.which} {name}"

@@ -104,7 +104,9 @@ def _may_record_gradients(module: Module, loss: ast.expr) -> bool:
 
 
 def _values_averaged_by_lightning(module: Module) -> Iterator[ast.expr]:
-    """What steps of an evaluation give to `self.log`, which takes the mean over the epoch."""
+    """The values that steps of an evaluation give to `self.log`, which takes the mean over the
+    epoch.
+    """
     for call in module.methods("log", "log_dict"):
         around = next(
             (one for one in module.parents(call.node) if isinstance(one, ast.FunctionDef)), None

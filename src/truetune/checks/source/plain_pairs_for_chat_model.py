@@ -70,6 +70,7 @@ from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.kept_traces import traces_of
 from truetune.source.symbolic_execution.trace_back_to_load import lineages
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
+from truetune.source.symbolic_execution.values import Value
 
 TRAINERS = ("trl.*Trainer",)
 PAIRS = (("prompt", "chosen", "rejected"), ("prompt", "completion"))
@@ -118,11 +119,16 @@ def _chat_models_trained(module: Module) -> Iterator[tuple[CallEvent, str]]:
             model = trainer.argument(0, "model")
             if trainer.home.path != module.path or model is None:
                 continue
-            loads = [way.load for way in lineages(model)]
-            given = [load.argument(0, "pretrained_model_name_or_path") for load in loads if load]
-            names = [constant_of(one) for one in (given or [model]) if one is not None]
+            names = _possible_model_names(model)
             if names and all(isinstance(n, str) and CHAT_MODEL_NAME.search(n) for n in names):
                 yield trainer, str(names[0])
+
+
+def _possible_model_names(model: Value) -> list[object]:
+    """The names by which a model may be loaded, or the constant that a trainer is given in its place."""
+    loads = [way.load for way in lineages(model)]
+    given = [load.argument(0, "pretrained_model_name_or_path") for load in loads if load]
+    return [constant_of(one) for one in (given or [model]) if one is not None]
 
 
 def _scripts_asking_by_template(module: Module) -> Iterator[tuple[Module, str, int]]:

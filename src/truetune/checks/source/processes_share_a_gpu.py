@@ -73,7 +73,7 @@ OTHER_THAN_CUDA = ("cpu", "mps")
 
 
 def _wrapped_models_and_set_devices(module: Module) -> Iterator[object]:
-    """What the rule looks at: models that are wrapped, and devices that are set."""
+    """Models that are wrapped, and devices that are set; what the rule looks at."""
     yield from wrapped_models(module)
     yield from _set_device_calls_for_gpu_0(module)
 
@@ -89,12 +89,8 @@ class ProcessesShareAGpu(SourceRule):
         module = self.subject
         wrapped = list(wrapped_models(module))
         yield from self._findings_on_set_device()
-        if not wrapped or any(part.mentions(*SETS_DEVICE) for part in module.with_linked):
+        if not wrapped or _may_choose_device_per_process(module, wrapped):
             return
-        if any(_may_make_device_per_process(part) for part in module.with_linked):
-            return
-        if any("device_ids" in call.keywords or call.open for call in wrapped):
-            return  # device_ids that differ from the model's device raise at once
         moved = next(
             (
                 call
@@ -142,7 +138,9 @@ def _set_device_calls_for_gpu_0(module: Module) -> Iterator[CallEvent]:
 
 
 def _is_first_gpu(device: Value | None) -> bool:
-    """Is it GPU 0, as it is written: no option and no variable of a launcher, which has 0 as its default?"""
+    """Is the device GPU 0, as it is written: no option and no variable of a launcher, which has 0
+    as its default?
+    """
     if isinstance(device, Choice):
         return all(map(_is_first_gpu, device.options))
     if isinstance(device, Attribute) and device.name == "index":
@@ -151,6 +149,17 @@ def _is_first_gpu(device: Value | None) -> bool:
         number = device.call.argument(1, "index")
         return _is_first_gpu(number or device.call.argument(0, "type"))
     return isinstance(device, Constant) and device.value in ("cuda:0", 0)
+
+
+def _may_choose_device_per_process(module: Module, wrapped: list[Call]) -> bool:
+    """May each process have a device of its own: by a call that sets it, a device that is made, or the wrapper?"""
+    # device_ids that differ from the model's device raise at once.
+    if any("device_ids" in call.keywords or call.open for call in wrapped):
+        return True
+    return any(
+        part.mentions(*SETS_DEVICE) or _may_make_device_per_process(part)
+        for part in module.with_linked
+    )
 
 
 def _may_make_device_per_process(module: Module) -> bool:
@@ -195,7 +204,7 @@ def _moves_to_first_gpu(module: Module) -> Iterator[Call]:
 
 
 def _is_move_of_model(module: Module, call: Call) -> bool:
-    """Is it a model that is moved or loaded, and no batch?"""
+    """Does the call move or load a model, and no batch?"""
     moved = call.node if "device_map" in call.keywords else call.receiver
     return moved is not None and "model" in module.flow.types(moved)
 

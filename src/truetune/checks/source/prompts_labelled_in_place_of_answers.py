@@ -64,6 +64,7 @@ from truetune.checks.source.evidence.hand_masked_labels import label_values
 from truetune.source.parsed_source_file import Module
 
 IGNORED = -100
+"""The label that the cross-entropy of torch leaves out by default"""
 # `input` is neither: it names the prompt as well as the ids of the whole row.
 PROMPT = re.compile(r"prompt|question|instruction|query|source|context|user|prefix", re.I)
 ANSWER = re.compile(

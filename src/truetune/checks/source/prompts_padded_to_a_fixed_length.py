@@ -116,7 +116,7 @@ def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
 
 
 def _pads_to_fixed_length(module: Module, batch: Call) -> bool:
-    """Does it pad to a length that is long, or the tokenizer's own?"""
+    """Does the tokenizer's call pad to a length that is long, or the tokenizer's own?"""
     if module.flow.value(batch.keywords.get("padding")) != "max_length":
         return False
     length = module.flow.value(batch.keywords.get("max_length"))

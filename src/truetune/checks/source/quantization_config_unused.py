@@ -65,6 +65,6 @@ class QuantizationConfigUnused(SourceRule):
 
 
 def _built_object_in_words(call: Call) -> str:
-    """`a BitsAndBytesConfig`, after the class that is called."""
+    """The object that a call builds, named after its class: `a BitsAndBytesConfig`."""
     name = call.names[0].rpartition(".")[2]
     return f"a {name}" if name.endswith("Config") else "a quantization config"

@@ -111,7 +111,7 @@ class ReasoningScoredWithTheAnswer(SourceRule):
 
 
 def _is_whole_answer(module: Module, node: ast.expr, depth: int = 0) -> bool:
-    """Is it all that a model wrote, but for blanks and case?"""
+    """Is the expression all that a model wrote, but for blanks and case?"""
     if depth > DEPTH:
         return False
     return any(_is_answer_node(module, origin.node, depth) for origin in module.flow.origins(node))

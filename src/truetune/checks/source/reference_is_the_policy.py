@@ -66,7 +66,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -80,6 +80,7 @@ from truetune.checks.source.evidence.logprob_model_uses import (
 )
 from truetune.checks.source.evidence.preference_references import (
     PREFERENCE_TRAINERS,
+    OneObject,
     references_that_are_the_policy,
 )
 from truetune.source.parsed_source_file import Module
@@ -154,6 +155,14 @@ class ReferenceIsThePolicy(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         in_runs = list(references_that_are_the_policy(module))
+        if in_runs:
+            yield from self._findings_in_traced_runs(in_runs)
+        elif any(_preference_losses(module)) and not _switches_to_other_weights(module):
+            yield from self._findings_on_one_object()
+
+    def _findings_in_traced_runs(self, in_runs: Iterable[OneObject]) -> Iterator[Finding]:
+        """Findings on references that the symbolic run shows to be the policy itself."""
+        module = self.subject
         for found in in_runs:
             is_trainer = found.reference is found.policy
             cases = [case_of_node(module, found.reference.node)]
@@ -170,8 +179,10 @@ class ReferenceIsThePolicy(SourceRule):
                 else REMEDY,
                 cases=cases,
             )
-        if in_runs or not any(_preference_losses(module)) or _switches_to_other_weights(module):
-            return
+
+    def _findings_on_one_object(self) -> Iterator[Finding]:
+        """The finding on a loss whose reference is, by its name or its form, the object that the policy is."""
+        module = self.subject
         has_log_sigmoid = any(module.calls(*LOG_SIGMOIDS))
         uses = list(model_uses(module))
         policies = [use for use in uses if not use.of_reference and not use.without_gradient]

@@ -165,7 +165,9 @@ def _maker_of_text_per_row(module: Module, references: ast.expr) -> ast.AST | No
 
 
 def _is_text_per_row(made: Call) -> bool:
-    """Is it `batch_decode(...)`, or a column as a list: `rows["reference"].tolist()`, `list(rows["reference"])`?"""
+    """Does a call give one text for each row: `batch_decode(...)`, or a column as a list
+    (`list(rows["reference"])`)?
+    """
     if made.method == "batch_decode":
         return True
     listed = made.receiver if made.method in ("tolist", "to_list") else None
@@ -175,7 +177,9 @@ def _is_text_per_row(made: Call) -> bool:
 
 
 def _is_rows_of_a_file(module: Module, rows: ast.expr) -> bool:
-    """Is it a list of rows: `[json.loads(line) for line in file]`, `load_dataset(...)`, `csv.DictReader(file)`?"""
+    """Is the expression a list of rows: `[json.loads(line) for line in file]`, `load_dataset(...)`,
+    `csv.DictReader(file)`?
+    """
     makers = [origin.node for origin in module.flow.origins(rows) if not origin.path]
     if len(makers) != 1:
         return False
@@ -210,7 +214,7 @@ def _element_that_is_text(module: Module, call: Call) -> ast.expr | None:
 
 
 def _elements_per_row(module: Module, node: ast.expr) -> Iterator[ast.expr]:
-    """What each row of a list is, of a comprehension or of `append`."""
+    """The expression for each row of a list, of a comprehension or of `append`."""
     for rows in _only_comprehensions(module, node):
         yield rows.elt
     made = [origin.node for origin in module.flow.origins(node) if not origin.path]
@@ -223,7 +227,7 @@ def _elements_per_row(module: Module, node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _is_made_by_text_method(module: Module, node: ast.expr) -> bool:
-    """Is it made by a method that gives a text: `row["a"].strip()`, `tokenizer.decode(ids)`?"""
+    """Is the value made by a method that gives a text: `row["a"].strip()`, `tokenizer.decode(ids)`?"""
     if isinstance(node, ast.JoinedStr):
         return True
     called = node.func if isinstance(node, ast.Call) else None
@@ -231,7 +235,7 @@ def _is_made_by_text_method(module: Module, node: ast.expr) -> bool:
 
 
 def _is_column_of_texts(module: Module, call: Call, place: int, node: ast.expr) -> bool:
-    """Is it a column of a file beside the script, which holds texts?"""
+    """Is the argument a column of a file beside the script, which holds texts?"""
     column = module.flow.value(node.slice) if isinstance(node, ast.Subscript) else None
     if not isinstance(column, str):
         return False

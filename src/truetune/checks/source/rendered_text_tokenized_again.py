@@ -86,7 +86,9 @@ def _engine_calls_and_texts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 
 
 def _texts_and_messages(module: Module) -> Iterator[object]:
-    """What the rule looks at: texts for a tokenizer or an engine, and contents of messages for a server."""
+    """Texts that a tokenizer or an engine is given, and contents of messages for a server; what the
+    rule looks at.
+    """
     yield from _tokenizer_calls_and_texts(module)
     yield from _engine_calls_and_texts(module)
     yield from _contents_sent(module)
@@ -206,7 +208,7 @@ def _is_tokenizer_call(module: Module, call: Call, processors: frozenset[str]) -
 
 
 def _names_called_with_media(module: Module) -> frozenset[str]:
-    """What is called in the file with images or sound, as it is written."""
+    """The names of what is called in the file with images or sound, as they are written."""
     return frozenset(
         module.text_of(call.node.func)
         for call in module.all_calls

@@ -174,7 +174,7 @@ def _field_default(module: Module, attribute: ast.Attribute) -> Iterator[ast.exp
 
 
 def _arguments_of_constructor(module: Module, parameter: ast.arg) -> Iterator[ast.expr]:
-    """What the parameter of an `__init__` is given where an object of its class is made."""
+    """The arguments for a parameter of `__init__`, where objects of its class are made."""
     around = list(module.parents(parameter))
     function = next((node for node in around if isinstance(node, ast.FunctionDef)), None)
     enclosing_class = next((node for node in around if isinstance(node, ast.ClassDef)), None)
@@ -190,7 +190,7 @@ def _arguments_of_constructor(module: Module, parameter: ast.arg) -> Iterator[as
 
 
 def _texts_searched_by_call(module: Module, call: Call) -> list[ast.expr]:
-    """What a call searches for."""
+    """The texts that a call searches for."""
     if call.named(*UNSLOTH_RESPONSE_MASKING):
         part = call.argument(2, "response_part")
     elif call.named(TRL_COMPLETION_COLLATOR):
@@ -237,7 +237,9 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
 
 
 def _answer_opening_of_model(name: str) -> str | None:
-    """What the template of a model writes before an answer; None where its name does not say it."""
+    """The text that the template of a model writes before an answer; None where its name does not
+    say it.
+    """
     plain = normalized_model_name(name)
     return next((opening for known, opening in OPENINGS if re.match(known, plain)), None)
 
@@ -271,7 +273,7 @@ def _writes_mark_in_own_text(module: Module, mark: str) -> bool:
 
 
 def _prompt_markers_of_call(module: Module, call: Call) -> list[ast.expr]:
-    """What a call of a library searches for to find the prompts."""
+    """The markers of prompts that a call of a library searches for."""
     prompt = None
     if call.named(*UNSLOTH_RESPONSE_MASKING):
         prompt = call.argument(1, "instruction_part")
@@ -281,7 +283,8 @@ def _prompt_markers_of_call(module: Module, call: Call) -> list[ast.expr]:
 
 
 def _answer_openings_of_rows(module: Module) -> dict[str, str | None]:
-    """What may render the rows -> what it writes before an answer; empty where the script brings its own template.
+    """What may render the rows -> the text that it writes before an answer; empty where the script
+    has its own template.
 
     Unsloth's `get_chat_template` puts a template in the place of the model's.
     """

@@ -145,7 +145,7 @@ def _prompts_made_of_messages(module: Module) -> ast.expr | None:
 
 
 def _is_written_messages(module: Module, value: ast.expr) -> bool:
-    """Is it a list of messages, written out?"""
+    """Is the value a list of messages that is written out in the code?"""
     made = [origin.node for origin in module.flow.origins(value)]
     return bool(made) and all(
         isinstance(one, ast.List)
@@ -161,7 +161,7 @@ def _has_role_key(message: ast.Dict) -> bool:
 
 
 def _text_uses_of_completion(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """Where a completion is used as a text is."""
+    """The places at which a completion is used as a text is."""
     names = _loop_names_of_completions(function)
     for node in ast.walk(function):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
@@ -171,7 +171,7 @@ def _text_uses_of_completion(function: ast.FunctionDef) -> Iterator[ast.AST]:
 
 
 def _loop_names_of_completions(function: ast.FunctionDef) -> set[str]:
-    """What loops call a completion, without names that are assigned something else."""
+    """The names that loops bind to a completion, without names that are assigned something else."""
     names = {
         name
         for target, iterable in loops_over_completions(function)
@@ -188,13 +188,13 @@ def _loop_names_of_completions(function: ast.FunctionDef) -> set[str]:
 
 
 def _is_text_method(method: ast.Attribute, names: set[str]) -> bool:
-    """Is it `completion.split` or the like?"""
+    """Is the attribute a method of texts on a completion: `completion.split` or the like?"""
     receiver = method.value
     return isinstance(receiver, ast.Name) and receiver.id in names and method.attr in TEXT_METHODS
 
 
 def _is_pattern_search(call: ast.Call, names: set[str]) -> bool:
-    """Is it `re.search(pattern, completion)` or the like?"""
+    """Does the call search a completion by a pattern: `re.search(pattern, completion)` or the like?"""
     if ast.unparse(call.func).partition(".")[0] != "re" or len(call.args) < 2:
         return False
     searched = call.args[1]

@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -207,7 +207,14 @@ def _describe_exchange(node: ast.AST) -> str | None:
     """What a place says the wrong way round; None where it does not."""
     if isinstance(node, ast.List):
         return _exchange_in_messages(node)
-    roles = _roles_of_mapping(node) or _roles_of_choice(node) or _roles_of_branches(node)
+    return _exchange_in_roles(
+        _roles_of_mapping(node) or _roles_of_choice(node) or _roles_of_branches(node)
+    )
+
+
+def _exchange_in_roles(roles: Mapping[str, str]) -> str | None:
+    """What a table says the wrong way round of the names that ask and answer (name in the rows -> role); None where it
+    does not."""
     asker = next((name for name in roles if name in ASKERS), None)
     answerer = next((name for name in roles if name in ANSWERERS), None)
     wrong = [

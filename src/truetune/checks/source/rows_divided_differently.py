@@ -139,7 +139,7 @@ def _is_of_one_process(module: Module, draw: RandomDraw) -> bool:
 
 
 def _effect_of_draw(module: Module, draw: RandomDraw) -> str:
-    """What comes of the draw; empty where nothing divides what was drawn."""
+    """What comes of the draw, in words; empty where nothing divides what was drawn."""
     if draw.is_split:
         if _is_dealt_out_by_library(module, draw) or _is_cut_by_process(module, draw):
             return (
@@ -171,7 +171,7 @@ def _is_dealt_out_by_library(module: Module, draw: RandomDraw) -> bool:
 
 
 def _is_cut_by_process(module: Module, draw: RandomDraw) -> bool:
-    """Is what was drawn cut behind it by numbers that say which process this is?"""
+    """Are the drawn rows cut later by numbers that say which process this is?"""
     return any(
         depends_on_process(module, part.slice) and _come_from_draw(module, part.value, draw)
         for part in module.nodes(ast.Subscript)
@@ -179,7 +179,9 @@ def _is_cut_by_process(module: Module, draw: RandomDraw) -> bool:
 
 
 def _is_cut_at_one_place(module: Module, draw: RandomDraw) -> bool:
-    """Is what was drawn cut into a part before and a part behind one place: `rows[:n]` and `rows[n:]`?"""
+    """Are the drawn rows cut into a part before and a part behind one place: `rows[:n]` and
+    `rows[n:]`?
+    """
     ends: set[str] = set()
     begins: set[str] = set()
     for part in module.nodes(ast.Subscript):

@@ -192,7 +192,7 @@ class RowsJoinedByPosition(SourceRule):
 
 
 def _describe_order(listing: Listing) -> str:
-    """`by name (1, 10, 100, 2), from the end`."""
+    """The order of a listing in words: `by name (1, 10, 100, 2), from the end`."""
     return WORDS[listing.order] + (", from the end" if listing.is_reversed else "")
 
 

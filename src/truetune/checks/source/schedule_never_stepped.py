@@ -99,12 +99,7 @@ class ScheduleNeverStepped(SourceRule):
         ]
         if not schedules or not _trains_in_plain_loop(module):
             return
-        steps = [
-            (part, call)
-            for part in module.with_linked
-            for call in part.methods("step")
-            if not NOT_OPTIMIZERS.search(_receiver_text(call)) or call.args
-        ]
+        steps = _possible_optimizer_steps(module)
         if not steps or not all(_is_step_of_optimizer(part, call) for part, call in steps):
             return
         part, first = steps[0]
@@ -117,6 +112,16 @@ class ScheduleNeverStepped(SourceRule):
                 "call scheduler.step() behind each optimizer.step()",
                 cases=[case_of_node(module, call.node), case_of_node(part, first.node)],
             )
+
+
+def _possible_optimizer_steps(module: Module) -> list[tuple[Module, Call]]:
+    """The calls of `step` in the files that may be those of an optimizer or a schedule, each with its file."""
+    return [
+        (part, call)
+        for part in module.with_linked
+        for call in part.methods("step")
+        if not NOT_OPTIMIZERS.search(_receiver_text(call)) or call.args
+    ]
 
 
 def _starts_far_below_peak(module: Module, call: Call) -> bool:
@@ -157,7 +162,7 @@ def _may_be_stepped_elsewhere(module: Module, schedule: Call) -> bool:
 
 
 def _receiver_text(call: Call) -> str:
-    """What stands before the dot of a step, as text."""
+    """The receiver of a call as text: `self.scheduler` of `self.scheduler.step()`."""
     return ast.unparse(call.receiver) if call.receiver is not None else ""
 
 

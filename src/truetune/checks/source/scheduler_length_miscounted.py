@@ -321,7 +321,7 @@ def _accumulation_not_divided_out(
 
 
 def _nodes_around_step(module: Module, step: SchedulerPace) -> Iterator[ast.AST]:
-    """What stands around a step of a schedule, out to its loop over batches."""
+    """The nodes around a step of a schedule, out to its loop over batches."""
     for parent in module.parents(step.call.node):
         if isinstance(parent, (ast.For, ast.While, ast.FunctionDef)):
             return
@@ -345,7 +345,7 @@ def _is_loader_length_divided_by(module: Module, total: ast.expr, every: ast.exp
 
 
 def _is_length_of_type(module: Module, length: ast.Call, kind: str) -> bool:
-    """Is it the length of such an object?"""
+    """Is `len(...)` that of an object of this type?"""
     return kind in module.flow.types(length.args[0])
 
 
@@ -408,7 +408,7 @@ def _is_stepped_by_lightning(module: Module, call: Call, total: ast.expr) -> boo
 
 
 def _counts_steps_of_lightning(node: ast.AST) -> bool:
-    """Is it the trainer's number of optimizer steps?"""
+    """Is the node Lightning's number of optimizer steps, `trainer.estimated_stepping_batches`?"""
     return isinstance(node, ast.Attribute) and node.attr == "estimated_stepping_batches"
 
 

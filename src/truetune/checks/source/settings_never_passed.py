@@ -77,7 +77,7 @@ class SettingsNeverPassed(SourceRule):
 
 
 def _with_article(name: str) -> str:
-    """`a LoraConfig`, `an SFTConfig`."""
+    """A class name with its article: `a LoraConfig`, `an SFTConfig`."""
     is_vowel = name[:1] in "AEIO" or name[:3] in ("SFT", "RLO", "XPO")
     return f"{'an' if is_vowel else 'a'} {name}"
 

@@ -123,13 +123,8 @@ class SeveralGpusInOneProcess(SourceRule):
         several GPUs.
         """
         module = self.subject
-        named = wrap.argument(1, "device_ids")
         start = next((one for one in starts if not one.launcher), None)
-        gpus = _count_items(module, named) if named is not None else 0
-        if not gpus and visible is not None:
-            gpus = _number_of_visible_gpus(module, visible)
-        if not gpus and named is None and start is not None:
-            gpus = start.gpus
+        gpus = self._gpus_of_wrapper(wrap, visible, start)
         if gpus < 2 or any(commands_that_launch(Path(module.path))):
             return
         yield self.finding(
@@ -143,6 +138,22 @@ class SeveralGpusInOneProcess(SourceRule):
                 *([case_of_node(module, visible)] if visible is not None else []),
             ],
         )
+
+    def _gpus_of_wrapper(
+        self,
+        wrap: Call,
+        visible: ast.Assign | ast.Call | None,
+        start: SingleProcessStart | None,
+    ) -> int:
+        """The number of GPUs that DataParallel uses: those of `device_ids`, those that the script makes visible, or
+        those that the command does; 0 where it is not known."""
+        named = wrap.argument(1, "device_ids")
+        gpus = _count_items(self.subject, named) if named is not None else 0
+        if not gpus and visible is not None:
+            gpus = _number_of_visible_gpus(self.subject, visible)
+        if not gpus and named is None and start is not None:
+            gpus = start.gpus
+        return gpus
 
     def _findings_on_trainer(
         self, visible: ast.Assign | ast.Call | None, starts: list[SingleProcessStart]
@@ -264,7 +275,7 @@ def _is_loaded_by_trl(module: Module, trainer: Call) -> bool:
 
 
 def _effect_of_several_gpus(module: Module, trainer: Call) -> str:
-    """What a trainer does with several GPUs."""
+    """What a trainer does with several GPUs, in words."""
     if _is_loaded_by_trl(module, trainer):
         return (
             "TRL spreads a model that it loads by name over them (device_map), so that they work one after another;"
@@ -284,7 +295,7 @@ def _is_placement_unclear(module: Module) -> bool:
 
 
 def _unconditional_visible_devices(module: Module) -> ast.Assign | ast.Call | None:
-    """`os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"`, where no condition is in the way."""
+    """The statement that sets CUDA_VISIBLE_DEVICES under no condition; None without one."""
     nodes: list[ast.Assign | ast.Call] = [*module.nodes(ast.Assign), *module.nodes(ast.Call)]
     for node in nodes:
         # Under a condition it may be another number in another run.
@@ -308,7 +319,9 @@ def _number_of_visible_gpus(module: Module, visible: ast.Assign | ast.Call) -> i
 
 
 def _visible_devices(module: Module, node: ast.Assign | ast.Call) -> ast.expr | None:
-    """What a statement sets the variable to: an assignment, or `update` and `setdefault` of the environment."""
+    """The value that a statement sets CUDA_VISIBLE_DEVICES to: of an assignment, or of `update` and
+    `setdefault`.
+    """
     if isinstance(node, ast.Assign):
         target = node.targets[0]
         is_variable = isinstance(target, ast.Subscript) and VARIABLE in ast.unparse(target.slice)

@@ -75,5 +75,5 @@ class SourceNotParsed(SourceRule):
 
 
 def cell_in_words(module: Module, offset: int) -> str:
-    """`cell 3`"""
+    """The cell of a notebook in which an offset lies, in words: `cell 3`"""
     return f"cell {notebook_code_cells.find_cell(module.cells, offset).number}"

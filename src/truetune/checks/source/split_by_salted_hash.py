@@ -127,7 +127,7 @@ class SplitBySaltedHash(SourceRule):
 
 
 def _kind_of_hashed_value(module: Module, hashed: ast.expr) -> Hashed:
-    """Is it a text, whose hash is salted, or a number, whose hash is not?"""
+    """Whether the hashed value is a text, whose hash is salted, or a number, whose hash is not."""
     origins = module.flow.origins(hashed)
     if any(_is_row_number(module, origin) for origin in origins):
         return "number"
@@ -138,7 +138,7 @@ def _kind_of_hashed_value(module: Module, hashed: ast.expr) -> Hashed:
 
 
 def _is_row_number(module: Module, origin: Origin) -> bool:
-    """Is it the number that `enumerate` or `range` gives with each row?"""
+    """Is the origin of a value the number that `enumerate` or `range` gives with each row?"""
     if not origin.element or not isinstance(origin.node, ast.Call):
         return False
     name = module.flow.name(origin.node.func)
@@ -146,7 +146,7 @@ def _is_row_number(module: Module, origin: Origin) -> bool:
 
 
 def _kind_of_expression(module: Module, node: ast.AST) -> Hashed:
-    """Is one expression a text, whose hash is salted, or a number, whose hash is not?"""
+    """Whether one expression is a text, whose hash is salted, or a number, whose hash is not."""
     if isinstance(node, ast.JoinedStr):
         return "text"
     if isinstance(node, ast.Call):
@@ -156,15 +156,15 @@ def _kind_of_expression(module: Module, node: ast.AST) -> Hashed:
 
 
 def _kind_of_call_result(call: Call) -> Hashed:
-    """Does a call give back a text, whose hash is salted, or a number, whose hash is not?"""
+    """Whether a call gives back a text, whose hash is salted, or a number, whose hash is not."""
     if call.named("str", "repr", "json.dumps") or call.method in TEXT_METHODS:
         return "text"
     return "number" if call.named("int", "float", "len", "round") else "unknown"
 
 
 def _kind_of_column(module: Module, column: str) -> Hashed:
-    """Does a column of the rows beside the script hold texts, whose hash is salted, or numbers,
-    whose hash is not?
+    """Whether a column of the rows beside the script holds texts, whose hash is salted, or numbers,
+    whose hash is not.
     """
     rows = rows_with_column(module, column)
     if rows is None:
@@ -176,7 +176,7 @@ def _kind_of_column(module: Module, column: str) -> Hashed:
 
 
 def _divides_training_from_evaluation(module: Module, remainder: ast.BinOp) -> bool:
-    """Does what stands around it tell training from evaluation?"""
+    """Does the code around a remainder tell training rows from evaluation rows?"""
     is_compared = False
     for parent in module.parents(remainder):
         is_compared = is_compared or isinstance(parent, ast.Compare)

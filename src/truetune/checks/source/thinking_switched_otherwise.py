@@ -129,7 +129,9 @@ def _thinking_of_training(training: Module) -> tuple[Module, ReasoningSwitch] | 
 
 
 def _trainings_of_asked_model(module: Module) -> Iterator[Module]:
-    """What trained the model that a file asks: the file itself, or the scripts beside that write what it loads."""
+    """The files that trained the model that a file asks: the file itself, or scripts beside that
+    write what it loads.
+    """
     if trains_a_model(module):
         yield module
         return

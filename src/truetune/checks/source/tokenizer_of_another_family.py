@@ -90,7 +90,7 @@ def _models_and_tokenizers_of_trainers(module: Module) -> Iterator[ModelWithToke
 
 
 def _inputs_of_model(call: Call) -> list[ast.expr]:
-    """What a model is called with: `**inputs`, and its ids."""
+    """The inputs that a model is called with: `**inputs`, and its ids."""
     starred = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     ids = input_ids_argument(call)
     return starred if ids is None else [*starred, ids]

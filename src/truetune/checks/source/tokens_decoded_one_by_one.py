@@ -102,7 +102,9 @@ class TokensDecodedOneByOne(SourceRule):
 
 
 def _is_single_id(module: Module, ids: ast.expr) -> bool:
-    """Is it one id: `[next_id.item()]`, `next_id.item()`, or what `argmax` has just picked?"""
+    """Is the argument one id: `[next_id.item()]`, `next_id.item()`, or what `argmax` has just
+    picked?
+    """
     if isinstance(ids, ast.List):
         return len(ids.elts) == 1 and not isinstance(ids.elts[0], ast.Starred)
     text = module.text_of(ids)

@@ -129,7 +129,9 @@ class TrainerArgumentGone(SourceRule):
 
 
 def _library_class_name(module: Module, call: Call) -> str:
-    """`trl.SFTTrainer`, where the class itself is called and no class of the file that may take more."""
+    """The name of the class that is called, `trl.SFTTrainer`; empty for a class of the file, which
+    may take more.
+    """
     return module.flow.name(call.node.func) or ""
 
 
@@ -153,7 +155,7 @@ def _refused_arguments(module: Module, call: Call) -> Iterator[RemovedArgument]:
 
 
 def _advice_on_argument(package: str, gone: RemovedArgument) -> str:
-    """What to write in place of an argument."""
+    """The advice what to write in place of an argument."""
     if gone.instead is None:
         return f"gone, remove it (from {package} {gone.taken.gone})"
     return f"write {gone.instead} (from {package} {gone.taken.gone})"

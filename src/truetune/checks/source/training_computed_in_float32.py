@@ -109,8 +109,8 @@ FLOAT32_PRECISIONS = (32, "32", "32-true", None)
 """Precisions of Lightning that are float32"""
 
 
-class _Training(NamedTuple):
-    """What trains, and how its precision is set."""
+class _Float32Training(NamedTuple):
+    """A training that computes in float32, and how its precision is set."""
 
     place: CallEvent
     default: str
@@ -217,7 +217,7 @@ def _names_large_model(load: CallEvent) -> bool:
     return any(float(size) >= MIN_BILLIONS for size in sizes)
 
 
-def _float32_training(module: Module, trace: Trace) -> _Training | None:
+def _float32_training(module: Module, trace: Trace) -> _Float32Training | None:
     """The training of a run that is left in float32; None where there is none, or its precision is not known."""
     found = (
         _lightning_without_precision(trace)
@@ -227,7 +227,7 @@ def _float32_training(module: Module, trace: Trace) -> _Training | None:
     return found if found is not None and found.place.home.path == module.path else None
 
 
-def _lightning_without_precision(trace: Trace) -> _Training | None:
+def _lightning_without_precision(trace: Trace) -> _Float32Training | None:
     """A trainer or Fabric of Lightning without a precision; None where there is none."""
     for names, is_used in (
         (LIGHTNING, any(trace.methods("fit"))),
@@ -240,11 +240,13 @@ def _lightning_without_precision(trace: Trace) -> _Training | None:
                 return None
             name = "the Trainer" if names is LIGHTNING else "Fabric"
             why = f"{name} of Lightning computes in 32 bits" + ("" if given else " by default")
-            return _Training(call, why, f'give {name} precision="bf16-mixed" (or "bf16-true")')
+            return _Float32Training(
+                call, why, f'give {name} precision="bf16-mixed" (or "bf16-true")'
+            )
     return None
 
 
-def _trainer_without_half_precision(trace: Trace) -> _Training | None:
+def _trainer_without_half_precision(trace: Trace) -> _Float32Training | None:
     """Arguments of a Trainer without bf16 and fp16; None where there are none."""
     if not any(trace.methods("train")):
         return None
@@ -254,11 +256,11 @@ def _trainer_without_half_precision(trace: Trace) -> _Training | None:
         if call.is_open or (is_trl and "bf16" not in call.keywords):
             return None
         why = f"{call.names[0].rpartition('.')[2]} has neither bf16 nor fp16"
-        return _Training(call, why, "give it bf16=True (fp16=True on a T4 or V100)")
+        return _Float32Training(call, why, "give it bf16=True (fp16=True on a T4 or V100)")
     return None
 
 
-def _loop_without_autocast(module: Module, trace: Trace) -> _Training | None:
+def _loop_without_autocast(module: Module, trace: Trace) -> _Float32Training | None:
     """A loop of one's own without autocast; None where there is none."""
     steps = list(trace.methods("backward"))
     if not steps:
@@ -267,7 +269,7 @@ def _loop_without_autocast(module: Module, trace: Trace) -> _Training | None:
     if accelerator is not None and accelerator.is_open:
         return None
     if accelerator is not None:
-        return _Training(
+        return _Float32Training(
             accelerator,
             "Accelerator() has no mixed_precision (the settings of `accelerate config` may have one)",
             'give it mixed_precision="bf16"',
@@ -275,7 +277,7 @@ def _loop_without_autocast(module: Module, trace: Trace) -> _Training | None:
         )
     if any(trace.calls("transformers.*Trainer", "trl.*")) or not ON_GPU.search(module.text):
         return None
-    return _Training(
+    return _Float32Training(
         steps[0],
         "the loop has no autocast",
         'run the forward pass under torch.autocast("cuda", dtype=torch.bfloat16)',

@@ -141,19 +141,26 @@ def _function_without_result(module: Module, call: Call) -> ast.AST | None:
     function = module.flow.function(given) if given is not None else None
     if not isinstance(function, ast.FunctionDef) or not function.args.args:
         return None
-    row = function.args.args[0].arg
-    returns = [
-        part
-        for part in ast.walk(function)
-        if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom)
-    ]
-    if any(not isinstance(part, ast.Return) or part.value is not None for part in returns):
+    if _gives_a_value(function) or not _sets_fields(function, row=function.args.args[0].arg):
         return None
-    sets = any(
+    return function
+
+
+def _gives_a_value(function: ast.FunctionDef) -> bool:
+    """Does a function return a value anywhere, or yield?"""
+    return any(
+        isinstance(part, ast.Yield | ast.YieldFrom)
+        or (isinstance(part, ast.Return) and part.value is not None)
+        for part in ast.walk(function)
+    )
+
+
+def _sets_fields(function: ast.FunctionDef, row: str) -> bool:
+    """Does a function set fields of the row of that name: `row["text"] = ...`?"""
+    return any(
         isinstance(part, ast.Subscript)
         and isinstance(part.ctx, ast.Store)
         and isinstance(part.value, ast.Name)
         and part.value.id == row
         for part in ast.walk(function)
     )
-    return function if sets else None

@@ -152,7 +152,7 @@ def _edits_of_imports(module: Module, gone: Mapping[TrlName, RemovedExport]) -> 
 
 
 def _advice_on_name(name: str, gone: RemovedExport) -> str:
-    """What to import or to use in place of a name."""
+    """The advice what to import or to use in place of a name."""
     if gone.home is not None:
         return f"import {name} from {gone.home}"
     if name in INSTEAD:
@@ -161,7 +161,7 @@ def _advice_on_name(name: str, gone: RemovedExport) -> str:
 
 
 def _is_used_conditionally(module: Module, use: TrlName) -> bool:
-    """Is it used only where it is there: imported in a `try`, or for one release?"""
+    """Is a name used only where it is there: imported in a `try`, or for one release?"""
     node = use.statement or use.node
     if (
         # An attribute in a try is used for other reasons too; an import there is tried for its release.

@@ -75,7 +75,7 @@ NO_MODELS = frozenset(("tokenizer", "processor", "dataset", "lora"))
 
 
 def _saves_of_tuned_model(module: Module) -> Iterator[Call]:
-    """What a file saves that makes a tuned model; nothing of a file that makes none."""
+    """The saves of a file that makes a tuned model; nothing of a file that makes none."""
     makes = any(module.calls("peft.*PeftModel*.from_pretrained", "peft.get_peft_model"))
     if makes or trains_anything(module):
         for call in module.methods(*OF_MODELS):
@@ -125,7 +125,7 @@ def _load_of_untouched_model(module: Module, model: ast.expr | None) -> Call | N
 
 
 def _is_published_model(module: Module, load: Call) -> bool:
-    """Is it loaded by the name of a published model, and by no folder of one's own?"""
+    """Is the model loaded by the name of a published model, and from no folder of one's own?"""
     names = possible_texts(module, load.argument(0, "pretrained_model_name_or_path"))
     names = names or possible_texts(module, load.keywords.get("model_name"))
     return bool(names) and all(

@@ -60,7 +60,7 @@ FIRST_NAMES = ("cuda", "cuda:0")
 
 
 def _visible_device_settings(module: Module) -> Iterator[ast.stmt]:
-    """`os.environ["CUDA_VISIBLE_DEVICES"] = ...` at the top of the module."""
+    """The assignments `os.environ["CUDA_VISIBLE_DEVICES"] = ...` at the top of the module."""
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         is_variable = isinstance(target, ast.Subscript) and VARIABLE in ast.unparse(target.slice)

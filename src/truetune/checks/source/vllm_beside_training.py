@@ -87,7 +87,7 @@ def _engines_beside_training(module: Module) -> Iterator[Call]:
 
 
 def _is_train_of_trainer(module: Module, call: Call) -> bool:
-    """Is it the `train` of a trainer, and no mode of a model?"""
+    """Is the call `train` of a trainer, and not the training mode of a model?"""
     return "trainer" in module.flow.types(call.receiver)
 
 
@@ -147,7 +147,9 @@ def _place_keeping_engine(module: Module, made: ast.Call) -> ast.AST:
 
 
 def _may_run_in_another_process(module: Module, call: Call) -> bool:
-    """Is it made in one arm of a condition, or in a function: another run of the script may need it?"""
+    """Is the engine made in one arm of a condition or in a function, which another run of the
+    script may need?
+    """
     around = list(module.parents(_place_keeping_engine(module, call.node)))
     conditions = (node for node in around if isinstance(node, ast.If | ast.IfExp | ast.Try))
     functions = [

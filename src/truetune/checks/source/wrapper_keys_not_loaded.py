@@ -83,6 +83,8 @@ TAKE_THE_PART = "load the part: load_state_dict(torch.load(FILE)[{part!r}]), wit
 OPTIMIZER = re.compile(r"opt|sched|scaler|ema|rng|loader", re.I)
 """Names of parts that hold no model"""
 MAX_DEPTH, MAX_PARTS = 6, 4
+"""Assignments that a file name is followed through, and keys of a saved dictionary that are named. Chosen by hand:
+names are built in two or three steps, and the bound ends the search where variables name one another"""
 SPELLED = ("module.", "_orig_mod", "base_model.")
 METHODS = ("unwrap_model", "extract_model_from_parallel", "removeprefix", "consume_prefix")
 """Signs that a script takes the prefix away: in a text, and as code"""
@@ -137,7 +139,7 @@ def _state_filtered_by_known_names(module: Module, state: ast.expr) -> ast.expr 
 
 
 def _updates_of_dict(module: Module, name: str) -> Iterator[ast.expr]:
-    """What a dictionary of this name is updated with."""
+    """The arguments of the updates of a dictionary of this name."""
     for call in module.methods("update"):
         if isinstance(call.receiver, ast.Name) and call.receiver.id == name and call.args:
             yield call.args[0]
@@ -180,13 +182,13 @@ class WrapperKeysNotLoaded(SourceRule):
 
 
 def _describe_omission(module: Module, load: Call) -> str:
-    """What in a load leaves out the names that do not fit."""
+    """What in a load leaves out the names that do not fit, in words."""
     is_lenient = module.flow.value(load.argument(1, "strict")) is False
     return "strict=False" if is_lenient else "the test of each name"
 
 
 def _matches_saved(loaded: LoadedState, saved: SavedState) -> bool:
-    """Is what is loaded what was saved, by the names of the file and of its entry?"""
+    """Is the loaded state the one that was saved, by the names of the file and of its entry?"""
     is_file = bool(loaded.names) and all(map(saved.name.fullmatch, loaded.names))
     return is_file and loaded.entry == saved.entry
 
@@ -227,7 +229,7 @@ def _file_names_of_origins(module: Module, node: ast.expr, depth: int) -> list[s
 
 
 def _trailing_texts(module: Module, node: ast.expr) -> list[str]:
-    """What an f-string or a sum of texts ends in: `/model.pt` of `f"{folder}/model.pt"`."""
+    """The constant ends of an f-string or a sum of texts: `/model.pt` of `f"{folder}/model.pt"`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return list(possible_texts(module, node.right))
     last = node.values[-1] if isinstance(node, ast.JoinedStr) and node.values else None
@@ -244,7 +246,7 @@ def _last_part_of_path(module: Module, node: ast.BinOp | ast.Call) -> ast.expr |
 
 
 def _random_weights_note(module: Module, load: Call) -> str:
-    """That the weights stay random, where the model was made without any; else empty."""
+    """A note that the weights stay random, where the model was made without any; else empty."""
     maker = module.flow.producing_call(load.receiver) if load.receiver is not None else None
     if maker is not None and (maker.method == "from_config" or maker.named("*.from_config")):
         return ", and the weights of a model that is made by from_config stay random"
@@ -252,7 +254,9 @@ def _random_weights_note(module: Module, load: Call) -> str:
 
 
 def _state_file_and_entry(module: Module, state: ast.expr | None) -> tuple[ast.expr | None, str]:
-    """What was read from a file, and the entry of it that a state is: `blob["model"]`; else the state itself."""
+    """What was read from a file, and the entry of it that a state is: `blob["model"]`; else the
+    state itself and no entry.
+    """
     if state is None:
         return None, ""
     origins = module.flow.origins(state)
@@ -346,7 +350,9 @@ def _models_whose_state_is_saved(
 
 
 def _file_name_pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | None:
-    """What a file's name looks like: of an f-string, each value stands for any text; None where nothing is known."""
+    """A pattern of a file's name: in an f-string, each value stands for any text; None where
+    nothing is known.
+    """
     if isinstance(file, ast.JoinedStr):
         parts = [
             str(part.value) if isinstance(part, ast.Constant) else "\0" for part in file.values

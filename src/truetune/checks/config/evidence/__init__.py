@@ -1,1 +1,1 @@
-"""What several rules on settings look at: places of settings, steps, models, columns. No rule stands here."""
+"""Helpers of several rules on settings: places of settings, steps, models, columns. No rule stands here."""

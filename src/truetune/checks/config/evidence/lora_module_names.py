@@ -116,9 +116,11 @@ def count_pattern_matches(pattern: str, modules: Iterable[str]) -> int | None:
 
 
 def likely_module_name(target: str, known: Iterable[str]) -> str | None:
-    """What a name that fits nothing was likely to be: another name, or several without a comma between.
+    """The module name that one that fits nothing was likely meant as: another name, or several
+    without a comma between.
 
-    Only what is no word of any known name counts as misspelled: `g_proj` is a name, `v_prjo` is none.
+    Only what is no word of any known name counts as misspelled: `g_proj` is a name, `v_prjo` is
+    none.
     """
     known = sorted(name for name in known if len(name) > 2)
     last = target.rpartition(".")[2]

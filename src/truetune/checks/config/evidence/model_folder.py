@@ -49,7 +49,9 @@ def model_config(config: Config) -> dict[str, Any]:
 
 
 def stored_dtype(config: Config) -> str | None:
-    """What the checkpoint's weights are stored as, by config.json: `bfloat16`."""
+    """The dtype that the checkpoint's weights are stored in, by config.json: `bfloat16`; None where
+    it is not named.
+    """
     found = model_config(config)
     for part in (found, found.get("text_config")):
         if isinstance(part, dict) and isinstance(

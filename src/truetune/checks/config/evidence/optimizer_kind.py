@@ -1,4 +1,4 @@
-"""Which optimizer steps a run takes, as far as its learning rate goes."""
+"""Whether published learning rates apply to the optimizer of a run: those of AdamW."""
 
 from __future__ import annotations
 

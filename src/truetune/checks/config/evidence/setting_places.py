@@ -1,4 +1,4 @@
-"""Where a setting stands, and which settings its stack knows."""
+"""The places at which settings stand in their file, and the settings that a stack knows."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def _key_positions(text: str, path: str) -> Mapping[tuple[Hashable, ...], TextPo
 
 
 def setting_place(config: Config, *names: str) -> SettingLocation:
-    """Where the first of these is set, a field of RunSpec (`training.optim`) or a key of the file (`datasets.0.type`);
-    else the file."""
+    """The place of the first of these that is set, a field of RunSpec (`training.optim`) or a key
+    of the file (`datasets.0.type`); else the file.
+    """
     source = is_of_program(config)
     for name in names:
         if name in config.places:

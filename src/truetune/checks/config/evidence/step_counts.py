@@ -180,7 +180,7 @@ def count_rows(name: str) -> int | None:
 
 
 def _time_and_size(source: Source) -> tuple[int, int]:
-    """What changes with a file: its time and size."""
+    """The time of change and the size of a file, by which a changed file is told."""
     stat = Path(str(source.path)).stat()
     return stat.st_size, stat.st_mtime_ns
 

@@ -215,7 +215,9 @@ def _normalized_model_name(name: str) -> str:
 
 
 def opening_of_own_template(config: Config) -> str | None:
-    """What the tokenizer's template writes before a question; None where there is none at hand."""
+    """The text that the tokenizer's own template writes before a question; None where no tokenizer
+    is here.
+    """
     probes = _probes_of_own_tokenizer(config)
     text = probes.text(alternating_chat(QUESTION, ANSWER)) if probes else None
     return text[: text.index(QUESTION)] if text is not None and QUESTION in text else None

@@ -1,4 +1,4 @@
-"""What a glance at the training files tells: the columns, and when they changed."""
+"""The columns of the training files, by their first rows, and when the files last changed."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class TurnForm:
         return "".join(turns) + (self._opening("assistant") if adds_generation_prompt else "")
 
     def _opening(self, role: Any) -> str:
-        """What stands before a turn of this role."""
+        """The text before a turn of this role."""
         return self.begin.format(role=self.answer_role if role == "assistant" else role)
 
     def turns_in(self, text: str) -> Iterator[Turn]:
@@ -78,6 +78,6 @@ PLAIN_TURNS = TurnForm("<turn>{role}\n", "</turn>\n")
 
 
 def turns_of_model(name: str) -> TurnForm | None:
-    """How the template of a model writes a turn; None where its name does not say it."""
+    """The form in which the template of a model writes turns; None where its name does not say it."""
     plain = normalized_model_name(name)
     return next((form for known, form in FORMS if re.match(known, plain)), None)

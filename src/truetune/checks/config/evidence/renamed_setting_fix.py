@@ -1,4 +1,4 @@
-"""The new name of a setting, written in the place of the old one."""
+"""The fix of a setting that goes by another name today: the new name in the place of the old one."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ SAME_VALUE = frozenset(
 """Old names whose value means the same under the new one"""
 
 
-def new_name_fix(config: Config, old: RenamedKey) -> Fix | None:
-    """The fix of one old name; None where the value means something else today, or the name is not where it is said."""
+def fix_of_old_name(config: Config, old: RenamedKey) -> Fix | None:
+    """The fix that writes a setting's new name in the place of the old one; None where the value
+    means something else today, or the name is not where it is said.
+    """
     key, text = old.place.key.rpartition(".")[2], config.text
     if old.now is None or key not in SAME_VALUE or old.place.file != config.path:
         return None

@@ -1,4 +1,4 @@
-"""What a log says of float16: whether the run is in it, on which GPU, and of a model that overflows in it.
+"""Whether a run is in float16, on which GPU, and whether its model overflows in it, by its log and the files beside it.
 
 A batch without a label and an overflow in float16 look alike in the records: loss 0.0 (a NaN that is hidden), a norm
 that is no number, and a rate that stays where it is because the loss scaler skips each step. The command and the banner
@@ -21,7 +21,7 @@ MIN_RECORDS = 8
 """Records of a learning rate that does not move: a scale of float16 that is still looked for skips the first steps"""
 
 
-def is_half_precision(log: RunLog) -> bool:
+def is_float16_run(log: RunLog) -> bool:
     """Is the run in float16, as its output or the settings beside its log say?"""
     printed = log.output is not None and log.output.settings.half
     return (
@@ -47,7 +47,7 @@ def _model_name_of_run(log: RunLog) -> str:
 
 
 def precision_in_place_of_float16(log: RunLog) -> str:
-    """`bf16`, or `float32` where the log names a GPU without bfloat16."""
+    """The dtype to train in: `bf16`, or `float32` where the log names a GPU without bfloat16."""
     gpu = log.output.settings.old_gpu if log.output is not None else ""
     if gpu:
         return f"float32 (a {gpu} computes no bfloat16)"
@@ -71,7 +71,7 @@ def family_overflowing_in_float16(log: RunLog) -> str | None:
     """The family of the model that the output or a file beside it names, where the run is in
     float16 and the family overflows in it; else None.
     """
-    return overflowing_family(_model_name_of_run(log)) if is_half_precision(log) else None
+    return overflowing_family(_model_name_of_run(log)) if is_float16_run(log) else None
 
 
 def float16_overflow_evidence(log: RunLog) -> Iterator[str]:
@@ -79,7 +79,7 @@ def float16_overflow_evidence(log: RunLog) -> Iterator[str]:
     not say it.
     """
     settings = log.output.settings if log.output is not None else None
-    if is_half_precision(log):
+    if is_float16_run(log):
         family = family_overflowing_in_float16(log)
         printed = settings is not None and settings.half
         line = _float16_setting_beside(log)

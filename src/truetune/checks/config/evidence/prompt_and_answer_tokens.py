@@ -1,9 +1,9 @@
-"""Tokens of prompts and of answers in the rows of a run, where its tokenizer is on this machine."""
+"""Counts the tokens of prompts and of answers in the rows of a run, where its tokenizer is on this machine."""
 
 from __future__ import annotations
 
+from truetune.checks.config.evidence.local_tokenizer import has_local_tokenizer
 from truetune.checks.config.evidence.prompt_shares import PromptShare, measure_prompts_by
-from truetune.checks.config.evidence.tokenizer_at_hand import has_local_tokenizer
 from truetune.errors import TruetuneError
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.config import Config

@@ -1,4 +1,4 @@
-"""Where to begin again after a step that spoiled a run: advice that names a checkpoint only where there can be one."""
+"""Advice on where to begin again after a step that spoiled a run: from a checkpoint before it, if there can be one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the tokenizer that settings name is on this machine: then rows are judged by their tokens."""
+"""Whether the tokenizer that settings name is on this machine, so that rows are judged by their tokens."""
 
 from __future__ import annotations
 

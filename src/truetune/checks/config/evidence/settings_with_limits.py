@@ -1,4 +1,4 @@
-"""The settings of a Config under the names of the table of limits, with what several of them decide together."""
+"""The settings of a run that the table of limits judges: their values in effect, and those that are out of range."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _values_derived_from_several(config: Config, found: Mapping[str, Any]) -> di
 
 
 def _defaults_of_kto_and_simpo(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
-    """What KTO and SimPO of these stacks read where the file does not say."""
+    """The values that KTO and SimPO of these stacks take where the file does not set them."""
     training = config.spec.training
     if config.stack not in TRL_STACKS:
         return {}
@@ -228,7 +228,7 @@ def list_limited_settings(config: Config, *rules: str) -> list[str]:
 
 
 def user_name_of_setting(config: Config, name: str) -> str:
-    """What the user calls a setting."""
+    """The name by which the user knows a setting: its key in the stack's files."""
     if name in (SCALE, SCALED_RATE):
         lora = config.spec.training.lora
         return SCALE_NAMES[lora is not None and lora.use_rslora]
