@@ -50,13 +50,13 @@ class RowIndex:
             for number, row in whole.items()
         }
         self._windows = {number: list_windows(fields) for number, fields in self.fields.items()}
-        self._constant_texts: dict[int, list[bytes]] = {}
+        self._texts: dict[int, list[bytes]] = {}
         """The different texts of each row, longest first"""
         rows_with_text: Counter[bytes] = Counter()
         for number, fields in self.fields.items():
             texts = sorted({field.text.strip() for field in fields}, key=len, reverse=True)
-            self._constant_texts[number] = [text.encode("utf-8", "replace") for text in texts]
-            rows_with_text.update(set(self._constant_texts[number]))
+            self._texts[number] = [text.encode("utf-8", "replace") for text in texts]
+            rows_with_text.update(set(self._texts[number]))
         self._shared = frozenset(text for text, times in rows_with_text.items() if times > 1)
         self._normalize = normalize
 
@@ -104,7 +104,7 @@ class RowIndex:
         """The rows of which texts stand in a text, those with most of it first; of equals the one that is expected."""
         size_by_row = {}
         for row in rows:
-            size = sum(len(wanted) for wanted in self._constant_texts[row] if wanted in text.text)
+            size = sum(len(wanted) for wanted in self._texts[row] if wanted in text.text)
             # A text that the line cuts is not there as a whole; its windows are.
             size_by_row[row] = size or sum(window in text.text for window in self._windows[row])
         recognised = [row for row, size in size_by_row.items() if size]
@@ -118,7 +118,7 @@ class RowIndex:
             places = _find_places(text, wanted) if wanted else []
             anchors += [(start, end, row) for start, end in places]
             if places:
-                for other in self._constant_texts[row]:
+                for other in self._texts[row]:
                     if other != wanted and len(other) >= WINDOW_BYTES:
                         places += _find_places(text, other)
             # Held while the other rows are anchored, so that none is anchored inside of this one's texts.
@@ -131,7 +131,7 @@ class RowIndex:
 
     def _telling(self, row: int) -> list[bytes]:
         """The long texts of a row that no other row has; where it has none, all its long texts."""
-        long = [text for text in self._constant_texts[row] if len(text) >= WINDOW_BYTES]
+        long = [text for text in self._texts[row] if len(text) >= WINDOW_BYTES]
         return [text for text in long if text not in self._shared] or long
 
 

@@ -159,7 +159,7 @@ def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
     yield "chats", f"{summary.chats:,} rows with turns of the template"
     if answers.closed:
         yield "stop tokens in the loss", f"{answers.stops_learned:,} of {answers.closed:,}"
-    if "bos" in data.probes.tokenizer.special and not data.placer.layout_of.bos_opens_turns:
+    if "bos" in data.probes.tokenizer.special and not data.placer.layout.bos_opens_turns:
         yield "begin with BOS", f"{summary.begins_with_bos:,} of {summary.rows:,}"
     # Capped at a million rows of one length: the median does not need more, and an array of all would not fit in
     # memory.

@@ -219,7 +219,7 @@ def _make_gigatoken(backend: tokenizers.Tokenizer) -> Encode:
     tokenizer = gigatoken.Tokenizer.from_json(backend.to_str())
 
     def encode(texts: list[str]) -> FlatIds:
-        layout = tokenizer.encode_batch(texts, parallel=False).layout_of
+        layout = tokenizer.encode_batch(texts, parallel=False).layout
         return FlatIds(layout.content.data.astype(np.int32), layout.offsets.data.astype(np.int64))
 
     return encode

@@ -91,7 +91,7 @@ class PrefixRenderings:
         self.is_long = is_long
         self.rendered_traced = 0
         self.count = len(row.messages)
-        self._constant_texts: dict[int, RenderedText] = {}
+        self._texts: dict[int, RenderedText] = {}
         self._results: dict[tuple[int, bool], Parts | TemplateError] = {}
         # All of them at once: each request to the template process costs as much as rendering some turns.
         # (messages, generation prompt) -> with provenance? The whole comes first: what the others share with the first
@@ -107,14 +107,14 @@ class PrefixRenderings:
 
     def text(self, count: int) -> RenderedText:
         """Of the first `count` messages."""
-        if count not in self._constant_texts:
+        if count not in self._texts:
             parts = self._run(count, False)
             # It parts from the whole conversation: the template rewrites its history, and provenance is needed to tell
             # where the turn stands.
             if self.is_long and ends_in_unknown(parts):
                 parts = self._run_traced(count)
-            self._constant_texts[count] = RenderedText(parts, begins_whole=count == self.count)
-        return self._constant_texts[count]
+            self._texts[count] = RenderedText(parts, begins_whole=count == self.count)
+        return self._texts[count]
 
     def through(self, index: int) -> RenderedText:
         """The text up to a turn; the whole where the template refuses to end there."""

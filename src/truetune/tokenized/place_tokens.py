@@ -69,7 +69,7 @@ class TokenPlacer:
     def __init__(self, probes: Probes) -> None:
         special = probes.tokenizer.special
         self.vocabulary = TokenBytes(probes.tokenizer.backend)
-        self.layout_of: TurnLayout = find_turn_layout(probes)
+        self.layout: TurnLayout = find_turn_layout(probes)
         self.stops = frozenset(stop.id for stop in probes.stops)
         # None where there is none: then nothing but the attention mask tells padding.
         self.pad = special["pad"].id if "pad" in special else None
@@ -111,7 +111,7 @@ class TokenPlacer:
 
     def _find_turns(self, chunk: Chunk, valid: Mask, padding: Mask) -> tuple[Turns, int]:
         """The turns of a chunk, and how many headers are only spelled like one."""
-        pattern = self.layout_of.pattern
+        pattern = self.layout.pattern
         if pattern is None or not len(chunk.ids):
             return _no_turns(), 0
         ids = np.where(valid, chunk.ids, 0).astype(np.int32)
@@ -131,10 +131,10 @@ class TokenPlacer:
         header = np.searchsorted(begins, starts, side="right") - 1
         content = np.searchsorted(begins, ends, side="left")
         row = chunk.row_of(header)
-        roles = np.array([int(one.role) for one in self.layout_of.headers], np.uint8)[numbers - 1]
-        firsts = np.array(
-            [-1 if one.first is None else one.first for one in self.layout_of.headers]
-        )[numbers - 1]
+        roles = np.array([int(one.role) for one in self.layout.headers], np.uint8)[numbers - 1]
+        firsts = np.array([-1 if one.first is None else one.first for one in self.layout.headers])[
+            numbers - 1
+        ]
         # `<|im_start|>` spelled with ordinary tokens is text that somebody wrote, and no turn.
         real = (firsts < 0) | (chunk.ids[header] == firsts)
         inside = (content <= chunk.offsets[row + 1]) & ~padding[header]
@@ -157,7 +157,7 @@ class TokenPlacer:
             is_role = role == one
             # Each role has its own: Llama 3's `<|eot_id|>` closes all, `<|eom_id|>` a call alone.
             closers = np.flatnonzero(
-                np.isin(chunk.ids, list(self.layout_of.closers.get(Source(one), self.stops)))
+                np.isin(chunk.ids, list(self.layout.closers.get(Source(one), self.stops)))
             )
             # The first closer at or behind the content; the sentinel stands for none.
             places = np.append(closers, len(chunk.ids))[np.searchsorted(closers, content[is_role])]
@@ -183,7 +183,7 @@ class TokenPlacer:
         source[turns.stop[answers]] = Source.STOP
         ends_text = (source == Source.TEXT) & np.isin(chunk.ids, list(self.stops)) & ~padding
         source[ends_text] = Source.STOP
-        if self.bos is not None and not self.layout_of.bos_opens_turns:
+        if self.bos is not None and not self.layout.bos_opens_turns:
             is_bos = chunk.ids == self.bos
             begins = is_bos & chunk.borders
             # A doubled BOS is BOS too, for a rule counts it; further ones are not.
@@ -198,7 +198,7 @@ class TokenPlacer:
         rows, first = np.unique(turns.row, return_index=True)
         # Where system texts have a header, text before the first header is nothing that the
         # template writes.
-        role = Source.OTHER if self.layout_of.has(Source.SYSTEM) else Source.SYSTEM
+        role = Source.OTHER if self.layout.has(Source.SYSTEM) else Source.SYSTEM
         starts, ends = chunk.offsets[rows], turns.header[first]
         _assign_ranges(source, starts, ends, np.full(len(rows), role, np.uint8))
         source[np.isin(chunk.ids, self.control) & (source == role)] = Source.TEMPLATE

@@ -66,7 +66,7 @@ class RoundTripSampler:
         )
         # The exact way: a shortcut that is wrong would look like another template.
         self._encoder = Encoder(probes.tokenizer.backend, only_reference=True)
-        self._layout_of_argument = find_turn_layout(probes)
+        self._layout = find_turn_layout(probes)
         self._tried = 0
         self.found = RoundTrip()
 
@@ -183,7 +183,7 @@ class RoundTripSampler:
         """A missing or second BOS is a finding of its own."""
         return (
             np.full(len(source), True)
-            if self._layout_of_argument.bos_opens_turns
+            if self._layout.bos_opens_turns
             else np.asarray(source != Source.BOS)
         )
 

@@ -80,7 +80,7 @@ class TokenizedData:
             len(trip.strange), trip.read
         ):
             return "another tokenizer made the rows"
-        headers_missing = bool(self.placer.layout_of.headers) and not summary.chats
+        headers_missing = bool(self.placer.layout.headers) and not summary.chats
         if (
             headers_missing
             and not self.is_plain_text

@@ -393,7 +393,7 @@ def _count_documents_by_tokens(placed: PlacedChunk, placer: TokenPlacer) -> Ints
     chunk, turns = placed.chunk, placed.turns
     seen = np.ones(len(chunk.rows), np.int64)
     text = ~placed.padding
-    if placer.bos is not None and not placer.layout_of.bos_in_every_turn:
+    if placer.bos is not None and not placer.layout.bos_in_every_turn:
         begins = (chunk.ids == placer.bos) & text
         # A doubled BOS begins one document.
         begins[1:] &= ~begins[:-1]

@@ -89,7 +89,7 @@ class RowIndex:
         self._firsts: list[int] = []
         self._found = threading.Condition()
         self._reading = threading.Lock()
-        self._constant_texts: dict[int, TextReader] = {}
+        self._texts: dict[int, TextReader] = {}
         self._onward: list[ForwardReader] = []
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -185,12 +185,12 @@ class RowIndex:
             self._thread.join()
         with self._reading:
             open_files: list[TextReader | ForwardReader] = [
-                *self._constant_texts.values(),
+                *self._texts.values(),
                 *self._onward,
             ]
             for reader in open_files:
                 reader.close()
-            self._constant_texts, self._onward = {}, []
+            self._texts, self._onward = {}, []
 
     def _parts_of(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Chunk, int]]:
         """Each with its rows; a part may come again, with more of them."""
@@ -283,12 +283,12 @@ class RowIndex:
             return list(islice(read_records(source, raw), at, at + count))
 
     def _text_of(self, number: int) -> TextReader:
-        if number not in self._constant_texts:
+        if number not in self._texts:
             # In the order in which they were opened; a page reads one or two files at a time.
-            while len(self._constant_texts) >= MAX_READERS:
-                self._constant_texts.pop(next(iter(self._constant_texts))).close()
-            self._constant_texts[number] = TextReader(self.sources[number], lambda: self._closed)
-        return self._constant_texts[number]
+            while len(self._texts) >= MAX_READERS:
+                self._texts.pop(next(iter(self._texts))).close()
+            self._texts[number] = TextReader(self.sources[number], lambda: self._closed)
+        return self._texts[number]
 
     def _onward_at(self, number: int, part: Chunk, at: int) -> ForwardReader:
         """A reader that can continue to a record; the one that was used last stands last."""

@@ -90,7 +90,7 @@ class BosWrongInTokenRows(TokenizedRule):
         text = probes.text(alternating_chat(QUESTION, ANSWER)) or ""
         # A template that opens every turn with BOS (Llama 2's does) says nothing about the first
         # one of a row.
-        writes = text.startswith(bos.token) and not self.subject.placer.layout_of.bos_opens_turns
+        writes = text.startswith(bos.token) and not self.subject.placer.layout.bos_opens_turns
         return writes or (probes.tokenizer.adds_bos and self.subject.is_plain_text)
 
     def _are_rows_wrapped(self) -> bool:

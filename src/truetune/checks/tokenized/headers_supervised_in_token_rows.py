@@ -58,7 +58,7 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
             return
         # Some generation prompts end in the middle of the header (gpt-oss: the model writes the
         # channel itself).
-        if self.subject.placer.layout_of.header_is_learned:
+        if self.subject.placer.layout.header_is_learned:
             return
         if answers.headers >= MIN_SHARE * answers.learned:
             yield self.finding(
@@ -83,7 +83,7 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
             or explain_labels_of_other_tokens(self.subject)
             or explain_missing_turns(self.subject)
         )
-        if lacking is None and self.subject.placer.layout_of.header_is_learned:
+        if lacking is None and self.subject.placer.layout.header_is_learned:
             return Unmet(
                 "the model writes a part of the header itself: the generation prompt ends before it"
             )

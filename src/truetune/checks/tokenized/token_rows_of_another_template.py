@@ -52,7 +52,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         summary, trip = self.subject.summary, self.subject.round_trip
         if len(trip.strange) >= MIN_STRANGE_SHARE * trip.read > 0 or summary.beyond.count:
             return  # another tokenizer made the rows
-        has_headers = bool(self.subject.placer.layout_of.headers)
+        has_headers = bool(self.subject.placer.layout.headers)
         if self.subject.is_plain_text or not has_headers or not self._uses_own_template():
             return
         if not summary.chats:
@@ -94,7 +94,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
 
     def _answer_header(self) -> str:
         """The header of an answer, else the first one that the template writes."""
-        headers = self.subject.placer.layout_of.headers
+        headers = self.subject.placer.layout.headers
         answers = [header.text for header in headers if header.role is Source.ASSISTANT]
         return (answers or [headers[0].text])[0].decode("utf-8", "replace")
 
@@ -105,7 +105,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if not self.subject.placer.layout_of.headers:
+        if not self.subject.placer.layout.headers:
             return super().unmet() or Unmet(
                 "the tokenizer has no chat template", "name one with --template"
             )
