@@ -135,9 +135,9 @@ class TokenPlacer:
         content = np.searchsorted(begins, ends, side="left")
         row = chunk.row_of(header)
         roles = np.array([int(one.role) for one in self.layout.headers], np.uint8)[numbers - 1]
-        firsts = np.array(
-            [-1 if one.first is None else one.first for one in self.layout.headers]
-        )[numbers - 1]
+        firsts = np.array([-1 if one.first is None else one.first for one in self.layout.headers])[
+            numbers - 1
+        ]
         # `<|im_start|>` spelled with ordinary tokens is text that somebody wrote, and no turn.
         real = (firsts < 0) | (chunk.ids[header] == firsts)
         inside = (content <= chunk.offsets[row + 1]) & ~padding[header]

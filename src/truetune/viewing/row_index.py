@@ -189,10 +189,7 @@ class RowIndex:
         if self._thread is not None:
             self._thread.join()
         with self._reading:
-            open_files: list[TextReader | ForwardReader] = [
-                *self._texts.values(),
-                *self._onward,
-            ]
+            open_files: list[TextReader | ForwardReader] = [*self._texts.values(), *self._onward]
             for reader in open_files:
                 reader.close()
             self._texts, self._onward = {}, []
