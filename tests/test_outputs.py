@@ -239,7 +239,7 @@ def truetune_says(
     """(exit code, what the command says on stderr)"""
     monkeypatch.setattr(sys, "argv", ["truetune", *map(str, words)])
     capsys.readouterr()
-    code = cli._run_and_give_code()
+    code = cli._run_and_return_exit_code()
     return code, capsys.readouterr().err
 
 
@@ -790,7 +790,7 @@ def test_what_comes_while_data_is_published_is_named_with_what_was_done(
 ) -> None:
     """A file of the user's comes once manifest.json is gone: the message must not say that nothing was written."""
     mine = world.encoded / "data" / "train-00000-of-00001.parquet"
-    real = encoded_folder.remove_listed_files
+    real = encoded_folder.remove_unchanged_listed_files
 
     def remove(folder: Path, listed: Any, **options: Any) -> list[str]:
         left = real(folder, listed, **options)
@@ -805,7 +805,7 @@ def test_what_comes_while_data_is_published_is_named_with_what_was_done(
 
     words = [*call(world, "encode", "out", world.encoded), "--max-length", 100]
     with monkeypatch.context() as patched:
-        patched.setattr(encoded_folder, "remove_listed_files", remove)
+        patched.setattr(encoded_folder, "remove_unchanged_listed_files", remove)
         code, said = truetune_says(monkeypatch, capsys, *words)
     assert code == 2
     assert "nothing was written" not in said

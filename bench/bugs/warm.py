@@ -24,7 +24,10 @@ import traceback
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from truetune.probe.hook_orders import HookOrders
 
 QUIET = {
     "HF_HUB_OFFLINE": "1",
@@ -175,14 +178,18 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     return {"error": f"the script ended before it reached a trainer: {said.getvalue()[-200:]}"}
 
 
-def _orders(words: Sequence[str]) -> dict[str, Any]:
+def _orders(words: Sequence[str]) -> HookOrders:
     """What the command of these words tells the hook."""
     told = dict(pairwise(words))
     folder = tempfile.mkdtemp(prefix="truetune-")
-    orders = {"laws": told.get("--laws", "quick"), "canary": "--canary" in words, "folder": folder}
+    orders: HookOrders = {
+        "laws": told.get("--laws", "quick"),
+        "canary": "--canary" in words,
+        "folder": folder,
+    }
     if words[0] == "rehearse":
-        return orders | {"mode": "rehearse", "rows": 6, "batches": 4}
-    return orders | {"mode": "audit", "batches": 8}
+        return {**orders, "mode": "rehearse", "rows": 6, "batches": 4}
+    return {**orders, "mode": "audit", "batches": 8}
 
 
 def _judged(message: dict[str, Any]) -> dict[str, Any]:

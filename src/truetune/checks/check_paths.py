@@ -32,9 +32,8 @@ from truetune.checks.rule_runner import join_equal_findings, merge_explained
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import UsageError
 from truetune.settings.recognise_input_kind import title_of_kind
-from truetune.settings.row_formats import is_script_named_as_format
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 
 def check_paths(

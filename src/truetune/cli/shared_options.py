@@ -212,7 +212,9 @@ def read_settings(
     nested = _take_nested_settings(options)
     inner = {name: _expand_short_setting(name, of_file.get(name, {})) for name in nested}
     merged = {name: {**inner[name], **given} for name, given in nested.items()}
-    spec = validate_settings({**of_file, **drop_options_not_given({**merged, **options})}, "command line")
+    spec = validate_settings(
+        {**of_file, **drop_options_not_given({**merged, **options})}, "command line"
+    )
     print_renamed_codes((*spec.select, *spec.ignore))
     if source is not None and not quiet:
         overridden = set(drop_options_not_given(options))

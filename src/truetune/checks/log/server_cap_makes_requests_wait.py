@@ -57,8 +57,7 @@ from truetune.checks.server_caps import (
     find_cap_in_files_beside,
 )
 from truetune.logs.console.server_requests import RequestQueue
-from truetune.logs.findings_in_files_beside_log import ADAPTERS_AT_ONCE
-from truetune.logs.files_beside import SettingBeside
+from truetune.logs.findings_in_files_beside_log import ADAPTERS_AT_ONCE, SettingBeside
 
 FEW = 64
 """Requests at once below which a cap leaves most of a GPU idle. Chosen: generation gains up to about as many"""

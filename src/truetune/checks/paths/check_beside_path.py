@@ -23,7 +23,7 @@ from truetune.checks.paths.path_kinds import (
 )
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.paths.rows_of_folder import take_rows_of_scripts
-from truetune.data.sort_folder_files import list_training_files
+from truetune.data.tell_training_files_from_predictions import list_training_files
 from truetune.errors import TruetuneError
 from truetune.settings.recognise_input_kind import InputKind, is_model_without_weights
 from truetune.settings.stacks.registry import config_readers

@@ -29,7 +29,7 @@ from truetune.checks.unread_training_settings import (
     not_judged_unread_settings,
     unread_training_settings,
 )
-from truetune.errors import TruetuneError, name_list
+from truetune.errors import TruetuneError, format_name_list
 from truetune.settings.recognise_input_kind import InputKind
 from truetune.settings.stacks.registry import config_readers
 
@@ -130,7 +130,7 @@ def _members_left_out(
     yield from map(not_judged_unread_settings, trainings)
     unread = [name for name in unread if str(folder / name) not in trainings]
     if unread:
-        why = f"of no kind that truetune reads: {name_list(unread)}"
+        why = f"of no kind that truetune reads: {format_name_list(unread)}"
         yield NotJudged("other files", why, place=str(folder), asked=False)
     if len(models) > MAX_MODELS_BELOW:
         why = f"of the models and adapters below, the first {MAX_MODELS_BELOW} were read"

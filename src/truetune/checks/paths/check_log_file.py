@@ -69,7 +69,7 @@ def check_notebook_outputs(path: Path, seen: PathsCheck) -> None:
     the log of a run.
     """
     from truetune.checks.diagnose_log import diagnose
-    from truetune.logs.read_run import read_run
+    from truetune.logs.read_run_log import read_run
 
     notebooks = sorted(path.glob("*.ipynb")) if path.is_dir() else [path]
     for notebook in notebooks[:MAX_NOTEBOOKS]:

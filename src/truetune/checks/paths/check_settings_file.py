@@ -13,7 +13,7 @@ from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reports import Subject
 from truetune.settings.config import Config
 from truetune.settings.recognise_input_kind import title_of_kind
-from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 
 def check_settings_file(path: str, seen: PathsCheck) -> None:

@@ -16,7 +16,7 @@ from truetune.checks.paths.judge_rendered_rows import judge_rows
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reconcile_findings import NAN_OF_EMPTY_BATCHES, NO_LABEL_LEFT
 from truetune.checks.reports import Report, Subject
-from truetune.errors import TruetuneError, name_list
+from truetune.errors import TruetuneError, format_name_list
 from truetune.settings.run_spec import RunSpec
 
 
@@ -25,7 +25,7 @@ def report_evaluation_rows(run: RunSpec, seen: PathsCheck) -> None:
     the paths.
     """
     if run.eval_data and run.eval_data != seen.spec.eval_data:
-        facts = (("compared with", name_list([Path(path).name for path in run.data])),)
+        facts = (("compared with", format_name_list([Path(path).name for path in run.data])),)
         seen.subjects.append(Subject("evaluation rows", ", ".join(run.eval_data), facts))
 
 

@@ -21,7 +21,7 @@ from truetune.checks.template.plain_string_pair_skips_template import PlainStrin
 from truetune.checks.tokens_added_by_project import tokens_added_by_project
 from truetune.errors import TokenizerError, TruetuneError
 from truetune.settings.recognise_input_kind import title_of_kind
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 from truetune.settings.run_spec import RunSpec
 
 
@@ -145,7 +145,7 @@ def _choose_data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
         # What is joined or split loses no token at the limit.
         rules = [rule for rule in rules if not rule.judges_cut]
     # Rows that are followed through the script are seen as the messages that it makes.
-    is_followed = run.format is not None and is_script_format(run.format)
+    is_followed = run.format is not None and is_script_named_as_format(run.format)
     made_messages = seen.trainers.place_that_makes_messages if run.data and not is_followed else ""
     if made_messages and PlainStringPairSkipsTemplate in rules:
         # Rows that a script maps to messages are not trained as the strings that stand in the file.

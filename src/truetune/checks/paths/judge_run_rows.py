@@ -34,8 +34,8 @@ from truetune.checks.rows_of_ids_by_script import (
     judge_labels_of_classifier,
 )
 from truetune.data.find_data_files import find_sources
-from truetune.data.script_rows.find_shaping_script import training_scripts
-from truetune.errors import DataError, TokenizerError, TruetuneError, name_list
+from truetune.data.script_rows.find_row_shaping_script import training_scripts
+from truetune.errors import DataError, TokenizerError, TruetuneError, format_name_list
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
 from truetune.source.find_source_files import find_source_files
@@ -58,7 +58,7 @@ def judge_run_or_note_unreadable(
         files_named = [path for path in run.data if path in named and Path(path).is_file()]
         if not seen.subjects or files_named:
             raise
-        files = name_list([Path(path).name or path for path in run.data])
+        files = format_name_list([Path(path).name or path for path in run.data])
         seen.add_not_judged(NotJudged(f"the rows of {files}", str(error)))
         return None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from truetune.checks.paths.paths_check_state import PathsCheck
-from truetune.data.script_rows.trained_rows import tokenizer_of_script
+from truetune.data.script_rows.read_rows_given_to_trainer import tokenizer_name_of_script
 from truetune.errors import SpecError, TemplateError, TokenizerError, TruetuneError
 from truetune.render.probes import prepare_probes_of_run
 from truetune.render.tokenizer_folder import find_tokenizer_folder, lacks_tokenizer
@@ -41,7 +41,7 @@ def why_tokenizer_of_scripts_is_missing(seen: PathsCheck) -> str:
     """Why the one tokenizer that the training scripts load can't be used; empty if they load none,
     or several.
     """
-    names = {tokenizer_of_script(script) for script in seen.training_scripts()}
+    names = {tokenizer_name_of_script(script) for script in seen.training_scripts()}
     name = names.pop() if len(names) == 1 else None
     return why_tokenizer_is_missing(RunSpec(tokenizer=name)) if name else ""
 
@@ -50,7 +50,7 @@ def find_tokenizer_of_scripts(scripts: Iterable[str]) -> str | None:
     """The name of the tokenizer that all these scripts load; None if they load several, or if it
     can't be loaded here.
     """
-    names = {tokenizer_of_script(script) for script in scripts}
+    names = {tokenizer_name_of_script(script) for script in scripts}
     name = names.pop() if len(names) == 1 else None
     return None if name is None or why_tokenizer_is_missing(RunSpec(tokenizer=name)) else name
 

@@ -9,7 +9,7 @@ from truetune.checks.judgement import NotJudged
 from truetune.errors import TruetuneError
 from truetune.settings import located_document
 from truetune.settings.recognise_input_kind import InputKind
-from truetune.settings.stacks.config_file import how_to_identify
+from truetune.settings.stacks.read_config_of_any_stack import advise_how_to_identify
 
 LAUNCH_KEYS = ("distributed_type", "num_machines", "num_processes")
 """Of a launch configuration: how many processes it starts"""
@@ -47,7 +47,7 @@ def _not_judged_settings_of_unknown_program(path: str) -> NotJudged:
         "the settings",
         "no key of theirs is that of one program alone: a script may read them",
         place=path,
-        unlock=how_to_identify(located_document.read_document(Path(path)).value),
+        unlock=advise_how_to_identify(located_document.read_located_document(Path(path)).value),
     )
 
 
@@ -55,7 +55,7 @@ def _not_judged_launch_configuration(path: str) -> NotJudged:
     """accelerate's launch configuration as not judged: which GPUs its machine has is not in the
     file.
     """
-    value = located_document.read_document(Path(path)).value
+    value = located_document.read_located_document(Path(path)).value
     settings = ", ".join(f"{key}: {value[key]}" for key in LAUNCH_KEYS if key in value)
     return NotJudged(
         "the accelerate launch configuration",

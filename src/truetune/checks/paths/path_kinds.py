@@ -7,7 +7,11 @@ from __future__ import annotations
 import glob
 from pathlib import Path
 
-from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
+from truetune.data.find_cached_hub_datasets import (
+    find_cached_dataset_files,
+    may_be_hub_name,
+    message_for_uncached_dataset,
+)
 from truetune.errors import TruetuneError, UsageError
 from truetune.settings.recognise_input_kind import (
     InputKind,
@@ -34,11 +38,11 @@ def kinds_of_path(path: str, trained_by: TrainerName | None = None) -> tuple[Inp
     """The kinds of a path, as `recognise_kinds` tells them; a glob, a URI and the name of a cached
     data set of the hub are data. Raises UsageError if it is none of the kinds that truetune knows.
     """
-    if is_hub_name(path):
-        if find_cached_data(path):
+    if may_be_hub_name(path):
+        if find_cached_dataset_files(path):
             return ("data",)
         if not did_you_mean_path(path):
-            raise UsageError(not_cached_in_words(path))
+            raise UsageError(message_for_uncached_dataset(path))
     return (
         ("data",)
         # `run[1].jsonl` is a file before it is a pattern.

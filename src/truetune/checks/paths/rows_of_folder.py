@@ -15,8 +15,11 @@ from truetune.checks.paths.path_kinds import SOURCE_KINDS, holds_only_rows
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.rows_of_ids_by_script import find_rows_trained_by_script
 from truetune.checks.run_of_scripts import find_run_of_scripts
-from truetune.data.sort_folder_files import list_training_files, sort_folder_files
-from truetune.errors import name_list
+from truetune.data.tell_training_files_from_predictions import (
+    list_training_files,
+    sort_folder_files,
+)
+from truetune.errors import format_name_list
 from truetune.settings.recognise_input_kind import MAX_FOLDER_ENTRIES, InputKind
 from truetune.settings.run_spec import RunSpec
 from truetune.source.find_source_files import find_source_files
@@ -75,12 +78,12 @@ def add_training_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
         )
         seen.add_not_judged(unjudged)
     if files.origins:
-        names = name_list([Path(path).name for path in files.origins])
+        names = format_name_list([Path(path).name for path in files.origins])
         why = "a script here makes the rows that are trained of them, and those are judged"
         unjudged = NotJudged(f"the rows of {names}", why, place=str(folder), asked=False)
         seen.add_not_judged(unjudged)
     if files.others:
-        names = name_list([Path(path).name for path in files.others])
+        names = format_name_list([Path(path).name for path in files.others])
         why = f"settings, logs, lists of names, verdicts or raw input of a script, and no rows: {names}"
         unjudged = NotJudged("other files", why, place=str(folder), asked=False)
         seen.add_not_judged(unjudged)
@@ -122,7 +125,9 @@ def _report_rows_left_out(folder: Path, seen: PathsCheck) -> None:
     ]
     if names:
         why = "no format fits their columns, and the scripts here train other files"
-        unread = NotJudged(f"the rows of {name_list(names)}", why, place=str(folder), asked=False)
+        unread = NotJudged(
+            f"the rows of {format_name_list(names)}", why, place=str(folder), asked=False
+        )
         seen.add_not_judged(unread)
 
 

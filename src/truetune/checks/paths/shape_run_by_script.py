@@ -13,11 +13,15 @@ from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reports import Subject
 from truetune.checks.rows_of_ids_by_script import make_script_tokenizer
 from truetune.data.find_data_files import find_sources
-from truetune.data.script_rows.find_shaping_script import ShapingScript, find_shaping_script
-from truetune.data.script_rows.trained_rows import MAX_FOLLOWED_ROWS, ScriptRows, bring_tokenizer
-from truetune.errors import TruetuneError, name_list
+from truetune.data.script_rows.find_row_shaping_script import ShapingScript, find_shaping_script
+from truetune.data.script_rows.read_rows_given_to_trainer import (
+    MAX_FOLLOWED_ROWS,
+    ScriptRows,
+    use_tokenizer_for_script,
+)
+from truetune.errors import TruetuneError, format_name_list
 from truetune.render.probes import prepare_probes_of_run
-from truetune.settings.row_formats import is_script_format
+from truetune.settings.row_formats import is_script_named_as_format
 from truetune.settings.run_spec import RunSpec
 
 
@@ -25,7 +29,7 @@ def shape_run_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
     """The run with what the script that trains its files says of them: tokenizer, evaluation rows,
     and how it shapes the rows, if that is not as they stand.
     """
-    if run.data and run.format is not None and is_script_format(run.format):
+    if run.data and run.format is not None and is_script_named_as_format(run.format):
         _give_script_tokenizer_of_run(run.format, run)
         return run
     if not run.data or run.format is not None or run.map:
@@ -82,7 +86,7 @@ def _give_script_tokenizer_of_run(script: str, run: RunSpec) -> None:
         tokenizer = make_script_tokenizer(prepare_probes_of_run(run))
     except TruetuneError:
         tokenizer = None
-    bring_tokenizer(script, tokenizer)
+    use_tokenizer_for_script(script, tokenizer)
 
 
 def _rows_not_followed(run: RunSpec, rows: ScriptRows) -> Iterator[NotJudged]:
@@ -93,7 +97,9 @@ def _rows_not_followed(run: RunSpec, rows: ScriptRows) -> Iterator[NotJudged]:
         if rows.rows_of_file(Path(str(source.path))) is None
     ]
     if others:
-        why = f"{rows.script} does not train them: {name_list([path.name for path in others])}"
+        why = (
+            f"{rows.script} does not train them: {format_name_list([path.name for path in others])}"
+        )
         yield NotJudged("other rows", why, unlock="name them alone", asked=False)
     if rows.is_cut:
         why = f"of a file, the first {MAX_FOLLOWED_ROWS:,} rows are followed through the script"

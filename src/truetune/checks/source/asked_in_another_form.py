@@ -171,7 +171,11 @@ def _prompt_places(module: Module) -> Iterator[object]:
 def _other_forms_than_beside(module: Module) -> Iterator[AskedForm]:
     """The questions of a script that trains nothing, where a training beside it has another form."""
     yield from _other_marks_than_beside(module)
-    if asks_a_model(module) and prompt_form(module) is None and not _may_write_prompts(module):
+    if (
+        asks_a_model(module)
+        and single_prompt_form(module) is None
+        and not _may_write_prompts(module)
+    ):
         yield from _bare_text_beside_training(module)
 
 

@@ -70,7 +70,7 @@ from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.kept_traces import traces_of
 from truetune.source.symbolic_execution.trace_back_to_load import lineages
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
-from truetune.source.symbolic_execution.values import Value
+from truetune.source.symbolic_execution.values_of_run import Value
 
 TRAINERS = ("trl.*Trainer",)
 PAIRS = (("prompt", "chosen", "rejected"), ("prompt", "completion"))

@@ -80,7 +80,7 @@ from truetune.checks.source.evidence.logprob_model_uses import (
 )
 from truetune.checks.source.evidence.preference_references import (
     PREFERENCE_TRAINERS,
-    OneObject,
+    ReferenceIsPolicy,
     references_that_are_the_policy,
 )
 from truetune.source.parsed_source_file import Module
@@ -160,7 +160,7 @@ class ReferenceIsThePolicy(SourceRule):
         elif any(_preference_losses(module)) and not _switches_to_other_weights(module):
             yield from self._findings_on_one_object()
 
-    def _findings_in_traced_runs(self, in_runs: Iterable[OneObject]) -> Iterator[Finding]:
+    def _findings_in_traced_runs(self, in_runs: Iterable[ReferenceIsPolicy]) -> Iterator[Finding]:
         """Findings on references that the symbolic run shows to be the policy itself."""
         module = self.subject
         for found in in_runs:

@@ -75,7 +75,9 @@ def _models_and_tokenizers(module: Module) -> Iterator[ModelWithTokenizer]:
         if model is None or "model" not in module.flow.types(model):
             continue
         for value in _inputs_of_model(call):
-            for encoded in encoding_calls_of_dictionary(module, variable_of_indexed_or_attribute(value)):
+            for encoded in encoding_calls_of_dictionary(
+                module, variable_of_indexed_or_attribute(value)
+            ):
                 tokenizer = encoded.receiver or encoded.node.func
                 yield ModelWithTokenizer(call, model, tokenizer)
 

@@ -397,9 +397,9 @@ def _reads_of_same_value(module: Module, root: ast.expr) -> Iterator[ast.expr]:
             if is_read and _is_self_name(attribute.value):
                 yield attribute
     if isinstance(root, ast.Name):
-        bound = set(module.scopes.reaching(root))
+        bound = set(module.scopes.bindings_that_reach(root))
         for name in module.name_reads.get(root.id, []):
-            if bound & set(module.scopes.reaching(name)):
+            if bound & set(module.scopes.bindings_that_reach(name)):
                 yield name
 
 

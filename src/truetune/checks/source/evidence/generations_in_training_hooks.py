@@ -67,7 +67,7 @@ def generations_in_training_hooks(module: Module, ending: Sequence[str]) -> Iter
         if generation is None:
             continue
         made = _calls_reached_from(module, _constructors_of(methods), methods)
-        if {called_name(one) for one in (*calls, *made)}.isdisjoint(ending):
+        if {last_name_of_called(one) for one in (*calls, *made)}.isdisjoint(ending):
             yield generation
 
 
@@ -78,7 +78,7 @@ def _constructors_of(methods: dict[str, Function]) -> list[Function]:
 
 def _generates_by_trained_model(module: Module, call: ast.Call) -> bool:
     """Is it a `generate` of the model that is trained, and not of one that the class loads itself?"""
-    return called_name(call) == "generate" and not _loads_another_generator(module, call)
+    return last_name_of_called(call) == "generate" and not _loads_another_generator(module, call)
 
 
 def _training_mode_hooks_of(module: Module, owner: ast.ClassDef) -> frozenset[str]:

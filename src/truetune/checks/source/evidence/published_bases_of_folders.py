@@ -24,7 +24,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     readable_settings_around,
     trains_a_model,
 )
-from truetune.source.module import Module
+from truetune.source.parsed_source_file import Module
 
 
 class _LoadsAndWrites(NamedTuple):

@@ -121,12 +121,12 @@ class ComparingRewardRun(ConcreteRun):
         if not self.is_judging:
             return super()._run_try(node, scope)
         try:
-            ending = self._block(node.body, scope) or self._block(node.orelse, scope)
+            ending = self._run_block(node.body, scope) or self._run_block(node.orelse, scope)
         except _ConversionError:
             if not node.handlers:
                 raise
             ending = self._handler_arm(node.handlers[0], scope)()
-        return self._block(node.finalbody, scope) or ending
+        return self._run_block(node.finalbody, scope) or ending
 
     def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
         """Call a library function.

@@ -119,7 +119,11 @@ def may_keep_float32_weights(path: Path) -> bool:
     DeepSpeed's bf16 optimizer keeps one at each stage of ZeRO. FSDP under mixed precision holds
     float32 shards.
     """
-    started = [*commands_that_launch(path), *_commands_in_script_file(path), *_commands_in_docstring(path)]
+    started = [
+        *commands_that_launch(path),
+        *_commands_in_script_file(path),
+        *_commands_in_docstring(path),
+    ]
     by_commands = [_launch_may_keep_float32_weights(command, path) for command in started]
     if True in by_commands:
         return True

@@ -285,7 +285,7 @@ def _sources_of_text(text: Value) -> Iterable[Value]:
         return (receiver,) if is_text_method and receiver is not None else ()
     if isinstance(text, Item | Attribute):
         return (text.base,)
-    return operands_of(text) if isinstance(text, Choice | Element) else ()
+    return parts_of_value(text) if isinstance(text, Choice | Element) else ()
 
 
 def _call_gives_answers(call: CallEvent) -> bool:
