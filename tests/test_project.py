@@ -78,3 +78,34 @@ def test_packages_name_modules_that_exist() -> None:
             named = set(re.findall(r"`(\w+\.py)`", text))
             below = {module.name for module in path.parent.rglob("*.py")}
             assert named <= below, f"{path}: there is no {named - below}"
+
+
+def test_architecture_lists_every_package_and_names_what_exists() -> None:
+    """The page by which a newcomer finds the code: a package that it leaves out is found by nobody."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    package = ROOT / "src" / "truetune"
+    entries = {
+        path
+        for path in package.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    listed = re.findall(r"^\| (`[^|]+`) \|", page, flags=re.M)
+    names = {name for cell in listed for name in re.findall(r"`([\w./]+)`", cell)}
+    missing = {path.name for path in entries if not path.name.startswith("__")} - names
+    assert not missing, f"docs/architecture.md says nothing of {missing}"
+    for name in re.findall(r"`([a-z_]+(?:\.\w+)+)`", page):
+        parts = name.split(".")
+        if package / parts[0] in entries:
+            assert _is_defined(package, parts), f"docs/architecture.md: there is no {name}"
+
+
+def _is_defined(folder: Path, parts: list[str]) -> bool:
+    """Is `parts` the dotted way to a module below a folder, or to a name at the top of one?"""
+    below = folder.joinpath(*parts)
+    if below.is_dir() or below.with_suffix(".py").is_file():
+        return True
+    module = folder.joinpath(*parts[:-1]).with_suffix(".py")
+    if not module.is_file():
+        return False
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    return parts[-1] in {getattr(node, "name", "") for node in tree.body}
