@@ -1,8 +1,8 @@
 """Static analysis of Python files and notebooks, for the rules on scripts. Nothing of the user's is run or imported.
 
 `parsed_source_file.py` makes a `Module` of a file. Its `flow` (`data_flow.py`) says what names and expressions stand
-for, with `name_bindings_in_scopes.py` below it and `evaluate_constant_expressions.py` and `infer_object_types.py` above it;
-its `calls` and `methods` find calls. `group_files_by_imports.py` says which files run together.
+for, with `name_bindings_in_scopes.py` below it, and `evaluate_constant_expressions.py` and `infer_object_types.py`
+above it; its `calls` and `methods` find calls. `group_files_by_imports.py` says which files run together.
 `settings_of_script_as_configs.py` reads the settings of a run from a script. `make_source_edits.py` changes a text and
 leaves all else as it was. The package `symbolic_execution` runs a script without its libraries, for what it hands them.
 
