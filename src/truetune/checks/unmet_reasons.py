@@ -71,3 +71,6 @@ def explain_too_short_curve(count: int, least: int, name: str) -> Unmet:
     return Unmet(
         f"the log has {count:,} finite {records} of {name}, and it takes {least:,}", unlock
     )
+
+
+NO_VERDICTS = Unmet("no verdicts of a judge on pairs of answers were read", asked=True)

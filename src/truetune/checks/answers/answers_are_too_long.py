@@ -54,6 +54,7 @@ from truetune.checks.answers.bad_answer_counts import (
     find_answers_with_next_turn,
     find_bad_answers,
 )
+from truetune.checks.answers.evidence.remedy_for_cut_thinking import REMEDY_FOR_CUT_THINKING
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -66,12 +67,6 @@ TOLERATED = 0.1
 STOP_AND_REFERENCES = (
     "see that the stop token of each answer is supervised, and that the references are whole"
 )
-IN_THINKING = (
-    "they end before their thinking does: give the answers room first (max_new_tokens, max_tokens, a thinking budget),"
-    " or ask without thinking (enable_thinking=False) where the references have none; what the stop token learned is"
-    " not seen before"
-)
-"""Of answers that are cut inside of `<think>`"""
 REFERENCES_AND_PROMPT = (
     "they stopped by themselves, so that the stop token was learned: see that the references are whole, and that the"
     " model is asked with the prompt of its training rows, which says how long an answer is"
@@ -121,7 +116,7 @@ class AnswersAreTooLong(BadAnswerShareRule):
 def _remedy_for_long_answers(bad_answers: BadAnswers) -> str:
     """What to do about long answers: the stop token is in question only where they may have gone past it."""
     if are_mostly_cut_in_thinking(sample.answer.text for sample in bad_answers.samples):
-        return IN_THINKING
+        return REMEDY_FOR_CUT_THINKING
     scores = [sample.scores for sample in bad_answers.samples]
     stopped = all(score.end_known and score.stopped for score in scores)
     return REFERENCES_AND_PROMPT if stopped else STOP_AND_REFERENCES

@@ -46,7 +46,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.answers.answers_are_too_long import IN_THINKING
 from truetune.checks.answers.bad_answer_counts import (
     NOT_A_NUMBER,
     UNLEARNED_STOP_PROBABILITY,
@@ -62,6 +61,7 @@ from truetune.checks.answers.bad_answer_counts import (
     is_surely_above,
     median_stop_probability,
 )
+from truetune.checks.answers.evidence.remedy_for_cut_thinking import REMEDY_FOR_CUT_THINKING
 from truetune.checks.answers.loss_curves import content_loss_falls
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
@@ -173,7 +173,9 @@ def _describe_stop_state(watched: SampledRun, bad_answers: BadAnswers) -> StopSt
             "warning",
         )
     if are_mostly_cut_in_thinking(sample.answer.text for sample in bad_answers.samples):
-        return StopState(", and are cut inside of their thinking", IN_THINKING, "warning")
+        return StopState(
+            ", and are cut inside of their thinking", REMEDY_FOR_CUT_THINKING, "warning"
+        )
     next_turn = find_answers_with_next_turn(watched, bad_answers)
     remedy = SUPERVISE
     if are_mostly_one_symbol(bad_answers.samples):

@@ -36,94 +36,25 @@ There is no automatic fix: the base may be measured last on purpose, for a compa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-from truetune.checks.adapter_servers import command_files_of_project, shell_commands_of_project
-from truetune.checks.findings import Case, Finding
-from truetune.checks.harness_commands import find_harness_runs
+from truetune.checks.commands.evidence.models_used_by_commands import (
+    ABOUT_THE_BASE,
+    ModelUse,
+    TrainingCommand,
+    only_unused_training,
+    output_paths,
+    trainings_in_commands,
+    uses_output_as_model,
+    uses_without_adapter,
+)
+from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.checks.source.evidence.served_model_folders import folders_by_served_name
 from truetune.checks.trained_by_scripts import (
-    TrainedByScripts,
     canonical_folder_name,
-    find_trained_by_scripts,
 )
-from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
-from truetune.errors import TruetuneError
-from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
-from truetune.settings.release_pins import project_folders
-from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
-from truetune.settings.stacks.read_config_of_any_stack import read_config
-
-MODEL_OPTIONS = (
-    "--model_name_or_path",
-    "--model",
-    "--model_name",
-    "--model_id",
-    "--base_model",
-    "--base",
-)
-OUTPUT_OPTIONS = ("--output_dir", "--output", "--out", "--out_dir", "--save_dir", "--save_path")
-TRAINING_SCRIPT = re.compile(r"(?:^|[/_.-])(?:train|sft|dpo|fine_?tune|tune|qlora|lora)\w*\.py$")
-TRAINING_PROGRAMS = (
-    ("trl", "sft"),
-    ("trl", "dpo"),
-    ("trl", "kto"),
-    ("-m", "trl.scripts.sft"),
-    ("-m", "trl.scripts.dpo"),
-    ("axolotl", "train"),
-    ("-m", "axolotl.cli.train"),
-    ("llamafactory-cli", "train"),
-)
-SETTINGS_ENDINGS = (".yml", ".yaml")
-LOADED_BY_HARNESS = ("hf", "huggingface", "vllm", "hf-auto")
-ADAPTER_ARGUMENTS = ("peft", "delta", "lora_local_path")
-RESULTS = re.compile(r"^/(?:eval|result|log|metric|score|prediction|tensorboard|report)\w*|^\.\w+$")
-"""What is below a folder of a training, or behind its name, and is no model"""
-CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf.py", "convert-hf-to-gguf")
-CONVERTER_SWITCHES = (
-    "--bigendian",
-    "--vocab-only",
-    "--use-temp-file",
-    "--no-lazy",
-    "--verbose",
-    "--dry-run",
-)
-"""Options of the converter without a value"""
-ABOUT_THE_BASE = re.compile(
-    r"\bbase|base\b|baseline|zero[-_ ]?shot|vanilla|untuned|original|orig\b|before|compare|vs_|_vs|distil|teacher",
-    re.I,
-)
-"""Signs that the base is used on purpose"""
-MODEL_WORDS = re.compile(
-    r"(?:pretrained|peft|delta|lora_local_path|lora-modules|--lora|--model\w*|--adapter\w*|merge\S*|\.py|serve)"
-    r"[ =]\S*\$"
-)
-"""A model that a variable names"""
-WRITING_OPTIONS = re.compile(r"^-+(?:output|out|log|save|results?|o$)")
-
-
-class TrainingCommand(NamedTuple):
-    """A command that trains, with its model and its output folder."""
-
-    command: ShellCommand
-    model: str
-    output: str
-
-
-class ModelUse(NamedTuple):
-    """A command that evaluates, serves or converts a model."""
-
-    command: ShellCommand
-    model: str
-    text: str
-    remedy: str
-    """What names the trained model, with FOLDER for where it is"""
-
-    result: str = "these are answers of"
+from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 
 class BaseEvaluatedAfterTraining(CommandRule):
@@ -135,12 +66,12 @@ class BaseEvaluatedAfterTraining(CommandRule):
     @staticmethod
     def places(file: CommandFile) -> Iterator[TrainingCommand | ModelUse]:
         """The commands that train into a folder, or that evaluate, serve or convert a model."""
-        trainings = list(_trainings_in(file))
+        trainings = list(trainings_in_commands(file))
         yield from trainings or uses_without_adapter(file)
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
-        trainings = list(_trainings_in(file))
+        trainings = list(trainings_in_commands(file))
         yield from (
             self._findings_after_trainings(trainings)
             if trainings
@@ -194,215 +125,6 @@ class BaseEvaluatedAfterTraining(CommandRule):
                     return
 
 
-def _trainings_in(file: CommandFile) -> Iterator[TrainingCommand]:
-    """The trainings that commands of a file start."""
-    for command in file.commands:
-        training = training_of(command, Path(file.path).parent)
-        if training is not None:
-            yield training
-
-
-def only_training_by_commands(path: Path) -> TrainedByScripts | None:
-    """The one training that commands of other files of the project start; None where there is none,
-    or several.
-    """
-    found = [(file, one) for file in command_files_of_project(path) for one in _trainings_in(file)]
-    if len({(one.model, one.output) for _, one in found}) != 1:
-        return None
-    file, training = found[0]
-    if "$" in training.model + training.output:
-        return None
-    text = training.command.text.strip()
-    output = canonical_folder_name(training.output)
-    return TrainedByScripts(
-        file.path,
-        frozenset((canonical_folder_name(training.model),)),
-        frozenset((output,)),
-        output,
-        Case(text, file=file.path, line=training.command.line),
-    )
-
-
-def only_training_by_settings(path: Path) -> TrainedByScripts | None:
-    """The one training that a file of settings of the project describes, where its folder holds a model already.
-
-    None where there are several, or where another such file names the folder: it may merge or serve it.
-    """
-    files = [file for file in files_around(path) if file.suffix in SETTINGS_ENDINGS]
-    trainings = [one for file in files if (one := _training_of_settings_file(file)) is not None]
-    if len(trainings) != 1:
-        return None
-    training = trainings[0]
-    others = (read_project_text_cached(str(file)) for file in files if str(file) != training.path)
-    if not _output_holds_model(path, training.best) or any(
-        training.best in text for text in others
-    ):
-        return None
-    return training
-
-
-def _training_of_settings_file(path: Path) -> TrainedByScripts | None:
-    """The training that Axolotl or LLaMA-Factory makes of a settings file; None of any other file."""
-    try:
-        config = read_config(path)
-    except (TruetuneError, OSError):
-        return None
-    is_training = config.stack == "axolotl" or config.raw.get("do_train") is True
-    base, output = _model_and_output_in_settings(path) if is_training else ("", "")
-    if not base or not output:
-        return None
-    lines = read_project_text_cached(str(path)).splitlines()
-    line = next((number for number, text in enumerate(lines, 1) if output in text), 1)
-    case = Case(f"output_dir: {output}", file=str(path), line=line)
-    folder = canonical_folder_name(output)
-    return TrainedByScripts(
-        str(path), frozenset((canonical_folder_name(base),)), frozenset((folder,)), folder, case
-    )
-
-
-def _output_holds_model(path: Path, folder: str) -> bool:
-    """Does the output folder of a training stand in the project, with a model or an adapter in it?"""
-    return any(
-        (root / folder / name).is_file()
-        for root in project_folders(path)
-        for name in ("adapter_config.json", "config.json")
-    )
-
-
-def only_unused_training(path: Path) -> TrainedByScripts | None:
-    """The one training of the project around a file of commands, where surely no command uses what
-    it writes; else None.
-    """
-    trained = (
-        only_training_by_commands(path)
-        or find_trained_by_scripts(path)
-        or only_training_by_settings(path)
-    )
-    if trained is None:
-        return None
-    commands = [
-        one for one in shell_commands_of_project(path) if training_of(one, path.parent) is None
-    ]
-    is_used = any(
-        uses_output_as_model(one, folder) for one in commands for folder in trained.outputs
-    )
-    return None if is_used or any(map(_names_model_by_unknown_variable, commands)) else trained
-
-
-def _names_model_by_unknown_variable(command: ShellCommand) -> bool:
-    """Does a command name a model by a variable that is not known, so that it may use any?"""
-    return "$" in command.text and MODEL_WORDS.search(" ".join(command.words)) is not None
-
-
-def uses_without_adapter(file: CommandFile) -> Iterator[ModelUse]:
-    """The commands that evaluate, serve or convert a model without an adapter."""
-    yield from _evaluations_without_adapter(file)
-    for command in file.commands:
-        model = _model_converted_to_gguf(command)
-        if model:
-            yield ModelUse(
-                command,
-                model,
-                command.text.strip(),
-                "convert FOLDER: python convert_hf_to_gguf.py FOLDER --outfile ... (an adapter is merged first, or"
-                " converted by convert_lora_to_gguf.py)",
-                "the file holds the weights of",
-            )
-
-
-def _model_converted_to_gguf(command: ShellCommand) -> str | None:
-    """The model that a command converts to GGUF: the first word that is no option and no value of
-    one; None where there is none. The converter has no option for it.
-    """
-    places = [n for n, word in enumerate(command.words) if Path(word).name in CONVERTERS]
-    before = ""
-    for word in command.words[places[0] + 1 :] if places else ():
-        if not word.startswith("-") and (not before.startswith("--") or "=" in before):
-            return word
-        before = "" if word in CONVERTER_SWITCHES else word
-    return None
-
-
 def _writes_to_a_base_path(command: ShellCommand) -> bool:
     """Does a command say, by where it writes, that the base is meant?"""
     return ABOUT_THE_BASE.search(" ".join(output_paths(command))) is not None
-
-
-def output_paths(command: ShellCommand) -> Iterator[str]:
-    """Where a command writes, as its words say it."""
-    before = ""
-    for word in command.words:
-        if WRITING_OPTIONS.search(before) or ("=" in word and WRITING_OPTIONS.search(word)):
-            yield word
-        before = word
-
-
-def training_of(command: ShellCommand, folder: Path) -> TrainingCommand | None:
-    """The training that a command starts; None where it starts none, or its model or output is not seen."""
-    words = _training_words(command)
-    if words is None:
-        return None
-    model, output = last_option(words, *MODEL_OPTIONS), last_option(words, *OUTPUT_OPTIONS)
-    settings = next((word for word in words if word.endswith(SETTINGS_ENDINGS)), None)
-    if settings is not None:
-        named = _model_and_output_in_settings(folder / settings)
-        model, output = model or named[0], output or named[1]
-    return TrainingCommand(command, model, output) if model and output else None
-
-
-def _training_words(command: ShellCommand) -> tuple[str, ...] | None:
-    """The words that follow the program or the script that trains; None where a command starts no
-    training.
-    """
-    for program in TRAINING_PROGRAMS:
-        words = command.behind(*program)
-        if words is not None:
-            return words
-    places = [n for n, word in enumerate(command.words) if TRAINING_SCRIPT.search(word)]
-    return command.words[places[0] + 1 :] if places else None
-
-
-def _model_and_output_in_settings(path: Path) -> tuple[str, str]:
-    """The model and the output folder of a file of settings; empty where it is not there."""
-    try:
-        config = read_config(path)
-    except (TruetuneError, OSError):
-        return "", ""
-    raw_model = config.raw.get("base_model") or config.raw.get("model_name_or_path")
-    return str(raw_model or ""), str(config.raw.get("output_dir") or "")
-
-
-def _evaluations_without_adapter(file: CommandFile) -> Iterator[ModelUse]:
-    """The commands that evaluate or serve a model without an adapter."""
-    for run in find_harness_runs(file):
-        is_loaded = (last_option(run.options, "--model", "-m") or "") in LOADED_BY_HARNESS
-        model = run.argument("pretrained")
-        adapters = [name for name in ADAPTER_ARGUMENTS if run.argument(name) is not None]
-        if is_loaded and model and not adapters:
-            remedy = f"name it: pretrained={model},peft=FOLDER for an adapter, pretrained=FOLDER for a whole model"
-            yield ModelUse(run.command, model, run.model, remedy)
-    for server in find_vllm_server_commands(file):
-        if (
-            adapters_by_served_name(server)
-            or last_option(server.options, "--enable-lora") is not None
-        ):
-            continue
-        text = server.command.text.strip()
-        remedy = "serve FOLDER, or for an adapter add --enable-lora --lora-modules tuned=FOLDER"
-        for model in folders_by_served_name(server).values():
-            yield ModelUse(server.command, model, text, remedy)
-
-
-def uses_output_as_model(command: ShellCommand, output: str) -> bool:
-    """Does a command name the output folder of a training, or a model in it, but for what it writes
-    there?
-    """
-    before = ""
-    for word in command.words:
-        place = word.find(output)
-        rest = word[place + len(output) :] if place >= 0 else ""
-        is_model = place >= 0 and not RESULTS.search(rest)
-        if is_model and not WRITING_OPTIONS.search(before) and not WRITING_OPTIONS.search(word):
-            return True
-        before = word
-    return False

@@ -37,7 +37,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from truetune.checks.adapter_servers import shell_commands_of_project
-from truetune.checks.commands.base_evaluated_after_training import (
+from truetune.checks.commands.evidence.models_used_by_commands import (
     only_unused_training,
     output_paths,
     training_of,

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.commands.harness_run_without_chat_template import WRITES
+from truetune.checks.commands.evidence.generative_tasks import GENERATIVE_TASKS
 from truetune.checks.findings import Finding
 from truetune.checks.harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
@@ -74,11 +74,11 @@ class HarnessAsksRowByRow(CommandRule):
                 continue
             tasks = last_option(run.options, "--tasks", "-t") or ""
             why = "--batch_size is 1" if given else "no --batch_size is given, and it is 1 then"
-            does = "generates" if WRITES.search(tasks) else "computes"
+            does = "generates" if GENERATIVE_TASKS.search(tasks) else "computes"
             yield self.finding(
                 f"lm_eval {does} the answers of {tasks[:80]} one row at a time: {why}",
                 "add --batch_size auto (or 16), or --model vllm, which makes batches by itself",
-                severity="warning" if WRITES.search(tasks) else "info",
+                severity="warning" if GENERATIVE_TASKS.search(tasks) else "info",
                 cases=[self.case(run.command, run.command.text[:300])],
             )
 

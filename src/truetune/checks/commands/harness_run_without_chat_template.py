@@ -31,19 +31,13 @@ The figures change, and can't be compared with those made without the template: 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from truetune.checks.commands.evidence.generative_tasks import GENERATIVE_TASKS
 from truetune.checks.findings import Finding
 from truetune.checks.harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, last_option
-
-WRITES = re.compile(
-    r"gsm8k|ifeval|gsm_plus|mgsm|math|aime|bbh|humaneval|mbpp|drop|squad|triviaqa|nq_open|gpqa\w*cot|mmlu_pro"
-    r"|generative|longbench|ruler|alpaca|mt_bench|leaderboard\b|_cot\b|_gen\b|coqa|truthfulqa_gen"
-)
-"""Tasks in which the model writes its answer"""
 
 
 class HarnessRunWithoutChatTemplate(CommandRule):
@@ -64,7 +58,7 @@ class HarnessRunWithoutChatTemplate(CommandRule):
                     "lm_eval asks a chat model without its chat template: in a form that it was never trained on",
                     "add --apply_chat_template (and --fewshot_as_multiturn with few-shot examples), and measure the"
                     " base again in the same way",
-                    severity="warning" if WRITES.search(tasks) else "info",
+                    severity="warning" if GENERATIVE_TASKS.search(tasks) else "info",
                     evidence=[
                         "without it the results say `chat_template: null`, and the scores fall below the base's"
                     ],

@@ -39,7 +39,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.commands.base_evaluated_after_training import (
+from truetune.checks.commands.evidence.models_used_by_commands import (
     ABOUT_THE_BASE,
     ModelUse,
     output_paths,

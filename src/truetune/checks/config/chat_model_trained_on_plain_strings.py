@@ -57,7 +57,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.checks.source.bare_text_to_chat_model import CHAT_MODEL_NAME, TURN_MARKS
+from truetune.checks.source.evidence.chat_model_names import CHAT_MODEL_NAME, TURN_MARKS
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
     line_asking_by_template,

@@ -51,6 +51,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from truetune.checks.config.evidence.padding_to_a_length import MULTIPLE, find_padding_to_a_length
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -60,21 +61,10 @@ from truetune.data.row_text_bytes import text_bytes_of_rows
 from truetune.errors import DataError
 from truetune.settings.config import Config
 
-SWITCHES = ("pad_to_sequence_len", "pad_to_max_length")
-MULTIPLE = "pad_to_multiple_of"
-MIN_LENGTH = 512
-"""Tokens. Chosen by hand: pads up to a shorter length cost little beside the rest of a step"""
 MIN_TIMES = 2
 """Times the longest row by its bytes. With the usual three to four bytes a token, six to eight times its tokens"""
 TEMPLATE_TOKENS = 256
 """For the headers of a chat template and its system prompt. Chosen, not measured"""
-
-
-class _Padding(NamedTuple):
-    """What pads each row to which length."""
-
-    key: str
-    length: int
 
 
 class _RowLengths(NamedTuple):
@@ -136,21 +126,6 @@ class RowsPaddedToTheLimit(ConfigRule):
             ],
             cases=[setting_case(config, config.raw[padding.key], padding.key)],
         )
-
-
-def find_padding_to_a_length(config: Config) -> _Padding | None:
-    """The setting that pads each row, and to which length; None where none does, or rows are joined."""
-    raw = config.raw
-    # Compiled models are padded to one length so that they are compiled once.
-    if config.spec.training.packing or raw.get("torch_compile"):
-        return None
-    for key in SWITCHES:
-        if raw.get(key) is True and config.limit and config.limit >= MIN_LENGTH:
-            return _Padding(key, config.limit)
-    multiple = raw.get(MULTIPLE)
-    if isinstance(multiple, int) and multiple >= MIN_LENGTH:
-        return _Padding(MULTIPLE, multiple)
-    return None
 
 
 def _row_lengths(config: Config) -> _RowLengths | None:

@@ -46,9 +46,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
+from truetune.checks.unmet_reasons import NO_VERDICTS
 from truetune.data.llm_judge_verdicts_and_bias import JudgedPair, PlaceCount, count_wins_by_place
-
-NO_VERDICTS = Unmet("no verdicts of a judge on pairs of answers were read", asked=True)
 
 
 class JudgePrefersAPlace(EvaluationRule):

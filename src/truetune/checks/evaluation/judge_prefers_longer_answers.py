@@ -40,10 +40,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.judge_prefers_a_place import NO_VERDICTS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
+from truetune.checks.unmet_reasons import NO_VERDICTS
 from truetune.data.llm_judge_verdicts_and_bias import (
     MAX_P,
     MIN_VERDICTS,

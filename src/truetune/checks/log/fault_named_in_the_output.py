@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.log.answers_fail_to_parse import failed_to_parse_an_answer
+from truetune.checks.log.evidence.exceptions_on_answers import failed_to_parse_an_answer
 from truetune.checks.log.message_evidence import explain_message
 from truetune.checks.rule import OutputRule
 

@@ -44,9 +44,7 @@ Usual peaks: 1e-5 to 5e-5 for all weights, 1e-4 to 3e-4 for LoRA. Watch the firs
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -54,31 +52,28 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.adapter_or_all_weights import trains_adapter
-from truetune.checks.log.learning_rate_ended_early import IDLE_RATE
+from truetune.checks.log.evidence.bounds_of_loss_and_rate import IDLE_RATE
+from truetune.checks.log.evidence.end_of_loss import ends_above_beginning
+from truetune.checks.log.evidence.fall_of_loss import (
+    CLASS_METRIC,
+    MIN_EPOCH_RECORDS,
+    MIN_RECORDS,
+    ORDINARY,
+    LossFall,
+    causes_ruled_out_by_log,
+    describe_remaining_causes,
+    is_rate_too_low,
+    measure_fall,
+    remaining_causes,
+)
 from truetune.checks.log.log_figures import draw_curves
-from truetune.checks.log.loss_diverges import ends_above_beginning
 from truetune.checks.rule import LogRule
-from truetune.logs.findings_in_files_beside_log import FROZEN_IN_CODE, RunBeside
-from truetune.logs.robust_statistics import Trend, fit_robust_trend, noise_sigma
+from truetune.logs.findings_in_files_beside_log import RunBeside
+from truetune.logs.robust_statistics import fit_robust_trend
 from truetune.logs.run_log import Curve, RunLog
 from truetune.settings.run_spec import Severity
 
-NO_RATE = 5e-8
-"""Learning rate below which nothing moves: a twentieth of DPO's default of 1e-6, the smallest in use"""
-LEARNED = 0.05
-"""A median loss below this one is that of rows that are known by heart, and can't fall much"""
 LOG_RATE = "log the learning rate (transformers does at each logging step)"
-MOVES, RISES = 0.02, 0.1
-"""Shares of the level: a fall by less is none, a rise by more is no flat loss; chosen on the runs in tests/logs/runs"""
-HARDLY, AT_MOST = 0.03, 0.06
-"""Fall over a run that saw its rows at least twice, and the steepest that noise allows: real runs of LoRA fall by 5
-to 30 % in their second epoch, those in tests/logs/runs by 8 % at least"""
-ADAPTER_RATE = 2e-5
-"""Peak rate below which an adapter is surely trained too slowly: a fifth of the lowest published for SFT (1e-4)"""
-LOWEST_RATE = 2e-6
-"""Peak rate below which the weights of any SFT hardly move: a fifth of the lowest published for all weights (1e-5)"""
-ORDINARY = 1e-5
-"""Learning rate from which `raise the rate` is no first advice: usual for all weights, and seen with LoRA"""
 SAME_EVALUATIONS = 2
 """Evaluations at different steps that give one value, beside a training loss that is flat too"""
 FEW_STEPS = 300
@@ -89,10 +84,6 @@ MAX_CLASSES = 20
 """Classes up to which ln(classes) are far enough apart (5 % at 20, less above) for a level to tell their number"""
 NEAR_GUESSING = 0.015
 """Share of ln(classes) within which a loss sits there"""
-CLASS_METRIC = re.compile(
-    r"(?:eval|test|val)?[_/]?(?:accuracy|acc|f1|roc_auc|auc|mcc|matthews.*)", re.I
-)
-"""Names of what is measured of classifiers; TRL's `mean_token_accuracy` is none"""
 CAUSES_OF_UNMOVED_WEIGHTS = (
     "does the optimizer hold the weights that are trained (made after get_peft_model, FSDP or fully_shard, over the"
     " same model: truetune check SCRIPT)",
@@ -107,10 +98,6 @@ FALLS_BESIDE = 0.1
 SAME_LEVEL, SAME_RATE = 0.1, 0.1
 """Shares by which first losses and peak rates of two runs of one training differ at most. Chosen, not measured: first
 losses are noisy, and logs leave the very peak out"""
-FIRST = 3
-"""Records that say where a loss began: one alone may be noise"""
-# Chosen, not measured: three points give a slope, five say that it is one; a slow fall within noise needs twenty.
-MIN_RECORDS, MIN_EPOCH_RECORDS = 5, 20
 
 
 RAISE_THE_RATE = "raise the learning rate"
@@ -234,89 +221,9 @@ class FlatLoss(LogRule):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LossFall:
-    """How far the loss fell over the run, and what could have made it fall."""
-
-    level: float
-    """Median of the loss"""
-    line: Trend
-    span: float
-    """Steps from the first record to the last"""
-    noise: float
-    fell_at_first: bool
-    peak_rate: float | None
-    """The largest learning rate; None where the log has none"""
-    seen_again: bool
-    """Were the rows seen at least twice, at a rate that was warm?"""
-    rises_with_rate: bool
-    """Is the learning rate still raised at the end of the log?"""
-
-    @property
-    def drop(self) -> float:
-        """By how much the fitted line of the loss falls over the run."""
-        return max(0.0, -self.line.slope * self.span)
-
-    @property
-    def steepest_drop(self) -> float:
-        """The largest fall that the noise allows (95 %)"""
-        return max(0.0, -self.line.low * self.span)
-
-    @property
-    def has_no_rate(self) -> bool:
-        """Is the learning rate too small to move anything?"""
-        return self.peak_rate is not None and self.peak_rate < NO_RATE
-
-    @property
-    def stays_on_repeated_rows(self) -> bool:
-        """Did the loss not move although the rows were seen again?"""
-        surely_small = self.steepest_drop < MOVES * self.level
-        half_as_much = self.drop < HARDLY / 2 * self.level
-        return self.seen_again and (
-            surely_small or (half_as_much and self.steepest_drop < 2 * MOVES * self.level)
-        )
-
-    @property
-    def is_certain(self) -> bool:
-        """Is it certain that the loss does not move, or that the rate moves nothing?"""
-        return self.stays_on_repeated_rows or self.has_no_rate
-
-    @property
-    def hardly_falls_on_repeated_rows(self) -> bool:
-        """Did the loss fall by less than in runs that learn, although the rows were seen again?"""
-        # A line that may as well rise (its 95 % interval holds 0) falls by chance: there the noise alone decides.
-        is_small = self.drop < HARDLY * self.level or self.line.high >= 0
-        return self.seen_again and is_small and self.steepest_drop < AT_MOST * self.level
-
-    def is_level(self, *, has_equal_evaluations: bool) -> bool:
-        """Does the whole of it stand on one level, at a rate at which weights move?
-
-        Evaluations that give one value are exact: beside them, a training loss may be noisy.
-        """
-        # A loss without any noise is that of no batches: loss-repeats-exactly says so.
-        if self.level < LEARNED or self.fell_at_first or self.rises_with_rate or not self.noise:
-            return False
-        rises = self.line.slope * self.span > AT_MOST * self.level
-        is_small = self.drop < HARDLY / 2 * self.level and self.steepest_drop < AT_MOST * self.level
-        if has_equal_evaluations:
-            is_small = self.drop < AT_MOST * self.level
-        has_rate = self.peak_rate is None or self.peak_rate >= NO_RATE
-        return is_small and has_rate and not rises
-
-    def is_worth_a_finding(self) -> bool:
-        """Is the loss so flat that it is worth a finding? One that is low, rises, or fell at the
-        start is another matter.
-        """
-        rises = self.line.slope * self.span > RISES * self.level
-        if self.level < LEARNED or rises or self.fell_at_first:
-            return False
-        never_moved = self.has_no_rate and self.drop < max(MOVES * self.level, self.noise)
-        return self.stays_on_repeated_rows or self.hardly_falls_on_repeated_rows or never_moved
-
-
 def _moves_nothing_at_ordinary_rate(log: RunLog, fall: LossFall) -> bool:
     """Does the loss hardly fall under an ordinary rate and gradients, where rows seen again are always learned?"""
-    may_be_rate = fall.is_certain or _is_rate_too_low(log, fall.peak_rate)
+    may_be_rate = fall.is_certain or is_rate_too_low(log, fall.peak_rate)
     return not may_be_rate and _has_usual_rate_and_gradients(log, fall)
 
 
@@ -324,7 +231,7 @@ def _severity(log: RunLog, fall: LossFall) -> Severity:
     """An error without any learning rate, a note where nothing names a cause."""
     if fall.peak_rate == 0:
         return "error"
-    is_too_low = _is_rate_too_low(log, fall.peak_rate)
+    is_too_low = is_rate_too_low(log, fall.peak_rate)
     names_cause = fall.is_certain or is_too_low or _moves_nothing_at_ordinary_rate(log, fall)
     return "warning" if names_cause else "info"
 
@@ -333,7 +240,7 @@ def _why_it_should_fall(log: RunLog, fall: LossFall) -> str:
     """Why the loss does not fall, where the rate is the reason; else why it should."""
     if fall.peak_rate == 0:
         return ": the learning rate is 0"
-    if fall.has_no_rate or _is_rate_too_low(log, fall.peak_rate):
+    if fall.has_no_rate or is_rate_too_low(log, fall.peak_rate):
         return f": the learning rate is at most {fall.peak_rate:.3g}"
     return f" although the rows were seen {log.epochs:.3g} times"
 
@@ -350,23 +257,6 @@ def _is_mostly_without_rate(log: RunLog) -> bool:
     """Was there a learning rate at first, and none at most of the records?"""
     rate = log.curve("learning_rate").finite().value
     return bool(rate.any()) and 2 * int((rate <= IDLE_RATE * rate.max()).sum()) > rate.size
-
-
-def measure_fall(log: RunLog, loss: Curve) -> LossFall:
-    """Measure how far a loss of at least MIN_RECORDS finite records fell, and at which rates."""
-    rate, line = log.curve("learning_rate").finite(), fit_robust_trend(loss)
-    level = float(np.median(loss.value))
-    is_warm = not (_warms_up(rate) and line.high < 0)
-    return LossFall(
-        level=level,
-        line=line,
-        span=float(loss.step[-1] - loss.step[0]),
-        noise=noise_sigma(loss.value),
-        fell_at_first=_fell_at_first(loss, level),
-        peak_rate=float(rate.value.max()) if rate else None,
-        seen_again=log.epochs >= 2 and loss.step.size >= MIN_EPOCH_RECORDS and is_warm,
-        rises_with_rate=_warms_up(rate),
-    )
 
 
 def _is_long_enough_for_rows_seen_once(log: RunLog) -> bool:
@@ -459,38 +349,6 @@ def _number_of_classes_guessed(log: RunLog, level: float) -> int:
     return 0
 
 
-def _fell_at_first(loss: Curve, level: float) -> bool:
-    """Did the loss begin above the level that it then keeps? Something was learned, in a small part of the run."""
-    began = float(np.median(loss.value[:FIRST]))
-    return began - level > max(RISES * level, 3 * noise_sigma(loss.value))
-
-
-def _warms_up(rate: Curve) -> bool:
-    """Does the learning rate still rise at the end of the log?"""
-    return (
-        rate.step.size > 1
-        and bool(rate.value[-1] > rate.value[0])
-        and bool((np.diff(rate.value) >= 0).all())
-    )
-
-
-def _is_rate_too_low(log: RunLog, peak: float | None) -> bool:
-    """Is the peak of the learning rate so low that nothing else need be looked for first?"""
-    if peak is None:
-        return False
-    return peak < (ADAPTER_RATE if trains_adapter(log) else LOWEST_RATE)
-
-
-def _may_train_adapter(log: RunLog) -> bool:
-    """Is an adapter trained, or is it not known what is?"""
-    return trains_adapter(log) or _trained_share_of_weights(log) is None
-
-
-def _trained_share_of_weights(log: RunLog) -> float | None:
-    """The share of the weights that is trained, as the output prints it."""
-    return log.output.settings.share if log.output is not None else None
-
-
 def _has_usual_rate_and_gradients(log: RunLog, fall: LossFall) -> bool:
     """Does the log show an ordinary learning rate and gradients, so that neither is the reason?"""
     norm = log.curve("grad_norm").finite()
@@ -505,29 +363,16 @@ def _remedy(log: RunLog, fall: LossFall) -> str:
     if (
         fall.seen_again
         and _has_usual_rate_and_gradients(log, fall)
-        and not _is_rate_too_low(log, fall.peak_rate)
+        and not is_rate_too_low(log, fall.peak_rate)
     ):
-        return f"ask in this order: {'; '.join((*CAUSES_OF_UNMOVED_WEIGHTS, *_remaining_causes(log, fall.peak_rate)))}"
-    if not _is_rate_too_low(log, fall.peak_rate):
+        return f"ask in this order: {'; '.join((*CAUSES_OF_UNMOVED_WEIGHTS, *remaining_causes(log, fall.peak_rate)))}"
+    if not is_rate_too_low(log, fall.peak_rate):
         return describe_remaining_causes(log, fall.peak_rate)
     if trains_adapter(log):
         usual = "SFT of an adapter begins at 1e-4, up to 5e-4 (all weights take a tenth of it)"
     else:
         usual = "SFT begins at 1e-5 for all weights, at 1e-4 for LoRA"
     return f"{RAISE_THE_RATE} from {fall.peak_rate:.3g}: {usual}; then {describe_remaining_causes(log, fall.peak_rate)}"
-
-
-def causes_ruled_out_by_log(log: RunLog, peak: float | None) -> tuple[str, ...]:
-    """Sentences on the causes of a flat loss that the log itself excludes."""
-    facts = []
-    if peak is not None and not _is_rate_too_low(log, peak) and peak >= LOWEST_RATE:
-        facts.append(f"not the reason: the learning rate, which reaches {peak:.3g}")
-    norm = log.curve("grad_norm").finite()
-    if norm and np.median(norm.value) > 0:
-        facts.append(
-            f"not the reason: no gradient; grad_norm is {np.median(norm.value):.3g} in the median"
-        )
-    return tuple(facts)
 
 
 def _why_no_weight_moves(log: RunLog) -> str:
@@ -539,45 +384,3 @@ def _why_no_weight_moves(log: RunLog) -> str:
             "is there a gradient at all (log grad_norm; truetune run -- CMD names weights without one)",
         )
     return "no weight that counts moved: " + "; ".join(causes)
-
-
-def describe_remaining_causes(log: RunLog, peak: float | None) -> str:
-    """The causes of a flat loss that the log does not exclude, as a text; the quickest to check
-    come first.
-    """
-    return "ask in this order: " + "; ".join(_remaining_causes(log, peak))
-
-
-def _remaining_causes(log: RunLog, peak: float | None) -> list[str]:
-    """The causes of a flat loss that the log does not exclude, each as a question to check; the
-    quickest come first.
-    """
-    causes = []
-    if not log.curve("grad_norm"):
-        causes.append(
-            "is anything trained (truetune run -- CMD names weights without a gradient; log"
-            " grad_norm)"
-        )
-    frozen = next(log.files_beside.settings_named(FROZEN_IN_CODE), None)
-    if frozen is not None:
-        share = _trained_share_of_weights(log)
-        of_all = f"; {share:.2g} of all weights" if share is not None else ""
-        causes.append(
-            f"are the right weights trained ({frozen.place} chooses them{of_all}: print the names with"
-            " requires_grad, and see that they are layers of this model)"
-        )
-    elif _may_train_adapter(log):
-        causes.append(
-            "does the adapter count (lora_alpha / r far below 1 scales it away: truetune check SETTINGS)"
-        )
-    # Where the rate is too low, the remedy has said so.
-    if not _is_rate_too_low(log, peak):
-        if peak is None or peak < ORDINARY:
-            causes.append("is the learning rate too low (1e-5 for all weights, 1e-4 for LoRA)")
-        elif peak < 1e-4:
-            causes.append(f"is the rate of {peak:.3g} for LoRA (1e-4 to 5e-4 are usual there)")
-    causes.append(
-        "can the answers be learned (encoded text, rows out of step, answers by chance: truetune"
-        " check DATA -t TOKENIZER, truetune show DATA -t TOKENIZER)"
-    )
-    return causes

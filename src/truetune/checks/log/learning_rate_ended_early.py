@@ -39,13 +39,12 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.evidence.bounds_of_loss_and_rate import IDLE_RATE
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.findings_in_files_beside_log import SCHEDULE_STEPS, SettingBeside
 from truetune.logs.run_log import Curve
 
-# Of the peak: schedules end at 0 or at a tenth of it; what is less than a millionth is a rounded 0.
-IDLE_RATE = 1e-6
 MIN_POINTS, MIN_ZEROS = 8, 3
 """Records with a rate, and those of them with a rate of 0. Chosen by hand: one or two zeros at the end are those of a
 schedule that ends by right"""

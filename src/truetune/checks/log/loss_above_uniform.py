@@ -54,6 +54,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.evidence.bounds_of_loss_and_rate import MAX_VOCABULARY, MIN_TIMES_GUESSING
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS
@@ -61,8 +62,6 @@ from truetune.logs.is_loss_summed_not_averaged import means_added_up_in_loss, pa
 from truetune.logs.run_log import Curve, RunLog
 from truetune.settings.run_spec import Severity
 
-TIMES = 1.2
-"""Of guessing. Chosen, not measured: an untrained head begins a little above ln(vocabulary), a sum of two at twice"""
 ABOUT, MIN_POINTS = 0.9, 20
 """Of guessing, at the end of a run of so many records"""
 SMALLEST, LARGEST = 32_000, 262_144
@@ -72,8 +71,6 @@ HARDLY_FALLS = 0.05
 FOREIGN = 5.0
 """Nats a token, at the end of a run. Chosen, not measured: the frequencies of a language's words alone give about 7,
 and published bases have 1 to 4 on text of any language that they were trained on"""
-MAX_VOCABULARY = 1_000_000
-"""Above that of any published model: a loss beyond its guessing is wrong whatever the vocabulary is"""
 
 
 NEGLIGIBLE_RATE = 5e-8
@@ -101,7 +98,7 @@ class LossAboveUniform(LogRule):
             return unmet
         if not self.subject.has_token_loss:
             return OTHER_LOSS
-        if self._lowest_early_loss() <= TIMES * self._uniform_loss():
+        if self._lowest_early_loss() <= MIN_TIMES_GUESSING * self._uniform_loss():
             return None
         if means_added_up_in_loss(self.subject):
             return Unmet("the loss is a sum, which loss-is-a-sum is about")
@@ -132,7 +129,7 @@ class LossAboveUniform(LogRule):
         # A rate at which nothing moves explains a loss that stays, and flat-loss names it.
         if not _is_rate_negligible(log):
             yield from self._findings_on_high_end(loss, guess, is_known=bool(size))
-        if self._lowest_early_loss() > TIMES * guess and not (
+        if self._lowest_early_loss() > MIN_TIMES_GUESSING * guess and not (
             means_added_up_in_loss(log) or parts_of_training_loss(log)
         ):
             yield from self._findings_on_start_above_guessing(loss, size, guess)
@@ -192,7 +189,7 @@ class LossAboveUniform(LogRule):
         """Is the loss at the end still that of guessing, and the run over as far as its log tells?"""
         log, loss = self.subject, self.subject.curve("loss").finite()
         over = not log.total_steps or log.last_step >= log.total_steps
-        near = ABOUT * guess < float(np.median(loss.value[-5:])) <= TIMES * guess
+        near = ABOUT * guess < float(np.median(loss.value[-5:])) <= MIN_TIMES_GUESSING * guess
         return over and loss.step.size >= MIN_POINTS and near
 
     def _finding_on_end_at_guessing(self, guess: float) -> Finding:
@@ -215,7 +212,7 @@ class LossAboveUniform(LogRule):
         if loss.step.size < MIN_POINTS or not self._is_rate_unlogged_or_past_warmup():
             return False
         first, last = (float(np.median(part)) for part in (loss.value[:5], loss.value[-5:]))
-        lowest, highest = ABOUT * math.log(SMALLEST), TIMES * math.log(LARGEST)
+        lowest, highest = ABOUT * math.log(SMALLEST), MIN_TIMES_GUESSING * math.log(LARGEST)
         is_there = all(lowest <= one <= highest for one in (first, last))
         return is_there and first - last < HARDLY_FALLS * first
 
@@ -236,7 +233,7 @@ class LossAboveUniform(LogRule):
         counts = (printed.trained, printed.parameters)
         is_part = None not in counts and 2 * (counts[0] or 0) < (counts[1] or 0)
         first, last = float(loss.value[0]), float(np.median(loss.value[-5:]))
-        is_guess = ABOUT * math.log(SMALLEST) <= first <= TIMES * math.log(LARGEST)
+        is_guess = ABOUT * math.log(SMALLEST) <= first <= MIN_TIMES_GUESSING * math.log(LARGEST)
         is_trained = is_part or printed.adapter or printed.weights_loaded
         return bool(is_trained) and is_guess and last > FOREIGN
 

@@ -42,8 +42,12 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.evidence.bounds_of_loss_and_rate import (
+    HIGH_RATE,
+    MAX_VOCABULARY,
+    MIN_TIMES_GUESSING,
+)
 from truetune.checks.log.log_figures import draw_curves
-from truetune.checks.log.loss_above_uniform import MAX_VOCABULARY, TIMES
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS
 from truetune.logs.is_loss_summed_not_averaged import means_added_up_in_loss, parts_of_training_loss
@@ -53,8 +57,6 @@ MIN_ABOVE, MIN_ABOVE_SHARE = 3, 0.1
 """Records above guessing, and their share of all"""
 MIN_RECORDS = 8
 """Records: of fewer nothing is fine yet, though some may be above guessing already"""
-HIGH_RATE = 1e-3
-"""Learning rates from which they are told: published ones are lower, but for small models and some adapters"""
 
 
 class LossClimbsAboveGuessing(LogRule):
@@ -75,7 +77,7 @@ class LossClimbsAboveGuessing(LogRule):
             return Unmet("the loss is a sum of several", "log the mean over tokens")
         if (
             self._losses_that_are_numbers().value[:MIN_ABOVE].min(initial=math.inf)
-            > TIMES * self._uniform_loss()
+            > MIN_TIMES_GUESSING * self._uniform_loss()
         ):
             return Unmet("the loss begins above guessing, which loss-above-uniform is about")
         return None
@@ -97,7 +99,7 @@ class LossClimbsAboveGuessing(LogRule):
             or parts_of_training_loss(log)
         ):
             return
-        above = loss.value > TIMES * guess
+        above = loss.value > MIN_TIMES_GUESSING * guess
         if above[:MIN_ABOVE].all() or above.sum() < max(MIN_ABOVE, MIN_ABOVE_SHARE * above.size):
             return
         first = int(np.argmax(above))

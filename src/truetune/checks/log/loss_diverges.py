@@ -36,9 +36,7 @@ before the place named.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -46,6 +44,14 @@ from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import MAX_PUBLISHED_SCALE
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.adapter_or_all_weights import trains_adapter
+from truetune.checks.log.evidence.end_of_loss import (
+    JUMP,
+    MIN_POINTS,
+    MOST_POINTS,
+    LossLevels,
+    jumps_after_first_record,
+    measure_loss_levels,
+)
 from truetune.checks.log.float16_in_logs import is_float16_run, precision_in_place_of_float16
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.restart_advice import advise_restart
@@ -57,35 +63,18 @@ from truetune.logs.robust_statistics import (
     jumps_up_repeatedly,
     medians_of_both_ends,
     noise_sigma,
-    robust_sigma,
-    rolling_median,
     stretches_of_true,
     strongest_level_shift,
 )
 from truetune.logs.run_log import Curve, Floats
 
-MIN_POINTS, MOST_POINTS = 8, 2_000
-"""Records. Chosen by hand: beginning, lowest place and end are medians of several records each; more than 2,000 are
-thinned to medians of blocks, which bounds the time of the search for a change"""
 USUAL_OF_ADAPTERS, USUAL_OF_ALL_WEIGHTS = (1e-4, 5e-4), (1e-5, 5e-5)
 """Published rates of AdamW, from and to"""
-JUMP = 2.0
-"""Nats above the first record at which the later ones lie: the perplexity is seven times as high. Records of one run
-differ by a few tenths; runs that were destroyed at once rose by 4 and more"""
 MIN_RECORDS_ABOVE = 20
 """Records that all lie above the first, where most have come down again: one that is low by chance is 1 in 21 then"""
 MIN_NOISES = 10.0
 """Noise of one record that such a jump is above. Chosen, not measured: losses of single rows jump by 2 nats within five
 times their noise; at double, runs that were destroyed within their first record are missed"""
-
-
-def jumps_after_first_record(loss: Curve) -> bool:
-    """Does the loss jump right behind its first record, and never come back?"""
-    later = loss.value[1:]
-    if later.size < MIN_POINTS:
-        return False
-    first = float(loss.value[0])
-    return bool(later.min() > first and np.median(later) > first + JUMP)
 
 
 def climbs_from_first_record(loss: Curve) -> bool:
@@ -103,55 +92,6 @@ def climbs_from_first_record(loss: Curve) -> bool:
     return is_clear and bool(later.min() > first)
 
 
-class _LossLevels(NamedTuple):
-    """Where a loss began, was lowest and ended, as medians of neighbours."""
-
-    first: float
-    best: float
-    low: int
-    """Index of the lowest level"""
-    last: float
-    sigma: float
-    """Noise of one record"""
-    at_once: bool
-    """It jumped right behind its first record"""
-    is_worse: bool
-    """The end lies above the beginning"""
-    is_lost: bool
-    """More than half of what had been gained is given back"""
-
-
-def _measure_levels(values: Floats, at_once: bool) -> _LossLevels:
-    """The levels of a loss, and whether its end is above them by more than noise makes."""
-    n = values.size
-    k = max(3, n // 10)
-    first = min(float(np.median(values[:k])), float(np.median(values[:3])))
-    if at_once:
-        first = float(values[0])
-    last = float(np.median(values[-k:]))
-    width = max(5, n // 20)
-    smooth = rolling_median(values, width)
-    low = int(np.argmin(smooth))
-    best = float(smooth[low])
-    sigma = max(
-        noise_sigma(values),
-        min(robust_sigma(values[:k]), robust_sigma(values[-k:])),
-    )
-    # The median of k values has 1.25 times the standard error of their mean, and here two such medians are compared.
-    # 5 of them are chosen, not measured: losses have heavier tails than normal noise.
-    sure = 5 * 1.25 * sigma * math.sqrt(2 / k)
-    is_worse = last > first + max(sure * math.sqrt((k / 3 + 1) / 2), 0.1 * abs(first))
-    # The lowest of n / width medians lies below their level by chance: sqrt(2 ln m) standard errors for m of them.
-    chance = (
-        1.25
-        * sigma
-        * (3 * math.sqrt(1 / k + 1 / width) + math.sqrt(2 * math.log(n / width) / width))
-    )
-    given_back = last > best + max(chance, 0.5 * max(0.0, first - best), 0.2 * abs(best))
-    # a low point within the last tenth has no end to compare with
-    return _LossLevels(first, best, low, last, sigma, at_once, is_worse, given_back and low < n - k)
-
-
 def _records_around_rise(values: Floats, place: int, last: float) -> tuple[int, int]:
     """The indices of the lowest record up to a rise, and of the first behind it more than half way
     to the end.
@@ -166,16 +106,7 @@ def _describe_record(loss: Curve, index: int, unit: str) -> str:
     return f"{float(loss.value[index]):.4g} at {unit} {float(loss.step[index]):,.0f}"
 
 
-def ends_above_beginning(loss: Curve) -> bool:
-    """Does a loss end above the level of its first records, by more than noise makes?"""
-    values = loss.value
-    return (
-        values.size >= MIN_POINTS
-        and _measure_levels(values, jumps_after_first_record(loss)).is_worse
-    )
-
-
-def _describe_lowest_level(levels: _LossLevels) -> str:
+def _describe_lowest_level(levels: LossLevels) -> str:
     """The lowest level in words; nothing where it jumped at once, and medians lie above the first
     record.
     """
@@ -221,13 +152,13 @@ class LossDiverges(LogRule):
             return
         if jumps_up_repeatedly(loss.value):
             return  # it learns between the leaps: rows in an order, or a run that begins again
-        levels = _measure_levels(loss.value, jumps_after_first_record(loss))
+        levels = measure_loss_levels(loss.value, jumps_after_first_record(loss))
         if levels.is_worse or levels.is_lost:
             yield self._finding_on_levels(loss, levels)
         elif climbs_from_first_record(loss):
             yield self._finding_on_first_climb(loss)
 
-    def _finding_on_levels(self, loss: Curve, levels: _LossLevels) -> Finding:
+    def _finding_on_levels(self, loss: Curve, levels: LossLevels) -> Finding:
         """The finding of a loss that ends above where it began, or gives back what had been gained."""
         log = self.subject
         first, last = levels.first, levels.last

@@ -40,8 +40,8 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.evidence.bounds_of_loss_and_rate import HIGH_RATE
 from truetune.checks.log.log_figures import draw_curves
-from truetune.checks.log.loss_climbs_above_guessing import HIGH_RATE
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import block_medians
 from truetune.logs.run_log import Curve, Floats

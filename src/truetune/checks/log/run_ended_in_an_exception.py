@@ -44,8 +44,8 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.log.answers_fail_to_parse import failed_to_parse_an_answer
 from truetune.checks.log.best_metric_missing import MissingMetric, explain_missing_metric
+from truetune.checks.log.evidence.exceptions_on_answers import failed_to_parse_an_answer
 from truetune.checks.log.host_memory_evidence import describe_rows_in_a_list
 from truetune.checks.log.message_evidence import (
     EVEN_SHARES,

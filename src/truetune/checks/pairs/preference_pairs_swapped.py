@@ -58,7 +58,7 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
 )
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
 from truetune.checks.ranking_line_of_pairs import find_ranking_line
-from truetune.checks.rows.answer_is_incomplete import MIN_SHARE_AT_ONE_LENGTH
+from truetune.checks.rows_cut_at_one_length import MIN_SHARE_AT_ONE_LENGTH
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import case_in_row
 from truetune.data.conversation import Conversation

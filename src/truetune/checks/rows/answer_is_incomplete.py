@@ -53,6 +53,7 @@ from truetune.checks.answer_text_rule import (
     text_besides_answers,
 )
 from truetune.checks.findings import Case, Finding
+from truetune.checks.rows_cut_at_one_length import MIN_SHARE_AT_ONE_LENGTH
 from truetune.checks.rule import MAX_CASES, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -73,9 +74,6 @@ MIN_LIMIT_WORDS = 40
 MAX_STYLE_SHARE, SURE_SPREAD = 0.8, 0.8
 """Share of answers without an end from which it may be their style; then the shortest tenth of them has to be so near
 the longest one"""
-MIN_SHARE_AT_ONE_LENGTH = 0.8
-"""Share of the cut answers with one number of characters from which a slice cut them. Chosen, not measured: a strip
-after the slice shortens a sixth of them by a space, and texts cut by tokens hardly ever have one length"""
 MAX_KEPT = 20_000
 """Answers whose lengths are compared"""
 MIN_SURE, MIN_SURE_SHARE = 4, 0.15

@@ -65,7 +65,10 @@ from truetune.checks.source.evidence.answer_caches import (
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.files_opened_for_writing import path_opened_for_writing
-from truetune.checks.source.model_argument_never_loaded import constant_path, model_loads_and_paths
+from truetune.checks.source.evidence.model_loads_and_paths import (
+    constant_path,
+    model_loads_and_paths,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

@@ -39,13 +39,13 @@ There is no automatic fix: a system prompt and earlier turns may belong to the c
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.chat_model_names import CHAT_MODEL_NAME, TURN_MARKS
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoding_calls_of_dictionary,
@@ -57,13 +57,6 @@ from truetune.source.parsed_source_file import Module
 from truetune.source.qualified_names import variable_of_indexed_or_attribute
 from truetune.source.resolved_calls import Call
 
-CHAT_MODEL_NAME = re.compile(r"instruct|[-_]chat\b|[-_]it\b", re.I)
-TURN_MARKS = re.compile(
-    r"<\|?(im_start|start_header_id|start_of_turn|user|system|assistant|endoftext|begin)|\[/?INST\]|"
-    r"###|(USER|Human|User|Assistant|ASSISTANT|Question|Instruction|Q|A)\s*:",
-    re.I,
-)
-"""What templates and prompts of one's own write around turns"""
 TURN_WRITERS = ("apply_chat_template", "chat_template", "build_prompt", "get_prompt")
 
 

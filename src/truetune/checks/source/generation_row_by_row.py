@@ -70,6 +70,7 @@ from truetune.checks.source.evidence.requests_awaited_one_by_one import (
     is_asynchronous,
     waits_for_each_answer,
 )
+from truetune.checks.source.evidence.row_reading_calls import READERS, TAKES_ROWS
 from truetune.checks.source.evidence.text_generation_calls import (
     CLIENT_FUNCTIONS,
     CLIENT_METHODS,
@@ -97,12 +98,6 @@ MAX_DEMO_QUESTIONS = 8
 """Questions in the code; a demonstration has so many, and takes no time worth a batch"""
 MIN_SAMPLES = 8
 """Answers to one question in one call, which use a GPU as a small batch does"""
-TAKES_ROWS = ("head", "take", "select", "sample", "islice")
-"""What takes the first rows, by the last name of the call"""
-READERS = frozenset(
-    ("open", "load_dataset", "load_from_disk", "read_text", "read_csv", "read_json", "read_parquet")
-)
-"""What reads a file or a data set, by the last name of the call"""
 ROW_COUNTS = ("len(", ".shape", "num_rows", ".size")
 """How scripts spell the number of rows"""
 CONCURRENCY_SIGNS = (

@@ -57,8 +57,8 @@ from typing import Any
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.bare_text_to_chat_model import CHAT_MODEL_NAME, TURN_MARKS
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.chat_model_names import CHAT_MODEL_NAME, TURN_MARKS
 from truetune.checks.source.evidence.prompt_forms import (
     line_asking_by_template,
     scripts_beside,

@@ -52,10 +52,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.response_marker_of_another_family import (
-    ResponseMarker,
-    searched_markers,
-)
+from truetune.checks.source.evidence.response_markers import ResponseMarker, searched_markers
 from truetune.source.parsed_source_file import Module
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,

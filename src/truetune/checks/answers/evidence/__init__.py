@@ -1,0 +1,1 @@
+"""What several rules on answers look at. No rule stands here."""

@@ -1,0 +1,1 @@
+"""What several rules on commands look at. No rule stands here."""

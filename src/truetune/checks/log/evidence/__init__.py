@@ -1,0 +1,1 @@
+"""What several rules on logs look at. No rule stands here."""
