@@ -121,6 +121,8 @@ SCRIPTS = ("*.py", "*.sh")
 NOTEBOOKS = ("*.ipynb",)
 """Read only for what they train on: one notebook often trains, asks and compares, and does not say what a file is"""
 MAX_SCRIPTS = 40
+"""Scripts around a file that are read. Chosen by hand: it bounds the time in folders of hundreds of
+scripts. Fewer could miss the one that trains on the file"""
 ANSWER_FILE = re.compile(
     r"(?:pred|generat|answer|output|repl(?:y|ies)|response|completion|sample|infer|result).{0,60}\.(?:jsonl|json|csv)$",
     re.IGNORECASE,

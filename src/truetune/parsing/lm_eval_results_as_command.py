@@ -30,6 +30,8 @@ HARNESS_KEYS = frozenset(
 FIRST_KEY = re.compile(rb'\s*\{\s*"(results|config_general|groups|group_subtasks|versions)"\s*:')
 """How results begin: both harnesses write one of these keys first"""
 HEAD_BYTES = 256
+"""Bytes in which the first key has to stand: white space and the longest key are far shorter. More
+would change nothing; with far fewer, indented results would not be recognised"""
 NAMED = "results"
 """In the name of a results file that somebody wrote again, with its keys in another order"""
 OF_LIGHTEVAL = "config_general"

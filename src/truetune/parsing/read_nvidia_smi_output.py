@@ -29,7 +29,11 @@ PROCESS_ROW = re.compile(
 LIST_ROW = re.compile(r"^GPU (?P<index>\d{1,3}): (?P<name>[^(]{2,60}?) \(UUID: ")
 SIZE = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(MiB|GiB)?")
 MAX_LINES = 20_000
+"""Lines that are read. Chosen by hand: it bounds the time. A table of eight GPUs has some forty
+lines, so that these are about 500 readings; fewer may end while a run still loads"""
 MAX_GPUS = 64
+"""GPUs that are kept. Chosen by hand: it bounds the memory in a text that only looks like readings.
+Machines have 8 or 16; with fewer kept than a machine has, the last would be left out"""
 MIB = 1 << 20
 
 

@@ -15,6 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 MIN_ROWS = 5
+"""Rows with a long text in a column, from which it may be lost. Chosen by hand: in fewer, a script
+that drops single rows' texts on purpose would be taken for one that loses the column; more would
+miss small files"""
 MIN_CHARACTERS = 16
 """Letters and digits of a text that is looked for; a category has fewer"""
 PIECE_CHARACTERS = 24

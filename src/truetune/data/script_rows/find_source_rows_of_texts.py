@@ -24,6 +24,8 @@ WHOLE_CHARACTERS = 400
 MISPAIRED_SHARE = 0.9
 """Share of the rows with texts of one line each, from which it is no choice of single rows"""
 MIN_ROWS = 8
+"""Rows whose texts tell, from which the pairing is judged. Chosen by hand: in fewer, two texts that
+two rows share by chance may be nearly all; more would miss the samples that are followed"""
 
 
 class Mispairing(NamedTuple):
