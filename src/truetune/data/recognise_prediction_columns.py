@@ -74,6 +74,8 @@ MIN_PROMPT_WORDS = 3
 MIN_DISTINCT = 0.9
 """Share of different texts from which they differ from row to row"""
 MIN_ROWS = 5
+"""Rows from which texts that differ say that a column holds prompts: in fewer, labels and names
+differ by chance as well. More would leave the first rows of a small test set without prompts"""
 NAMES_OF_EITHER = frozenset(("answer", "output", "result"))
 """Names that references have as often as predictions"""
 QUESTION_NAMES = frozenset(("question", "questions", "problem", "query", "q"))

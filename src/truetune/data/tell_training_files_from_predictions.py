@@ -121,6 +121,8 @@ SCRIPTS = ("*.py", "*.sh")
 NOTEBOOKS = ("*.ipynb",)
 """Read only for what they train on: one notebook often trains, asks and compares, and does not say what a file is"""
 MAX_SCRIPTS = 40
+"""Scripts around a file that are read. Chosen by hand: it bounds the time in folders of hundreds of
+scripts. Fewer could miss the one that trains on the file"""
 ANSWER_FILE = re.compile(
     r"(?:pred|generat|answer|output|repl(?:y|ies)|response|completion|sample|infer|result).{0,60}\.(?:jsonl|json|csv)$",
     re.IGNORECASE,
@@ -533,16 +535,17 @@ def _is_model_answer_written_by_script(
     names_its_rows = any(map(READS_DATA.search, trainings))
     if not names_its_rows or any(file.stem in text for text in trainings):
         return False
-    writing = (
-        text
-        for text in texts
-        if (file.name in text or _spells_all_columns(text, row))
-        and not _script_only_reads_file(file, text)
-    )
-    return any(
-        ASKS_A_MODEL.search(text) and WRITES.search(text) and not _trains_model(text)
-        for text in writing
-    )
+    return any(_writes_model_answers(file, row, text) for text in texts)
+
+
+def _writes_model_answers(file: Path, row: Mapping[str, Any], script: str) -> bool:
+    """Does a script that trains no model ask one, and write its answers into a file with these columns?"""
+    if file.name not in script and not _spells_all_columns(script, row):
+        return False
+    if _script_only_reads_file(file, script):
+        return False
+    asks_and_writes = ASKS_A_MODEL.search(script) and WRITES.search(script)
+    return bool(asks_and_writes) and not _trains_model(script)
 
 
 def _trains_model(script: str) -> bool:

@@ -84,17 +84,21 @@ def _printed_figures(folder: Path) -> list[FigureBeside]:
     names = sorted(folder.iterdir()) if folder.is_dir() else []
     logs = [one for one in names if one.suffix in PRINTED_SUFFIXES and FILE_NAME.search(one.stem)]
     for file in logs[:MAX_FILES]:
-        try:
-            if not file.is_file() or file.stat().st_size > MAX_BYTES:
-                continue
-            text = file.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        for match in PRINTED_FIGURE.finditer(text):
+        for match in PRINTED_FIGURE.finditer(_read_small_log(file)):
             value = float(match["value"]) / (100 if match["percent"] else 1)
             if 0 <= value <= 1 and len(found) < MAX_FILES:
                 found[FigureBeside(file.name, match["name"], value, is_printed=True)] = None
     return list(found)
+
+
+def _read_small_log(file: Path) -> str:
+    """The text of a log; empty where it is too large, or cannot be read."""
+    try:
+        if not file.is_file() or file.stat().st_size > MAX_BYTES:
+            return ""
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def is_same_share(one: float, other: float) -> bool:

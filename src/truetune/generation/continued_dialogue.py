@@ -102,10 +102,7 @@ def find_turns_behind_answer(prompt: str, answer: str) -> TurnsBehindAnswer | No
     end_of_prompt = prompt[-MAX_CHARACTERS:]
     if ASKS_FOR_DIALOGUE.search(end_of_prompt) or _holds_label(end_of_prompt, distinct):
         return None
-    ends = [match.start() for match in labels[1:]] + [len(text)]
-    turns = [
-        text[match.start("text") : end].strip() for match, end in zip(labels, ends, strict=True)
-    ]
+    turns = _texts_behind_labels(text, labels)
     return TurnsBehindAnswer(
         distinct,
         tuple(dict.fromkeys(f"{match['name'].strip()}:" for match in labels))[:2],
@@ -115,6 +112,14 @@ def find_turns_behind_answer(prompt: str, answer: str) -> TurnsBehindAnswer | No
         any("?" in turn or "？" in turn for turn in turns),
         sum(SENTENCE_END.search(turn) is not None for turn in turns) / len(turns),
     )
+
+
+def _texts_behind_labels(text: str, labels: Sequence[re.Match[str]]) -> list[str]:
+    """The text of each label's turn: up to the next label, or to the end."""
+    ends = [match.start() for match in labels[1:]] + [len(text)]
+    return [
+        text[match.start("text") : end].strip() for match, end in zip(labels, ends, strict=True)
+    ]
 
 
 def _labels_behind_text(text: str) -> list[re.Match[str]]:

@@ -13,7 +13,7 @@ trade-off: without some twenty references of one form nothing is told.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -42,15 +42,25 @@ def find_lost_order(
     if len(written) < MIN_REFERENCES:
         return set()
     times = Counter(pair for units in written for pair in set(pairwise(units)))
-    shares = [
-        _share(units, {pair for pair in pairwise(units) if times[pair] > 1}) for units in written
-    ]
-    if median(shares) < MIN_SHARED_PAIR_SHARE:
+    if not _share_word_pairs(written, times):
         return set()
     quoted = [split_units(prompt) for prompt in prompts]
     pairs = set(times) | {pair for units in quoted for pair in pairwise(units)}
     words = {word for units in (*written, *quoted) for word in units}
     return set(_out_of_order(answers, pairs, words))
+
+
+def _share_word_pairs(written: Sequence[Sequence[str]], times: Mapping[Pair, int]) -> bool:
+    """Do most references share their pairs of words with others, as texts of one form do?
+
+    Args:
+        written: the words of each reference.
+        times: pair -> the references that hold it.
+    """
+    shares = [
+        _share(units, {pair for pair in pairwise(units) if times[pair] > 1}) for units in written
+    ]
+    return median(shares) >= MIN_SHARED_PAIR_SHARE
 
 
 def _out_of_order(answers: Sequence[str], pairs: set[Pair], words: set[str]) -> Iterator[int]:

@@ -71,21 +71,35 @@ def find_prompt_in_front(
         references: what should have been said. One that holds its question is no bare answer either.
     """
     parts = [_split_at_question(*row) for row in zip(texts, questions, references, strict=True)]
+    common = _text_before_most_questions(parts)
+    found = PromptInFront(tuple(_answer_behind_prompt(part, common) for part in parts))
+    is_most = found.holding >= max(MIN_PREDICTIONS, MIN_SHARE * len(texts))
+    return found if is_most and any(found.answers) else None
+
+
+def _text_before_most_questions(parts: Sequence[_SplitPrediction | None]) -> str | None:
+    """The text with which nearly all predictions begin, before their questions; None where they do
+    not begin alike.
+    """
     beginnings = Counter(part.before for part in parts if part is not None)
     if not beginnings:
         return None
     common = beginnings.most_common(1)[0][0]
     alike_count = sum(part is not None and part.is_like(common) for part in parts)
-    are_alike = alike_count >= MIN_SHARE * len(parts)
+    return common if alike_count >= MIN_SHARE * len(parts) else None
 
-    def has_prompt(part: _SplitPrediction) -> bool:
-        return _opens_a_turn(part.before) or (are_alike and part.is_like(common))
 
-    found = PromptInFront(
-        tuple(part.answer if part is not None and has_prompt(part) else None for part in parts)
-    )
-    is_most = found.holding >= max(MIN_PREDICTIONS, MIN_SHARE * len(texts))
-    return found if is_most and any(found.answers) else None
+def _answer_behind_prompt(part: _SplitPrediction | None, common: str | None) -> str | None:
+    """The answer of a prediction whose question stands in its prompt; None for any other.
+
+    Args:
+        part: the prediction; None where it does not hold its question.
+        common: the text with which nearly all predictions begin; None where they do not begin alike.
+    """
+    if part is None:
+        return None
+    begins_alike = common is not None and part.is_like(common)
+    return part.answer if begins_alike or _opens_a_turn(part.before) else None
 
 
 def find_repeated_prompts(
@@ -116,22 +130,43 @@ def _answer_behind_turns(text: str, turns: Sequence[str], reference: str) -> str
     turns = [turn.strip() for turn in turns if turn.strip()]
     if not turns or sum(map(len, turns)) < MIN_CHARACTERS or turns[-1] in reference:
         return None
-    at, is_marked = 0, len(turns) > 1
+    prompt = _find_prompt_at_start(text, turns)
+    if prompt is None:
+        return None
+    opening = _ANSWER_HEADER.match(text, prompt.end)
+    end = opening.end() if opening else prompt.end
+    is_marked = prompt.is_marked or bool(text[prompt.end : end].strip())
+    return text[end:].strip() if is_marked else None
+
+
+class _PromptAtStart(NamedTuple):
+    """The turns of a prompt with which a prediction begins."""
+
+    end: int
+    """The first character behind the last turn"""
+    is_marked: bool
+    """Do several turns, or the mark of a template before a turn, show that it is a prompt?"""
+
+
+def _find_prompt_at_start(text: str, turns: Sequence[str]) -> _PromptAtStart | None:
+    """Where a prediction holds the turns of its prompt; None where more than a template's marks
+    stands between them.
+    """
+    end, is_marked = 0, len(turns) > 1
     for turn in turns:
-        found = text.find(turn, at)
-        between = text[at:found]
-        if (
-            found < 0
-            or len(between) > MAX_HEADER_CHARACTERS
-            or len(between.split()) > MAX_HEADER_WORDS
-        ):
+        start = text.find(turn, end)
+        between = text[end:start]
+        if start < 0 or not _is_short_as_header(between):
             return None
         is_marked = is_marked or (_opens_a_turn(between) and bool(between.strip()))
-        at = found + len(turn)
-    opening = _ANSWER_HEADER.match(text, at)
-    end = opening.end() if opening else at
-    is_marked = is_marked or bool(text[at:end].strip())
-    return text[end:].strip() if is_marked else None
+        end = start + len(turn)
+    return _PromptAtStart(end, is_marked)
+
+
+def _is_short_as_header(between: str) -> bool:
+    """Is a text no longer than what a template writes between two turns?"""
+    is_short = len(between) <= MAX_HEADER_CHARACTERS
+    return is_short and len(between.split()) <= MAX_HEADER_WORDS
 
 
 def is_behind_template_mark(before: str, behind: str) -> bool:

@@ -14,6 +14,9 @@ import numpy as np
 from truetune.logs.run_log import RunLog
 
 MIN_EVALUATIONS = 4
+"""Evaluations beside a logged loss, from which their ratio is judged. The second half of them
+counts: of fewer it would be a single ratio, which may be near a whole number by chance; more would
+leave out short runs"""
 RATIO_TOLERANCE = 0.08
 """How far the median ratio may be from a whole number: 5.02 / 0.304 = 16.5 of a published run with 16 accumulated
 batches; and how far each ratio may be from the median, as a distance that shrinks is no factor"""
@@ -22,6 +25,8 @@ MAX_REMAINING_SHARE = 0.8
 LOSS_NAME = re.compile(r"loss(?:[_/ -]?\d+)?$", re.I)
 """How the name of a loss ends: `ploss_3`, `train/aux_loss`"""
 MIN_PARTS_RECORDS = 3
+"""Records of another loss, from which it may be a summand: its first three must lie below the sum.
+With fewer, a loss may do so by chance"""
 
 
 def means_added_up_in_loss(log: RunLog) -> float | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -69,11 +69,7 @@ def trl_names_of_preference_metrics(curves: Mapping[str, Points]) -> dict[str, s
     loss = "loss" if "loss" in curves else _first_matching_name(curves, LOSS_NAME)
     margin = _first_matching_name(curves, MARGIN_NAME)
     fits = bool(loss and margin) and _may_be_loss_of_margin(curves[loss], curves[margin])
-    both = any(
-        {f"{group}/chosen", f"{group}/rejected"} <= {*sides.values()}
-        for group in ("rewards", "logps")
-    )
-    if not fits and not both:
+    if not fits and not _has_both_sides(sides.values()):
         return {}
     named = dict(sides)
     if fits:
@@ -85,6 +81,14 @@ def trl_names_of_preference_metrics(curves: Mapping[str, Points]) -> dict[str, s
         named[loss] = "loss"
     # A name that the log has already stands for what its trainer means by it.
     return {name: ours for name, ours in named.items() if ours not in curves}
+
+
+def _has_both_sides(names: Collection[str]) -> bool:
+    """Are the rewards or the log-probabilities of both sides among trl's names?"""
+    return any(
+        f"{group}/chosen" in names and f"{group}/rejected" in names
+        for group in ("rewards", "logps")
+    )
 
 
 def _trl_names_of_sides(names: Iterable[str]) -> dict[str, str]:

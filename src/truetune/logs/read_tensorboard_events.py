@@ -33,6 +33,7 @@ MAX_RECORD_BYTES = 1 << 28
 MAX_SCALAR_BYTES = 4_096
 """Frames up to this size are checked; longer ones hold no scalar (histograms, texts, images)."""
 DT_FLOAT, DT_DOUBLE = 1, 2
+"""Numbers of the two types of scalars in TensorFlow's `types.proto`"""
 
 
 def read_event_file(path: Path, log_builder: RunLogBuilder) -> None:

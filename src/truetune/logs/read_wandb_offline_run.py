@@ -27,10 +27,13 @@ from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 FILE_MAGIC = b":W&B\xe1\xbe"
 HEADER_BYTES = len(FILE_MAGIC) + 1
 BLOCK_BYTES = 32_768
+"""Size of a block in LevelDB's log format, which W&B writes: no piece of a record crosses the end of one"""
 MAX_RECORD_BYTES = 1 << 26
 """Bytes of one record"""
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
+"""Kinds of a piece in LevelDB's log format: a whole record, or a part of one"""
 HISTORY, SUMMARY, CONFIG, RUN = 2, 3, 5, 17
+"""Numbers of the fields of a record in `wandb_internal.proto`"""
 
 
 def read_wandb_file(path: Path, log_builder: RunLogBuilder) -> None:

@@ -46,6 +46,9 @@ MIN_LINES, MIN_SHARE = 3, 0.9
 MAX_SOURCES = 64
 """Names in front of lines: more are texts of a program (`name | value`), not containers"""
 MAX_FORMS = 3
+"""Prefixes in front of one another that are taken off. Chosen by hand: the name of a container, its
+time stamp and that of a log collector are three. More could take off a text that a program itself
+prints in each line; fewer would leave a prefix"""
 
 
 def strip_shared_prefixes(pieces: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:

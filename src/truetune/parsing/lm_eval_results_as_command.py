@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ HARNESS_KEYS = frozenset(
 FIRST_KEY = re.compile(rb'\s*\{\s*"(results|config_general|groups|group_subtasks|versions)"\s*:')
 """How results begin: both harnesses write one of these keys first"""
 HEAD_BYTES = 256
+"""Bytes in which the first key has to stand: white space and the longest key are far shorter. More
+would change nothing; with far fewer, indented results would not be recognised"""
 NAMED = "results"
 """In the name of a results file that somebody wrote again, with its keys in another order"""
 OF_LIGHTEVAL = "config_general"
@@ -176,23 +178,33 @@ def _num_fewshot_option(shots: Any) -> Iterator[str]:
 
 def _words_of_lighteval(content: Mapping[str, Any]) -> Iterator[str]:
     """The lighteval command that made the results, in the options that lm_eval has for the same."""
-    general, results = content[OF_LIGHTEVAL], content.get("results")
+    general = content[OF_LIGHTEVAL]
     settings = general if isinstance(general, dict) else {}
     yield "lighteval"
-    config = settings.get("model_config")
-    inner = config.get("model_name") if isinstance(config, dict) else None
-    name = settings.get("model_name", inner)
+    name = _model_name_of_lighteval(settings)
     if isinstance(name, str):
         yield from ("--model_args", f"pretrained={name}")
-    tasks = [_task_and_shots_of_lighteval_key(one) for one in results or () if "|" in one]
+    yield from _task_options_of_lighteval(content.get("results") or ())
+    limit = settings.get("max_samples")
+    if isinstance(limit, int):
+        yield from ("--limit", str(limit))
+
+
+def _model_name_of_lighteval(settings: Mapping[str, Any]) -> object:
+    """The model that the settings name, at the place where its release writes it."""
+    config = settings.get("model_config")
+    inner = config.get("model_name") if isinstance(config, dict) else None
+    return settings.get("model_name", inner)
+
+
+def _task_options_of_lighteval(keys: Iterable[str]) -> Iterator[str]:
+    """The options for the tasks and their few-shot examples, by the keys of the results."""
+    tasks = [_task_and_shots_of_lighteval_key(key) for key in keys if "|" in key]
     if tasks:
         yield from ("--tasks", ",".join(sorted({name for name, _ in tasks})))
     shots = [count for _, count in tasks if count is not None]
     if shots:
         yield from ("--num_fewshot", str(max(shots)))
-    limit = settings.get("max_samples")
-    if isinstance(limit, int):
-        yield from ("--limit", str(limit))
 
 
 def _task_and_shots_of_lighteval_key(key: str) -> tuple[str, int | None]:

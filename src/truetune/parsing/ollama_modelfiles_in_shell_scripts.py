@@ -8,7 +8,7 @@ its text has a FROM. Variables that the script sets once are put in, with the de
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,8 +56,7 @@ def modelfiles_in_script(path: Path) -> Iterator[Modelfile]:
     created_from = {Path(name).name for name in CREATED_FROM.findall(script)}
     variables = variables_set_once_unconditionally(script)
     for document in _here_documents(script):
-        names = [Path(word).name for word in WORD_BORDER.split(document.command) if word]
-        if not any(is_modelfile_name(Path(name)) or name in created_from for name in names):
+        if not _names_modelfile(document.command, created_from):
             continue
         text = (
             document.text
@@ -67,6 +66,12 @@ def modelfiles_in_script(path: Path) -> Iterator[Modelfile]:
         modelfile = parse_modelfile(text, str(path), document.first_line)
         if modelfile.last("from") is not None:
             yield modelfile
+
+
+def _names_modelfile(command: str, created_from: Set[str]) -> bool:
+    """Does a command name a file that is called a Modelfile, or that `ollama create -f` takes?"""
+    names = [Path(word).name for word in WORD_BORDER.split(command) if word]
+    return any(is_modelfile_name(Path(name)) or name in created_from for name in names)
 
 
 def _here_documents(script: str) -> Iterator[_HereDocument]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -29,7 +29,11 @@ PROCESS_ROW = re.compile(
 LIST_ROW = re.compile(r"^GPU (?P<index>\d{1,3}): (?P<name>[^(]{2,60}?) \(UUID: ")
 SIZE = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(MiB|GiB)?")
 MAX_LINES = 20_000
+"""Lines that are read. Chosen by hand: it bounds the time. A table of eight GPUs has some forty
+lines, so that these are about 500 readings; fewer may end while a run still loads"""
 MAX_GPUS = 64
+"""GPUs that are kept. Chosen by hand: it bounds the memory in a text that only looks like readings.
+Machines have 8 or 16; with fewer kept than a machine has, the last would be left out"""
 MIB = 1 << 20
 
 
@@ -78,31 +82,55 @@ class _Readings:
 def read_nvidia_smi(text: str) -> tuple[GpuReading, ...]:
     """Each GPU in what nvidia-smi printed, over all readings; none if the text is something else."""
     lines = text.splitlines()[:MAX_LINES]
-    gpus: dict[int, _Readings] = {}
-    for reader in (_readings_of_table, _readings_of_list, _readings_of_csv):
-        for index, name, line, total, used, busy in reader(lines):
-            if index not in gpus and len(gpus) >= MAX_GPUS:
-                continue
-            one = gpus.setdefault(index, _Readings(name, line, [], [], []))
-            one.totals += [total] if total is not None else []
-            one.used += [used] if used is not None else []
-            one.busy += [busy] if busy is not None else []
-        if gpus:
-            break
-    processes = _processes_by_gpu_and_pid(lines) if gpus else {}
+    gpus = _readings_by_gpu(lines)
+    if not gpus:
+        return ()
+    processes = _processes_by_gpu_and_pid(lines)
     return tuple(
-        GpuReading(
-            index,
-            one.name,
-            one.line,
-            max(one.totals, default=None),
-            max(one.used, default=None),
-            _mean_utilization_since_first_work(one.busy) if one.busy else None,
-            max(len(one.used), len(one.busy), 1),
-            tuple(one.busy) if len(one.busy) >= len(one.used) else (),
-            tuple(processes.get(index, {}).values()),
-        )
-        for index, one in sorted(gpus.items())
+        _summarize_readings(index, readings, processes.get(index, {}).values())
+        for index, readings in sorted(gpus.items())
+    )
+
+
+def _readings_by_gpu(lines: Sequence[str]) -> dict[int, _Readings]:
+    """GPU index -> its readings, by the first reader that knows the form of the text; empty where
+    none does.
+    """
+    for reader in (_readings_of_table, _readings_of_list, _readings_of_csv):
+        gpus = _collect_readings(reader(lines))
+        if gpus:
+            return gpus
+    return {}
+
+
+def _collect_readings(rows: Iterable[_Row]) -> dict[int, _Readings]:
+    """GPU index -> its readings, for no more than MAX_GPUS GPUs."""
+    gpus: dict[int, _Readings] = {}
+    for index, name, line, total, used, busy in rows:
+        if index not in gpus and len(gpus) >= MAX_GPUS:
+            continue
+        one = gpus.setdefault(index, _Readings(name, line, [], [], []))
+        one.totals += [total] if total is not None else []
+        one.used += [used] if used is not None else []
+        one.busy += [busy] if busy is not None else []
+    return gpus
+
+
+def _summarize_readings(
+    index: int, readings: _Readings, processes: Iterable[GpuProcess]
+) -> GpuReading:
+    """One GPU, by all of its readings."""
+    used, busy = readings.used, readings.busy
+    return GpuReading(
+        index,
+        readings.name,
+        readings.line,
+        max(readings.totals, default=None),
+        max(used, default=None),
+        _mean_utilization_since_first_work(busy) if busy else None,
+        max(len(used), len(busy), 1),
+        tuple(busy) if len(busy) >= len(used) else (),
+        tuple(processes),
     )
 
 

@@ -53,14 +53,14 @@ def arrays_with_known_words(lines: Iterable[str]) -> dict[str, list[str]]:
         match = ARRAY_BEGIN.match(line)
         behind = line if match is None else match[3]
         # What stands behind a condition on one line is not told from what always runs.
-        unknown.update(name for name in ARRAY_SET.findall(behind))
+        unknown.update(ARRAY_SET.findall(behind))
         if match is None:
             depth_of_choice = _depth_of_loops_and_choices(line, depth_of_choice)
             continue
-        name, is_appended, rest = match[1], bool(match[2]), match[3]
-        words = _words_in_parentheses(rest)
-        is_set_again = not is_appended and name in arrays
-        if words is None or depth_of_choice or is_set_again or (is_appended and name not in arrays):
+        name, is_appended, words = match[1], bool(match[2]), _words_in_parentheses(match[3])
+        # Not set a second time, and not appended to what no line set.
+        fits_what_is_known = is_appended == (name in arrays)
+        if words is None or depth_of_choice or not fits_what_is_known:
             unknown.add(name)
             continue
         arrays[name] = [*arrays.get(name, []), *words]

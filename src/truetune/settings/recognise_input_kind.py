@@ -316,9 +316,7 @@ def _recognise_by_name_or_first_rows(path: Path) -> InputKind | None:
         return "commands"
     if is_modelfile_name(path):
         return "modelfile"
-    # An empty console log has no curves: it continues, and the error says that it is empty.
-    has_console_text = suffix in CONSOLE_SUFFIXES and path.stat().st_size > 0
-    if _is_curve_file(path.name) or suffix == ".wandb" or has_console_text:
+    if _is_log_by_name(path, suffix):
         return "log"
     if path.suffix in COMPRESSED or suffix in TABLE_SUFFIXES:
         return "data"
@@ -326,6 +324,13 @@ def _recognise_by_name_or_first_rows(path: Path) -> InputKind | None:
         is_log = _is_log(path) or _is_gpu_table(path) or _is_table_of_steps(path)
         return "log" if is_log else "data"
     return None
+
+
+def _is_log_by_name(path: Path, suffix: str) -> bool:
+    """Does the name of a file say that it is a log, and is a console log not empty?"""
+    # An empty console log has no curves: it continues, and the error says that it is empty.
+    has_console_text = suffix in CONSOLE_SUFFIXES and path.stat().st_size > 0
+    return _is_curve_file(path.name) or suffix == ".wandb" or has_console_text
 
 
 def _recognise_json_object(path: Path, head: str, trained_by: TrainerName | None) -> InputKind:

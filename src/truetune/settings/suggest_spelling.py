@@ -21,6 +21,8 @@ TWO_SLIPS_WORD_LETTERS = 6
 SLIP_NAME_LETTERS = 8
 """Letters of a name whose words are parted otherwise and that may have a slip beside"""
 MAX_SLIPS = 2
+"""Slips that any word may have; words with more are not compared letter by letter. With one,
+`acumulatoin` would be no misspelling; three would only cost time, for no word may have them"""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -872,8 +872,6 @@ def _field_default_expression(value: ast.expr) -> ast.expr:
     """The default value of a dataclass or pydantic field: the body of
     `field(default_factory=lambda: [...])`, the first argument of `Field(3e-5)`; otherwise the value
     itself.
-
-    `Field(3e-5)` of pydantic gives its default first.
     """
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name | ast.Attribute):
         return value
@@ -883,13 +881,22 @@ def _field_default_expression(value: ast.expr) -> ast.expr:
     if name == "Field" and value.args:
         return value.args[0]
     for keyword in value.keywords:
-        if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Lambda):
-            return keyword.value.body
-        if keyword.arg == "default":
-            return keyword.value
-        if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Name | ast.Attribute):
-            return keyword.value  # a class, whose object has what the class sets
+        default = _default_in_keyword(keyword)
+        if default is not None:
+            return default
     return value
+
+
+def _default_in_keyword(keyword: ast.keyword) -> ast.expr | None:
+    """The default value that a keyword of `field` or `Field` gives; None for any other keyword."""
+    if keyword.arg == "default":
+        return keyword.value
+    if keyword.arg != "default_factory":
+        return None
+    if isinstance(keyword.value, ast.Lambda):
+        return keyword.value.body
+    # The name of a class stands for its object, which has what the class sets.
+    return keyword.value if isinstance(keyword.value, ast.Name | ast.Attribute) else None
 
 
 def _is_dataclass_decorator(node: ast.expr) -> bool:

@@ -11,7 +11,7 @@ trainer knows is taken for one of them. Commands are read from shell scripts nea
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from truetune.settings.stacks.settings_of_trl_commands import (
 from truetune.source.command_line_options_of_script import StartingCommand, commands_starting
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
+from truetune.source.resolved_calls import Call
 from truetune.source.settings_files_as_expressions import ARGUMENT_FILES
 
 PARSERS = (
@@ -70,47 +71,57 @@ class ParsedSettings(NamedTuple):
 def settings_files_read_by_parser(module: Module) -> Iterator[ParsedSettings]:
     """The files that parsers of a script read into a trainer's arguments, one for each call and
     class. A file whose keys tell its program is left out: it is judged as a file of settings.
-
-    A file whose program its keys tell is left out: it is judged as a file of settings.
     """
     for method in ARGUMENT_FILES:
         for call in module.methods(method):
-            parser = module.flow.producing_call(call.receiver)
-            if parser is None or not parser.named(*PARSERS):
-                continue
-            classes = list(_classes_given_to_parser(module, parser.argument(0, "dataclass_types")))
-            named = [name for one in classes if (name := _library_class_of_arguments(module, one))]
-            literal = module.flow.settings_files.arguments_read_by_parser(
-                module.flow, call.node, method
-            )
-            home = module.flow.settings_files.home_of(literal) if literal is not None else None
-            if (
-                literal is None
-                or home is None
-                or len(named) != 1
-                or _is_judged_as_settings_file(home.path)
-            ):
-                continue
-            entries = dict(_entries_of_settings_dict(literal))
-            own = _fields_of_script_classes(module, classes)
-            if own is not None:
-                kept = {key: one for key, one in entries.items() if key not in own}
-            else:
-                known = {
-                    *class_defaults(named[0]),
-                    *RENAMED_KEYS["transformers"],
-                    *RENAMED_KEYS["trl"],
-                }
-                kept = {key: one for key, one in entries.items() if key in known}
-            yield ParsedSettings(named[0], home.path, home.text, kept)
+            settings = _settings_file_read_by_call(module, call, method)
+            if settings is not None:
+                yield settings
+
+
+def _settings_file_read_by_call(module: Module, call: Call, method: str) -> ParsedSettings | None:
+    """The file that a parser's method reads into the arguments of one trainer; None where it is not
+    known, or is judged by itself.
+    """
+    parser = module.flow.producing_call(call.receiver)
+    if parser is None or not parser.named(*PARSERS):
+        return None
+    classes = list(_classes_given_to_parser(module, parser.argument(0, "dataclass_types")))
+    named = [name for one in classes if (name := _library_class_of_arguments(module, one))]
+    files = module.flow.settings_files
+    literal = files.arguments_read_by_parser(module.flow, call.node, method)
+    home = files.home_of(literal) if literal is not None else None
+    if literal is None or home is None:
+        return None
+    if len(named) != 1 or _is_judged_as_settings_file(home.path):
+        return None
+    entries = _entries_of_trainer_arguments(module, literal, named[0], classes)
+    return ParsedSettings(named[0], home.path, home.text, entries)
+
+
+def _entries_of_trainer_arguments(
+    module: Module, literal: ast.Dict, trainer: str, classes: list[ast.expr]
+) -> dict[str, tuple[ast.expr, ast.expr]]:
+    """The entries of a file that the trainer's class takes; those of the other classes are the
+    script's own.
+    """
+    entries = dict(_entries_of_settings_dict(literal))
+    own = _fields_of_script_classes(module, classes)
+    if own is not None:
+        return {key: one for key, one in entries.items() if key not in own}
+    known = _argument_names(trainer)
+    return {key: one for key, one in entries.items() if key in known}
+
+
+def _argument_names(class_name: str) -> set[str]:
+    """The arguments of a library's class, with their names in other releases."""
+    return {*class_defaults(class_name), *RENAMED_KEYS["transformers"], *RENAMED_KEYS["trl"]}
 
 
 def command_options_read_by_parser(module: Module) -> Iterator[CommandSettings]:
     """The options that the commands of shell scripts beside a script give to a trainer's arguments,
     by the script's parser. A command that names a file of settings is left out, for the file and
     the options decide together.
-
-    A command that names a file of settings is left out, for the file and the options decide together.
     """
     for method in COMMAND_PARSINGS:
         for call in module.methods(method):
@@ -139,7 +150,7 @@ def _options_for_trainer_class(
     script's own.
     """
     name = _library_class_of_arguments(module, trainer)
-    known = {*class_defaults(name), *RENAMED_KEYS["transformers"], *RENAMED_KEYS["trl"]}
+    known = _argument_names(name)
     values = {
         key: value for key, value in _declared_fields_with_defaults(module, trainer) if key in known
     }
@@ -148,14 +159,26 @@ def _options_for_trainer_class(
     spots: dict[str, TextPosition] = {}
     text_lines = command.text.splitlines()
     for option, value in options.items():
-        is_negated = option not in known and option.removeprefix("no_") in known
-        key = option.removeprefix("no_") if is_negated else option
-        if key not in known:
+        setting = _argument_set_by_option(option, value, known)
+        if setting is None:
             continue
-        values[key] = False if is_negated else value
+        key, values[key] = setting
         spots[key] = position_of_option(text_lines, command.line, option)
     is_whole = not any(word.startswith(("$", "`")) for word in command.words)
     return CommandSettings(name, command.file, values, spots, is_whole)
+
+
+def _argument_set_by_option(
+    option: str, value: object, known: Set[str]
+) -> tuple[str, object] | None:
+    """The argument that an option sets, with its value; None where none of the known ones is.
+
+    `--no_bf16` sets `bf16` to False.
+    """
+    if option in known:
+        return option, value
+    key = option.removeprefix("no_")
+    return (key, False) if key in known else None
 
 
 def _declared_fields_with_defaults(module: Module, node: ast.expr) -> Iterator[tuple[str, Any]]:

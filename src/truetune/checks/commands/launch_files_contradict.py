@@ -253,11 +253,13 @@ def _contradictions_of_schedule(launch: LaunchFiles) -> Iterator[_Contradiction]
     own = first_set_value(settings, ("optimizer", "params", "lr")) or launch.option(
         "lr", "learning_rate"
     )
-    rate = positive_rate(own.value) if own is not None else None
     place = first_set_value(settings, ("scheduler", "params", found.key)) or first_set_value(
         settings, ("scheduler", "type")
     )
-    if own is None or rate is None or place is None or not found.differs_from(rate):
+    if own is None or place is None:
+        return
+    rate = positive_rate(own.value)
+    if rate is None or not found.differs_from(rate):
         return
     yield _Contradiction(
         found.describe(rate), found.advise(rate, Path(settings.path).name), (place, own)

@@ -127,23 +127,41 @@ def _words_between_torchrun_and_script(command: ShellCommand) -> tuple[str, ...]
 
 def _nodes_and_tasks(file: CommandFile, command: ShellCommand) -> tuple[int | None, int | None]:
     """The nodes that a command of srun runs on, and its tasks on each; None for what is not plain."""
-    launcher = next(
-        (n for n, word in enumerate(command.words) if word.rpartition("/")[2] == "torchrun"), None
-    )
-    own = command.words[:launcher]
+    own = _words_before_torchrun(command)
     asked = last_option(own, *NODES)
     nodes = parse_digits(asked) if asked is not None else node_count_of_job(file) or 1
-    per_node = last_option(own, *TASKS_PER_NODE)
-    total = last_option(own, *TASKS)
-    if per_node is None and total is None:
-        per_node = _scheduler_request(file, *TASKS_PER_NODE)
-        total = _scheduler_request(file, *TASKS) if per_node is None else None
+    per_node, total = _requested_tasks(file, own)
     if per_node is not None:
         return nodes, parse_digits(per_node)
     if total is None:
         return nodes, 1
     count = parse_digits(total)
     return nodes, count // nodes if count and nodes and count % nodes == 0 else None
+
+
+def _words_before_torchrun(command: ShellCommand) -> tuple[str, ...]:
+    """The words of a command before its torchrun, which are srun's own; all words where it has none."""
+    for number, word in enumerate(command.words):
+        if word.rpartition("/")[2] == "torchrun":
+            return command.words[:number]
+    return command.words
+
+
+def _requested_tasks(file: CommandFile, words: tuple[str, ...]) -> tuple[str | None, str | None]:
+    """The tasks on each node, and those on all nodes, that srun's options ask for, else the job.
+
+    Args:
+        file: with what the job asks its scheduler for.
+        words: srun and its options.
+    """
+    per_node = last_option(words, *TASKS_PER_NODE)
+    total = last_option(words, *TASKS)
+    if per_node is not None or total is not None:
+        return per_node, total
+    per_node = _scheduler_request(file, *TASKS_PER_NODE)
+    if per_node is not None:
+        return per_node, None
+    return None, _scheduler_request(file, *TASKS)
 
 
 def _scheduler_request(file: CommandFile, *names: str) -> str | None:

@@ -161,19 +161,25 @@ def _is_loss_of_updates_sure(config: Config, rate: float, lost: float | None) ->
 
 def _is_pure_bfloat16(config: Config) -> bool:
     """Are all weights trained, in bfloat16, without a float32 copy?"""
-    training, raw = config.spec.training, config.raw
     # What a program freezes itself is not seen, and so not which weights are trained.
     if config.freezes_by_hand or is_value_unknown(config, "optim") or _is_sharded(config):
         return False
-    if training.lora or training.adapter or training.load_in:
+    if _trains_adapter_or_quantized(config):
         return False
+    training, raw = config.spec.training, config.raw
     if config.stack == "llama-factory":
         return bool(raw.get("pure_bf16")) and raw.get("finetuning_type") == "full"
     if config.stack == "axolotl":
         return training.dtype == "bfloat16" and not raw.get("adapter")
-    return training.dtype == "bfloat16" or (
-        training.dtype == "auto" and stored_dtype(config) == "bfloat16"
-    )
+    if training.dtype == "auto":
+        return stored_dtype(config) == "bfloat16"
+    return training.dtype == "bfloat16"
+
+
+def _trains_adapter_or_quantized(config: Config) -> bool:
+    """Do the settings name an adapter, or a load in fewer bits, so that not all weights are trained?"""
+    training = config.spec.training
+    return bool(training.lora or training.adapter or training.load_in)
 
 
 def _is_sharded(config: Config) -> bool:

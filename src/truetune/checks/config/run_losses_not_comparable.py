@@ -103,6 +103,15 @@ class LossDifference(NamedTuple):
     other: LossSetting
 
 
+class ComparedLosses(NamedTuple):
+    """Two runs whose losses are not comparable."""
+
+    differences: list[LossDifference]
+    """Empty where only the vocabularies differ"""
+    is_certain: bool
+    """Do both runs log evaluation losses of one vocabulary, and does more than packing differ?"""
+
+
 class RunLossesNotComparable(ConfigRule):
     code = "CFG098"
     severity = "warning"
@@ -126,22 +135,17 @@ class RunLossesNotComparable(ConfigRule):
             return
         for other in comparable_runs_beside(self.subject):
             # Each pair once, from the file whose name comes last.
-            if other.loss is None or _file_and_output(own) < _file_and_output(other):
+            if _file_and_output(own) < _file_and_output(other):
                 continue
-            differences = list(_loss_differences(own.loss, other.loss))
-            has_one_vocabulary = vocabulary_group(own.model) == vocabulary_group(other.model)
-            is_strong = any(one.own.key not in PACKING_SWITCHES for one in differences)
-            if not differences and has_one_vocabulary:
+            compared = _compare_losses(own, other)
+            if compared is None:
                 continue
-            if not is_strong and not _has_logged_losses(own, other):
-                continue
-            is_certain = has_one_vocabulary and _both_evaluate(own.loss, other.loss)
             yield self.finding(
-                _message(own, other, differences),
-                _remedy(differences),
-                severity="warning" if is_certain and is_strong else "info",
-                evidence=_supervised_share_evidence(self.subject, differences),
-                cases=_cases(own, other, differences),
+                _message(own, other, compared.differences),
+                _remedy(compared.differences),
+                severity="warning" if compared.is_certain else "info",
+                evidence=_supervised_share_evidence(self.subject, compared.differences),
+                cases=_cases(own, other, compared.differences),
             )
 
 
@@ -167,6 +171,21 @@ def _trains_on_same_rows(own: TrainingStage, other: TrainingStage) -> bool:
     if own.file == other.file or own.method != other.method:
         return False
     return own.loss is not None and other.loss is not None and own.loss.rows == other.loss.rows
+
+
+def _compare_losses(own: TrainingStage, other: TrainingStage) -> ComparedLosses | None:
+    """How the losses of two runs differ; None where they are comparable, or nobody compares them."""
+    if own.loss is None or other.loss is None:
+        return None
+    differences = list(_loss_differences(own.loss, other.loss))
+    has_one_vocabulary = vocabulary_group(own.model) == vocabulary_group(other.model)
+    if not differences and has_one_vocabulary:
+        return None
+    is_strong = any(one.own.key not in PACKING_SWITCHES for one in differences)
+    if not is_strong and not _has_logged_losses(own, other):
+        return None
+    has_comparable_evaluation = has_one_vocabulary and _both_evaluate(own.loss, other.loss)
+    return ComparedLosses(differences, is_strong and has_comparable_evaluation)
 
 
 def _own_stage(config: Config) -> TrainingStage | None:

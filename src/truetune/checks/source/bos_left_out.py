@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -108,15 +108,19 @@ def _text_opening_first_turn(module: Module, call: Call) -> ast.AST | None:
     """The text that an encoding begins with, where it opens the first turn; None where it may be rendered otherwise."""
     parts = list(backward_slice(module, call.args[0]))
     attributes = {part.attr for part in parts if isinstance(part, ast.Attribute)}
-    texts = [
-        part for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)
-    ]
+    texts = _text_constants(parts)
     # A turn that nothing ends is a marker that labels are searched by.
     is_ended = any(ENDS in str(text.value) for text in texts)
     if "apply_chat_template" in attributes or not is_ended:
         return None
     openings = (text for text in texts if OPENS.match(str(text.value)))
     return next((text for text in openings if _begins_whole_text(module, text)), None)
+
+
+def _text_constants(nodes: Iterable[ast.AST]) -> list[ast.Constant]:
+    """The nodes that are texts written in the code."""
+    constants = (node for node in nodes if isinstance(node, ast.Constant))
+    return [node for node in constants if isinstance(node.value, str)]
 
 
 def _begins_whole_text(module: Module, text: ast.Constant) -> bool:

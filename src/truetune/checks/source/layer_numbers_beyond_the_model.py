@@ -94,6 +94,23 @@ class _LayerChoice(NamedTuple):
     how: str
 
 
+class _ChosenLayers(NamedTuple):
+    """The numbers of a choice of layers, some of which the model does not have."""
+
+    model: str
+    layer_count: int
+    inside: list[int]
+    """The numbers of layers that exist, in order"""
+    beyond: list[int]
+    """The numbers behind the last layer, in order"""
+
+    @property
+    def is_unbroken(self) -> bool:
+        """Does each number follow the one before, so that a range of layers is meant?"""
+        numbers = [*self.inside, *self.beyond]
+        return numbers == list(range(numbers[0], numbers[-1] + 1))
+
+
 class _NameTest(NamedTuple):
     """A test of a text that may be the name of a weight."""
 
@@ -121,24 +138,18 @@ class LayerNumbersBeyondTheModel(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module, reported = self.subject, set()
         for choice in _layer_choices(module):
-            name = _model_name(module, choice.model)
-            layers = layer_count_of_model(name)
-            if name is None or layers is None or choice.node in reported:
+            if choice.node in reported:
                 continue
-            numbers = sorted({*choice.numbers, *layer_numbers_in_texts(choice.texts, layers)})
-            beyond = [number for number in numbers if number >= layers]
-            if not beyond or jobs_name_model_of_another_depth(Path(module.path), layers):
+            chosen = _find_layers_beyond_model(module, choice)
+            if chosen is None:
                 continue
             reported.add(choice.node)
-            inside = [number for number in numbers if number < layers]
-            if not inside:
-                yield self._finding_on_no_layer(choice, name, layers, beyond)
-            elif numbers == list(range(numbers[0], numbers[-1] + 1)):
-                yield self._finding_on_missing_layers(choice, name, layers, beyond, inside)
+            if not chosen.inside:
+                yield self._finding_on_no_layer(choice, chosen)
+            elif chosen.is_unbroken:
+                yield self._finding_on_missing_layers(choice, chosen)
 
-    def _finding_on_no_layer(
-        self, choice: _LayerChoice, name: str, layers: int, beyond: list[int]
-    ) -> Finding:
+    def _finding_on_no_layer(self, choice: _LayerChoice, chosen: _ChosenLayers) -> Finding:
         """The finding that no layer of the model is chosen: all numbers are beyond it."""
         others = [
             text
@@ -151,23 +162,37 @@ class LayerNumbersBeyondTheModel(SourceRule):
             else ""
         )
         return self.finding(
-            f"{name} has layers 0 to {layers - 1}, and {choice.how} {describe_numbers(beyond)}: no layer of the model"
-            f" is chosen{rest}",
-            _remedy(layers, len(beyond)),
+            f"{chosen.model} has layers 0 to {chosen.layer_count - 1}, and {choice.how}"
+            f" {describe_numbers(chosen.beyond)}: no layer of the model is chosen{rest}",
+            _remedy(chosen.layer_count, len(chosen.beyond)),
             cases=_cases_of_choice(self.subject, choice),
         )
 
-    def _finding_on_missing_layers(
-        self, choice: _LayerChoice, name: str, layers: int, beyond: list[int], inside: list[int]
-    ) -> Finding:
+    def _finding_on_missing_layers(self, choice: _LayerChoice, chosen: _ChosenLayers) -> Finding:
         """The finding that some of the numbers are beyond the model."""
         return self.finding(
-            f"{name} has layers 0 to {layers - 1}, and {choice.how} {describe_numbers([*inside, *beyond])}: only"
-            f" {describe_numbers(inside)} exist",
-            _remedy(layers, len(beyond) + len(inside)),
+            f"{chosen.model} has layers 0 to {chosen.layer_count - 1}, and {choice.how}"
+            f" {describe_numbers([*chosen.inside, *chosen.beyond])}: only {describe_numbers(chosen.inside)} exist",
+            _remedy(chosen.layer_count, len(chosen.beyond) + len(chosen.inside)),
             severity="warning",
             cases=_cases_of_choice(self.subject, choice),
         )
+
+
+def _find_layers_beyond_model(module: Module, choice: _LayerChoice) -> _ChosenLayers | None:
+    """The layers of a choice, where its model lacks some; None where it has all of them, or another
+    depth may be meant.
+    """
+    name = _model_name(module, choice.model)
+    layers = layer_count_of_model(name)
+    if name is None or layers is None:
+        return None
+    numbers = sorted({*choice.numbers, *layer_numbers_in_texts(choice.texts, layers)})
+    beyond = [number for number in numbers if number >= layers]
+    if not beyond or jobs_name_model_of_another_depth(Path(module.path), layers):
+        return None
+    inside = [number for number in numbers if number < layers]
+    return _ChosenLayers(name, layers, inside, beyond)
 
 
 def _remedy(layers: int, count: int) -> str:
@@ -215,15 +240,23 @@ def _is_another_model(module: Module, model: ast.expr) -> bool:
 
 def _changes_depth(module: Module) -> bool:
     """Does a script give its model other layers than the published one has?"""
-    grown = (
-        call.receiver for call in module.methods("append", "extend", "insert") if call.receiver
-    )
-    if any(isinstance(one, ast.Attribute) and one.attr in LAYER_LISTS for one in grown):
-        return True
-    targets = (target for node in module.nodes(ast.Assign) for target in node.targets)
-    if any(isinstance(one, ast.Attribute) and one.attr in SETS_DEPTH for one in targets):
+    if _appends_to_layers(module) or _sets_layers_or_count(module):
         return True
     return any(key in call.keywords for call in module.all_calls for key in COUNT_KEYS)
+
+
+def _appends_to_layers(module: Module) -> bool:
+    """Does a script add to a list of layers: `model.layers.append(block)`?"""
+    lists = (
+        call.receiver for call in module.methods("append", "extend", "insert") if call.receiver
+    )
+    return any(isinstance(one, ast.Attribute) and one.attr in LAYER_LISTS for one in lists)
+
+
+def _sets_layers_or_count(module: Module) -> bool:
+    """Does a script set a model's layers or their count: `config.num_hidden_layers = 8`?"""
+    targets = (target for node in module.nodes(ast.Assign) for target in node.targets)
+    return any(isinstance(one, ast.Attribute) and one.attr in SETS_DEPTH for one in targets)
 
 
 def _naming_call(module: Module, node: ast.expr | None) -> ast.Call | None:

@@ -11,10 +11,13 @@ to row are looked at; a score, a name of a source or a language is none of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 MIN_ROWS = 5
+"""Rows with a long text in a column, from which it may be lost. Chosen by hand: in fewer, a script
+that drops single rows' texts on purpose would be taken for one that loses the column; more would
+miss small files"""
 MIN_CHARACTERS = 16
 """Letters and digits of a text that is looked for; a category has fewer"""
 PIECE_CHARACTERS = 24
@@ -38,16 +41,11 @@ def find_lost_columns(
     looked_at: dict[str, int] = {}
     kept: set[str] = set()
     for raw, trained in zip(raw_rows, trained_rows, strict=True):
-        whole: str | None = None
-        for name, value in raw.items():
-            bare = _letters_and_digits(value) if isinstance(value, str) and name not in kept else ""
-            if len(bare) < MIN_CHARACTERS:
-                continue
-            whole = (
-                whole
-                if whole is not None
-                else "\n".join(map(_letters_and_digits, texts_in_value(trained)))
-            )
+        long_texts = _long_texts_by_column(raw, kept)
+        if not long_texts:
+            continue
+        whole = "\n".join(map(_letters_and_digits, texts_in_value(trained)))
+        for name, bare in long_texts.items():
             looked_at[name] = looked_at.get(name, 0) + 1
             texts.setdefault(name, set()).add(bare)
             if any(piece in whole for piece in _sample_pieces(bare)):
@@ -57,6 +55,21 @@ def find_lost_columns(
         for name, rows in looked_at.items()
         if name not in kept and rows >= MIN_ROWS and len(texts[name]) >= DISTINCT_SHARE * rows
     )
+
+
+def _long_texts_by_column(row: Mapping[str, Any], kept: Set[str]) -> dict[str, str]:
+    """Column -> the letters and digits of its text, where they are enough to be looked for.
+
+    Args:
+        row: As it stands in its file.
+        kept: Columns of which a trained row holds something, which need no more evidence.
+    """
+    bare = {
+        name: _letters_and_digits(value)
+        for name, value in row.items()
+        if isinstance(value, str) and name not in kept
+    }
+    return {name: text for name, text in bare.items() if len(text) >= MIN_CHARACTERS}
 
 
 def _letters_and_digits(text: str) -> str:

@@ -24,6 +24,8 @@ WHOLE_CHARACTERS = 400
 MISPAIRED_SHARE = 0.9
 """Share of the rows with texts of one line each, from which it is no choice of single rows"""
 MIN_ROWS = 8
+"""Rows whose texts tell, from which the pairing is judged. Chosen by hand: in fewer, two texts that
+two rows share by chance may be nearly all; more would miss the samples that are followed"""
 
 
 class Mispairing(NamedTuple):
@@ -105,10 +107,15 @@ def find_mispairing(found: Iterable[Mapping[str, set[Place]]]) -> Mispairing | N
             continue
         mispaired += 1
         if first is None:
-            name, place = next(iter(single.items()))
-            other = next(one for one, at in single.items() if at != place)
-            lines = (place.line, single[other].line)
-            first = Mispairing(0, 0, place, (name, other), lines)
+            first = _mispairing_of_row(single)
     if first is None or total < MIN_ROWS or mispaired < MISPAIRED_SHARE * total:
         return None
     return first._replace(rows=mispaired, total=total)
+
+
+def _mispairing_of_row(place_by_column: Mapping[str, Place]) -> Mispairing:
+    """The two columns of a row whose texts are of different rows; no rows are counted yet."""
+    name, place = next(iter(place_by_column.items()))
+    other = next(one for one, at in place_by_column.items() if at != place)
+    lines = (place.line, place_by_column[other].line)
+    return Mispairing(0, 0, place, (name, other), lines)

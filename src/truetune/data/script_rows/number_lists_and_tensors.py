@@ -72,19 +72,21 @@ def set_item_or_slice(target: Sequence, key: Value, value: Value) -> bool:
         row = _row_of_batch(target, key.items[0])
         return row is not None and set_item_or_slice(row, key.items[1], value)
     if isinstance(key, Sequence) and key.items and isinstance(key.items[0], Sequence):
-        # A mask of a batch, row by row.
-        rows = zip(target.items, key.items, strict=False)
-        return all(
-            isinstance(one, Sequence) and set_item_or_slice(one, mask, value) for one, mask in rows
-        )
+        return _set_rows_by_masks(target, key, value)
     chosen = _indices_where_mask_is_true(target, key)
     if chosen is not None and isinstance(value, Constant):
         _set_number_at_indices(target, chosen, value)
         return True
-    return (
-        _set_slice(target, key, value)
-        if isinstance(key, Slice)
-        else _set_one_item(target, key, value)
+    if isinstance(key, Slice):
+        return _set_slice(target, key, value)
+    return _set_one_item(target, key, value)
+
+
+def _set_rows_by_masks(target: Sequence, masks: Sequence, value: Value) -> bool:
+    """Do `labels[mask] = -100` of a batch, row by row; False if a row or its mask is not known."""
+    rows = zip(target.items, masks.items, strict=False)
+    return all(
+        isinstance(one, Sequence) and set_item_or_slice(one, mask, value) for one, mask in rows
     )
 
 
@@ -149,10 +151,14 @@ def compare_tensor_with_number(sign: str, operands: tuple[Value, ...]) -> Sequen
     if type(number) not in (int, float) or not isinstance(plain, list):
         return None
     if any(isinstance(one, list) for one in plain):
-        # A batch of one, compared as the rows that it holds.
-        rows = [compare_tensor_with_number(sign, (one, Constant(number))) for one in tensor.items]
-        return Sequence(TENSOR, [one for one in rows if one is not None])
+        return _compare_rows_with_number(sign, tensor, number)
     return Sequence(TENSOR, [Constant(bool(BY_SIGN[sign](one, number))) for one in plain])
+
+
+def _compare_rows_with_number(sign: str, batch: Sequence, number: float) -> Sequence:
+    """A batch compared with a number, row by row; without the rows that are no tensors."""
+    rows = [compare_tensor_with_number(sign, (one, Constant(number))) for one in batch.items]
+    return Sequence(TENSOR, [one for one in rows if one is not None])
 
 
 def call_tensor_method(
@@ -190,10 +196,16 @@ def call_torch_function(
     if name in JOINS_ROWS and len(given.items) == 1:
         # Of a batch of one: there is nothing to pad.
         return Sequence(TENSOR, list(given.items))
+    fill = _number_that_fills(name, args)
+    return None if fill is None else _filled_like(given, fill)
+
+
+def _number_that_fills(name: str, args: tuple[Value, ...]) -> Any:
+    """The number with which a function like `torch.full_like` fills its result; None for any other."""
     fill = FILLED.get(name)
     if fill is None and name == "torch.full_like" and len(args) == 2:
-        fill = constant_of(args[1])
-    return None if fill is None else _filled_like(given, fill)
+        return constant_of(args[1])
+    return fill
 
 
 def _tensor_of_size(name: str, args: tuple[Value, ...]) -> Sequence | None:

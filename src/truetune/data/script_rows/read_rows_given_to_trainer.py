@@ -717,9 +717,13 @@ def _ids_and_labels(row: Row) -> PlainRow | None:
     if isinstance(label, str | bool | int) and label is not NO_CONSTANT:
         plain.pop("labels", None)
         plain[CLASS] = str(label)
-    lists = [one for name, one in plain.items() if name != CLASS]
-    are_ids = all(isinstance(one, list) and all(type(id) is int for id in one) for one in lists)
+    are_ids = all(_is_list_of_ids(one) for name, one in plain.items() if name != CLASS)
     return plain if are_ids else None
+
+
+def _is_list_of_ids(value: object) -> bool:
+    """Is a column of a row a list of whole numbers?"""
+    return isinstance(value, list) and all(type(one) is int for one in value)
 
 
 def _collator_labels_every_token(trainer: CallEvent) -> bool:

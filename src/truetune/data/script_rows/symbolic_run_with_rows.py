@@ -659,19 +659,24 @@ class ConcreteRun(Interpreter):
         if name == "datasets.load_dataset":
             return self._load_dataset(given)
         if name in TABLES_OF_VALUES:
-            return self._table_of_rows_or_columns(
-                first or given.keywords.get("mapping") or given.keywords.get("data")
-            )
+            rows = first or given.keywords.get("mapping") or given.keywords.get("data")
+            return self._table_of_rows_or_columns(rows)
         if name == "pandas.Series":
             return _pandas_series(first)
-        if name == "datasets.Dataset.from_dict" and first is not None:
+        if name == "datasets.Dataset.from_generator":
+            return self._dataset_from_generator(given)
+        return None if first is None else self._call_maker_of_known_values(name, first)
+
+    def _call_maker_of_known_values(self, name: str, first: Value) -> Value | None:
+        """The data set that a function of `datasets` makes of columns or other data sets; None if
+        it is not known.
+        """
+        if name == "datasets.Dataset.from_dict":
             return table_of_column_lists(first, self.files.places_of_rows_in_file(first))
         if name == "datasets.DatasetDict" and isinstance(first, Mapping):
             return first
         if name == "datasets.concatenate_datasets" and isinstance(first, Sequence):
             return _concatenate_tables(first)
-        if name == "datasets.Dataset.from_generator":
-            return self._dataset_from_generator(given)
         return None
 
     def _table_of_rows_or_columns(self, rows: Value | None) -> Table | None:

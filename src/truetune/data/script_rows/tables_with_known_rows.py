@@ -109,34 +109,45 @@ def table_of_dictionaries(rows: Value, places: list[Place] | None) -> Table | No
         return rows
     if not isinstance(rows, Sequence) or rows.is_open:
         return None
-    if not all(isinstance(one, Mapping) for one in rows.items):
-        return None
     given = [one for one in rows.items if isinstance(one, Mapping)]
-    is_row_by_row = places is not None and len(places) == len(given)
-    made: list[Row] = []
-    for number, one in enumerate(given):
-        place = one.place if isinstance(one, Row) else None
-        if place is None and is_row_by_row and places is not None:
-            place = places[number]
-        made.append(Row(dict(one.entries), one.rest, one.is_open, place=place))
-    return make_table(made)
+    if len(given) != len(rows.items):
+        return None
+    if places is None or len(places) != len(given):
+        return make_table([_row_of_mapping(one, None) for one in given])
+    return make_table([_row_of_mapping(*pair) for pair in zip(given, places, strict=True)])
+
+
+def _row_of_mapping(mapping: Mapping, place: Place | None) -> Row:
+    """A row with the entries of a dictionary, at its own place if it is a row, else at the one that
+    is given.
+    """
+    own = mapping.place if isinstance(mapping, Row) else None
+    return Row(
+        dict(mapping.entries), mapping.rest, mapping.is_open, place=place if own is None else own
+    )
 
 
 def table_of_column_lists(columns: Value, places: list[Place] | None) -> Table | None:
     """The table of a dictionary of lists, one for each column; None if it is not known."""
     if not isinstance(columns, Mapping) or columns.is_open or not columns.entries:
         return None
+    lists = _lists_of_one_length(columns)
+    if lists is None:
+        return None
+    rows: list[Value] = [
+        Mapping(dict(zip(columns.entries, (one.items[n] for one in lists), strict=True)))
+        for n in range(len(lists[0].items))
+    ]
+    return table_of_dictionaries(Sequence("list", rows), places)
+
+
+def _lists_of_one_length(columns: Mapping) -> list[Sequence] | None:
+    """The lists of all columns; None where one is not known, or they differ in length."""
     lists = [one for one in columns.entries.values() if isinstance(one, Sequence)]
     if len(lists) != len(columns.entries) or any(one.is_open for one in lists):
         return None
     count = len(lists[0].items)
-    if any(len(one.items) != count for one in lists):
-        return None
-    rows: list[Value] = [
-        Mapping(dict(zip(columns.entries, (one.items[n] for one in lists), strict=True)))
-        for n in range(count)
-    ]
-    return table_of_dictionaries(Sequence("list", rows), places)
+    return lists if all(len(one.items) == count for one in lists) else None
 
 
 def call_table_method(
@@ -411,14 +422,19 @@ def row_or_columns_of_table(table: Table, key: Value) -> Value | None:
         return None
     plain = constant_of(key)
     if isinstance(plain, str):
-        column = [row.entries.get(plain) for row in table.rows]
-        known = [one for one in column if one is not None]
-        return Sequence(COLUMN, known) if known and len(known) == len(column) else None
+        return _column_of_table(table, plain)
     if isinstance(plain, int) and -len(table.items) <= plain < len(table.items):
         return table.items[plain]
     if isinstance(plain, list) and all(isinstance(one, str) for one in plain):
         return keep_or_drop_columns(table, set(plain), keeps=True)
     return None
+
+
+def _column_of_table(table: Table, name: str) -> Sequence | None:
+    """The values of a column; None where a row lacks it, or there are no rows."""
+    column = [row.entries.get(name) for row in table.rows]
+    known = [one for one in column if one is not None]
+    return Sequence(COLUMN, known) if known and len(known) == len(column) else None
 
 
 def _column_names_in_value(value: Value | None) -> list[str]:

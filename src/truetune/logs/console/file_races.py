@@ -53,19 +53,26 @@ def find_file_race(raised: PrintedException, others: Sequence[PrintedException])
     frame = raised.last_user_frame
     if frame is None or not _is_missing_or_existing_file_error(raised):
         return None
-    same = [
-        other
-        for other in others
-        if other.process != raised.process
-        and _is_missing_or_existing_file_error(other)
-        and _failed_in_same_line(other, frame)
-    ]
+    same = _same_errors_of_other_processes(raised, others, frame)
     processes = tuple(sorted({raised.process, *(other.process for other in same)} - {""}))
     race = FileRace(frame.code.strip()[:120], f"{frame.file}:{frame.line}", processes)
     if _is_race_inside_rmtree(raised) or any(map(_is_race_inside_rmtree, same)):
         return race
     is_change = CHANGING_CALL.search(frame.code) is not None
     return race if is_change and len(processes) > 1 and _one_process_succeeded(processes) else None
+
+
+def _same_errors_of_other_processes(
+    raised: PrintedException, others: Sequence[PrintedException], frame: Frame
+) -> list[PrintedException]:
+    """The errors of missing or existing files in which other processes ended, in the same line."""
+    return [
+        other
+        for other in others
+        if other.process != raised.process
+        and _is_missing_or_existing_file_error(other)
+        and _failed_in_same_line(other, frame)
+    ]
 
 
 def _is_missing_or_existing_file_error(raised: PrintedException) -> bool:

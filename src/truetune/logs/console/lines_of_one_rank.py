@@ -27,8 +27,14 @@ LIBRARY_LINE = re.compile(
     r"Watchdog|ProcessGroupNCCL|NCCL (?:INFO|WARN)|c10::|terminate called|closing signal"
 )
 MAX_TEMPLATES = 500
+"""Lines that differ in more than numbers, of which the ranks are kept. Chosen by hand: it bounds
+the memory, and a run has some dozens of such lines. With fewer, a log that prints texts of its rows
+would push out the line that counts"""
 MAX_QUOTED = 200
+"""Characters of a line that are compared and quoted. Chosen by hand: it bounds the memory, and what
+a script says of a step is shorter. With far fewer, lines that only begin alike would be one"""
 MAX_LINES_TOLD = 3
+"""Lines that are shown. Chosen by hand: examples are enough to search the log for the others"""
 
 
 @dataclass(frozen=True, slots=True)

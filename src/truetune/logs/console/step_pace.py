@@ -87,11 +87,13 @@ class PaceReader:
         seconds = seconds_of_step_in_line(text)
         if seconds:
             self._times.append(seconds)
-        rate = ROW_RATE.search(text) if not any(word in text for word in EPOCH_TIMES) else None
-        if rate is not None:
-            self._rates.append(float(rate["rate"] or rate["named"]))
-        clock = parse_date_and_time(text)
-        step = int(counter["step"])
+        rows_a_second = _rows_a_second_in_line(text)
+        if rows_a_second is not None:
+            self._rates.append(rows_a_second)
+        self._mark_time_of_step(int(counter["step"]), parse_date_and_time(text))
+
+    def _mark_time_of_step(self, step: int, clock: datetime | None) -> None:
+        """Keep when a step was logged, unless it or a later one was before."""
         if clock is not None and (not self._marks or step > self._marks[-1][0]):
             self._marks.append((step, clock))
 
@@ -130,6 +132,14 @@ def seconds_of_step_in_line(text: str) -> float | None:
     figure = match["per"] or match["named"] or match["plain"]
     unit = match["per_unit"] or match["named_unit"] or match["behind"] or match["plain_unit"] or "s"
     return float(figure) / (1000 if unit.lower() == "ms" else 1)
+
+
+def _rows_a_second_in_line(text: str) -> float | None:
+    """The rows a second that a line says of its step; None if it says none, or means a whole run."""
+    if any(word in text for word in EPOCH_TIMES):
+        return None
+    rate = ROW_RATE.search(text)
+    return None if rate is None else float(rate["rate"] or rate["named"])
 
 
 def parse_date_and_time(text: str) -> datetime | None:

@@ -53,7 +53,11 @@ STEP = re.compile(
     re.I,
 )
 MAX_STRETCHES = 4_000
+"""Stretches between logged steps that are kept, the first of the log. Chosen by hand: it bounds the
+memory of long logs. Fewer could end before the second evaluation"""
 MAX_BARS = 100_000
+"""Steps of a progress bar that are kept, the first of the log. Chosen by hand: it bounds the
+memory. A bar gives one for each step, so that fewer would end before the end of an ordinary run"""
 MIN_CLEAN = 2
 """Stretches of steps alone from which their usual time is known"""
 SECONDS_OF = {"ms": 0.001, "m": 60.0, "min": 60.0, "mins": 60.0, "minutes": 60.0}

@@ -37,6 +37,8 @@ MAX_TEMPLATES, MAX_RANKS, MAX_QUOTED = 200, 1024, 200
 # Chosen: a count is printed once, or once an epoch; progress comes often, and at another place of each process.
 MAX_PRINTS = 4
 MAX_NAMED_RANKS = 8
+"""Ranks up to which each is named with its count. Chosen by hand: the GPUs of one machine fit on a
+line; more ranks would not"""
 
 
 @dataclass(frozen=True, slots=True)

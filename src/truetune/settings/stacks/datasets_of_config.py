@@ -119,10 +119,20 @@ def set_datasets_of_draft(
     if taken:
         draft.put(field, tuple(path for dataset in taken for path in dataset.paths), *keys)
         if field == "data":
-            draft.put("format", form[0])
-            draft.put("map", {**form[1], **_map_of_unread_columns(taken)} or None)
+            _put_format_and_map(draft, form, taken)
     _note_left_out(draft, sets, here, taken)
     _keep_names_of_left_out(draft, [dataset.name for dataset in sets if dataset not in taken])
+
+
+def _put_format_and_map(
+    draft: ConfigDraft,
+    form: tuple[FormatName | None, dict[str, str]],
+    taken: Sequence[ConfigDataset],
+) -> None:
+    """Put the format of the run's data into the draft, with the map of their columns."""
+    format_name, columns = form
+    draft.put("format", format_name)
+    draft.put("map", {**columns, **_map_of_unread_columns(taken)} or None)
 
 
 def _add_reason_if_unreadable(dataset: ConfigDataset) -> ConfigDataset:

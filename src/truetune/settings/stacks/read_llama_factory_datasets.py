@@ -198,9 +198,9 @@ def _format_and_map_of_messages(
     """
     entry_tags = about.get("tags")
     tags = {**DEFAULT_TAGS, **(entry_tags if isinstance(entry_tags, dict) else {})}
-    keys = tags["role_tag"], tags["content_tag"]
-    if any(not isinstance(tag, str) or not tag or "," in tag for tag in tags.values()):
+    if not all(map(_is_plain_name, tags.values())):
         return "its tags are no plain names"
+    keys = tags["role_tag"], tags["content_tag"]
     has_own_names = any(tags[tag] not in known for tag, known in KNOWN_ROLE_TAGS.items())
     form: FormatName = "messages"
     inside: dict[str, str] = {}
@@ -210,6 +210,11 @@ def _format_and_map_of_messages(
         form = "sharegpt"
     ours = "messages" if form == "messages" and label_format is None else "conversations"
     return label_format or form, {**_map_of_named_columns({ours: messages, **extra}), **inside}
+
+
+def _is_plain_name(tag: object) -> bool:
+    """Is a tag one name? The map separates names by commas."""
+    return isinstance(tag, str) and bool(tag) and "," not in tag
 
 
 def _names_in_messages(tags: Mapping[str, str]) -> dict[str, str]:

@@ -61,6 +61,8 @@ TRAINER_SIGNS = {
 
 
 MAX_KEYS_SHOWN = 6
+"""Keys of a file's own that a note names. Chosen by hand: they fit on a line or two, and some are
+enough to recognise the script; more would hide what the note says of them"""
 
 
 @cache

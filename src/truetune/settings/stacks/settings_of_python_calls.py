@@ -81,12 +81,7 @@ def config_of_calls_in_run(calls: Iterable[ConfigCall], path: str, text: str) ->
     limit = None
     if trainer is not None:
         known = set(class_defaults(trainer))
-        # `**kwargs` may set any key: then nothing is known to have its default.
-        draft.defaults = _known_defaults_of_call(arguments_call) if arguments_call.complete else {}
-        limit = read_class_of_arguments(draft, trainer)
-        if not arguments_call.complete and draft.get("max_length", "max_seq_length") is None:
-            # Among what is not seen may be a limit.
-            draft.put("training.open_length_limit", True)
+        limit = _read_trainer_arguments(draft, arguments_call, trainer)
     unknown = {key for key in draft.values if key not in known}
     draft.raw, draft.where = dict(draft.values), dict(draft.where)
     for name in PART_READERS:
@@ -94,6 +89,19 @@ def config_of_calls_in_run(calls: Iterable[ConfigCall], path: str, text: str) ->
             part = _draft_of_call(by_name[name], package, path, text)
             unknown |= _merge_call_into_draft(draft, part, by_name[name])
     return draft.config(draft.raw.keys() - unknown, limit, ("transformers", "trl"))
+
+
+def _read_trainer_arguments(draft: ConfigDraft, call: ConfigCall, trainer: str) -> int | None:
+    """Read the call of a trainer's class of arguments into the draft; returns the limit on an
+    example's length.
+    """
+    # `**kwargs` may set any key: then nothing is known to have its default.
+    draft.defaults = _known_defaults_of_call(call) if call.complete else {}
+    limit = read_class_of_arguments(draft, trainer)
+    if not call.complete and draft.get("max_length", "max_seq_length") is None:
+        # Among what is not seen may be a limit.
+        draft.put("training.open_length_limit", True)
+    return limit
 
 
 def _known_defaults_of_call(call: ConfigCall) -> dict[str, Any]:

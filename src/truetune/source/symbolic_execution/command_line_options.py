@@ -83,15 +83,22 @@ def option_that_fills_parameter(function: Function, name: str) -> Option | None:
     if not any(one.rpartition(".")[2] in COMMAND_DECORATORS for one in decorators):
         return None
     for decorator in function.decorators:
-        if not isinstance(decorator, Result) or not decorator.call.named("click.option"):
-            continue
-        flags = [flag for flag in map(constant_of, decorator.call.args) if isinstance(flag, str)]
-        if name in {flag.lstrip("-").replace("-", "_") for flag in flags}:
+        if isinstance(decorator, Result) and name in _parameters_filled_by_click(decorator):
             return Option(name, decorator.call.keywords.get("default"), node=decorator.node)
     default = function.defaults.get(name)
     if isinstance(default, Result) and default.call.named("typer.Option", "typer.Argument"):
         default = default.call.argument(0, "default")
     return None if default is None else Option(name, default, node=default.node)
+
+
+def _parameters_filled_by_click(decorator: Result) -> set[str]:
+    """The names of the parameter that `@click.option("--batch-size", "-b")` may fill; none of any
+    other decorator.
+    """
+    if not decorator.call.named("click.option"):
+        return set()
+    flags = [flag for flag in map(constant_of, decorator.call.args) if isinstance(flag, str)]
+    return {flag.lstrip("-").replace("-", "_") for flag in flags}
 
 
 def _decorator_name(decorator: Value) -> str:

@@ -64,22 +64,29 @@ def result_of_known_function(
     """The result of a function of Python or a library; None if it is not one of those that are
     known.
     """
-    if name in ("os.getenv", "os.environ.get") and args:
-        default = args[1] if len(args) > 1 else None
-        return Option(str(constant_of(args[0])), default, node=node)
     if name in COMPUTED:
         return _compute_on_constants(COMPUTED[name], args, keywords, node)
     if name in ("list", "tuple", "set") and len(args) < 2:
         return _list_of_known_items(name, args, node)
-    if name == "len" and args:
+    if not args:
+        return _mapping_of_keywords(name, keywords, node)
+    if name in ("os.getenv", "os.environ.get"):
+        default = args[1] if len(args) > 1 else None
+        return Option(str(constant_of(args[0])), default, node=node)
+    if name == "len":
         return _length_of_known_value(args[0], node)
-    if name in NAMESPACES and keywords and not args:
-        return Mapping(dict(keywords), is_open="**" in keywords, node=node)
-    if name == "dict" and not args:
-        return Mapping({}, node=node)
-    if name in GIVES_ITS_ARGUMENT and args:
+    if name in GIVES_ITS_ARGUMENT:
         return _argument_returned_or_copied(name, args, keywords, node)
     return None
+
+
+def _mapping_of_keywords(name: str, keywords: dict[str, Value], node: ast.AST) -> Mapping | None:
+    """The dictionary or namespace that a function makes of keyword arguments alone; None for any
+    other function.
+    """
+    if name in NAMESPACES and keywords:
+        return Mapping(dict(keywords), is_open="**" in keywords, node=node)
+    return Mapping({}, node=node) if name == "dict" else None
 
 
 def _compute_on_constants(

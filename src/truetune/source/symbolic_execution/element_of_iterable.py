@@ -153,10 +153,7 @@ def _argument_at_prepared_place(item: Item) -> Value | None:
 def _element_of_call_result(call: CallEvent, depth: int) -> Value | None:
     """One element of what a call gave; None where it is not known."""
     if call.named("zip", "enumerate", TENSOR_ROWS) and call.args:
-        parts = [element_of(one, depth + 1) for one in call.args]
-        if call.named("enumerate"):
-            parts = [Element(Constant("number")), parts[0]]
-        return Sequence("tuple", parts)
+        return _tuple_of_elements(call, depth)
     if call.named(*PASSES_ON) and call.args:
         return element_of(call.args[0], depth + 1)
     if call.named(*LOADERS):
@@ -165,11 +162,23 @@ def _element_of_call_result(call: CallEvent, depth: int) -> Value | None:
         return call.returned_by_callbacks[-1][1]
     if call.method == "map":
         return _mapped_row(call, depth)
+    kept = _iterable_kept_by_method(call)
+    return None if kept is None else element_of(kept, depth + 1)
+
+
+def _tuple_of_elements(call: CallEvent, depth: int) -> Sequence:
+    """One element of `zip`, `enumerate` or a TensorDataset: a tuple of one element of each argument."""
+    parts = [element_of(one, depth + 1) for one in call.args]
+    if call.named("enumerate"):
+        parts = [Element(Constant("number")), parts[0]]
+    return Sequence("tuple", parts)
+
+
+def _iterable_kept_by_method(call: CallEvent) -> Value | None:
+    """The loader or data set whose rows the result of a method has too; None for any other method."""
     if call.method in PREPARING_METHODS and len(call.args) == 1:
-        return element_of(call.args[0], depth + 1)
-    if call.method in KEEPS_ROWS and call.receiver is not None:
-        return element_of(call.receiver, depth + 1)
-    return None
+        return call.args[0]
+    return call.receiver if call.method in KEEPS_ROWS else None
 
 
 def _element_of_loader(call: CallEvent, depth: int) -> Value | None:

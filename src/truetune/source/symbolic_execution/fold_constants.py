@@ -82,13 +82,8 @@ CONSTRUCTORS = ("from_pretrained", "from_config", "get_peft_model", "load_datase
 
 def compute_operator(sign: str, *operands: Any) -> Any:
     """The result of an operator on plain values; NO_CONSTANT where it fails or may be large."""
-    if sign == "%" and isinstance(operands[0], str | bytes):
-        return NO_CONSTANT  # a width (`%1000000000d`) would take the memory
-    if sign in ("**", "<<") or (
-        sign == "*" and any(_may_make_large_product(one) for one in operands)
-    ):
-        if not all(isinstance(one, int | float) and abs(one) < 1000 for one in operands):
-            return NO_CONSTANT
+    if _may_take_much_memory(sign, operands):
+        return NO_CONSTANT
     try:
         result = BY_SIGN[sign](*operands)
     except (ArithmeticError, TypeError, ValueError, KeyError, AttributeError):
@@ -96,6 +91,16 @@ def compute_operator(sign: str, *operands: Any) -> Any:
     if isinstance(result, str | bytes | list | tuple) and len(result) > MAX_TEXT:
         return NO_CONSTANT
     return NO_CONSTANT if isinstance(result, complex) else result
+
+
+def _may_take_much_memory(sign: str, operands: tuple[Any, ...]) -> bool:
+    """May the result of an operator take much memory, so that it must not be computed?"""
+    if sign == "%" and isinstance(operands[0], str | bytes):
+        return True  # a width (`%1000000000d`) would take the memory
+    is_large = sign == "*" and any(_may_make_large_product(one) for one in operands)
+    if sign not in ("**", "<<") and not is_large:
+        return False
+    return not all(isinstance(one, int | float) and abs(one) < 1000 for one in operands)
 
 
 def _may_make_large_product(value: Any) -> bool:
@@ -236,11 +241,7 @@ def constants_of_options(value: Value | None) -> list[Any]:
 def truth_of_test(value: Value) -> bool | None:
     """Whether a test is true; None if a run may go both ways."""
     if isinstance(value, Sequence | Mapping):
-        parts = value.items if isinstance(value, Sequence) else value.entries
-        if parts:
-            return True
-        is_open = value.is_open or (isinstance(value, Mapping) and value.rest is not None)
-        return None if is_open else False
+        return _truth_of_container(value)
     if isinstance(value, Operation) and value.operator in ("is", "is not"):
         return _truth_of_identity(value)
     if isinstance(value, Operation) and value.operator == "not":
@@ -250,6 +251,17 @@ def truth_of_test(value: Value) -> bool | None:
         return True
     plain = constant_of(value, with_defaults=False)
     return None if plain is NO_CONSTANT else bool(plain)
+
+
+def _truth_of_container(value: Sequence | Mapping) -> bool | None:
+    """Whether a list or dictionary holds anything; None if it is empty and may hold more."""
+    if isinstance(value, Sequence):
+        has_parts, is_open = bool(value.items), value.is_open
+    else:
+        has_parts, is_open = bool(value.entries), value.is_open or value.rest is not None
+    if has_parts:
+        return True
+    return None if is_open else False
 
 
 def _truth_of_identity(value: Operation) -> bool | None:

@@ -1409,11 +1409,21 @@ class Interpreter:
             return self._attribute(args[0], attribute, node) if isinstance(attribute, str) else None
         if name == "setattr" and len(args) == 3:
             self._set_named_attribute(args, node, home)
-        elif name == "next" and args:
+            return None
+        return self._result_of_iterating_builtin(name, given, node, home)
+
+    def _result_of_iterating_builtin(
+        self, name: str, given: Arguments, node: ast.AST, home: Module
+    ) -> Value | None:
+        """The result of `next`, `zip(*rows)` or `map` with a library's function; None for any other
+        call.
+        """
+        args = given.args
+        if name == "next" and args:
             return self._element(args[0], node)
-        elif name == "zip" and given.spread is not None and not args:
+        if name == "zip" and given.spread is not None and not args:
             return columns_of_zipped_rows(element_of(given.spread), node)
-        elif name == "map" and len(args) == 2 and isinstance(args[0], Library):
+        if name == "map" and len(args) == 2 and isinstance(args[0], Library):
             return self._mapped_items(args[0], args[1], node, home)
         return None
 

@@ -131,22 +131,24 @@ def _wrapped_value_and_call(value: Value) -> tuple[Value | None, CallEvent | Non
         return value.base, None
     if isinstance(value, Item) and isinstance(value.base, Result):
         return _prepared_argument_and_call(value, value.base.call)
-    if not isinstance(value, Result):
-        return None, None
-    call = value.call
-    if call.method in KEEPING_METHODS:
-        given = (
-            call.args[0] if call.args and call.method.startswith(("unwrap", "prepare")) else None
-        )
-        return given or call.receiver, call
-    if call.method == "prepare" and len(call.args) == 1:
-        return call.args[0], call
-    if call.named("peft.inject_adapter_in_model"):
-        return call.argument(1, "model"), call
-    if call.named(*WRAPPING_FUNCTIONS):
-        given = call.args[0] if call.args else call.keywords.get("model")
-        return given, call
+    if isinstance(value, Result):
+        return _value_wrapped_by_call(value.call), value.call
     return None, None
+
+
+def _value_wrapped_by_call(call: CallEvent) -> Value | None:
+    """The model, adapter or loader that the result of a call wraps, or is; None for any other call."""
+    if call.method in KEEPING_METHODS:
+        takes_model = call.method.startswith(("unwrap", "prepare"))
+        given = call.args[0] if call.args and takes_model else None
+        return given or call.receiver
+    if call.method == "prepare" and len(call.args) == 1:
+        return call.args[0]
+    if call.named("peft.inject_adapter_in_model"):
+        return call.argument(1, "model")
+    if call.named(*WRAPPING_FUNCTIONS):
+        return call.args[0] if call.args else call.keywords.get("model")
+    return None
 
 
 def _prepared_argument_and_call(

@@ -305,15 +305,7 @@ def options_of_choice(value: Value) -> tuple[Value, ...]:
 
 def parts_of_value(value: Value) -> Iterator[Value]:
     """The values that a value is directly made of."""
-    if isinstance(value, Attribute | Item):
-        yield value.base
-        if isinstance(value, Item):
-            yield value.key
-    elif isinstance(value, Element):
-        yield value.iterable
-    elif isinstance(value, Operation):
-        yield from value.operands
-    elif isinstance(value, Sequence):
+    if isinstance(value, Sequence):
         yield from value.items
     elif isinstance(value, Mapping):
         yield from value.entries.values()
@@ -325,5 +317,20 @@ def parts_of_value(value: Value) -> Iterator[Value]:
         yield value.default
     elif isinstance(value, Slice):
         yield from (part for part in (value.start, value.stop, value.step) if part is not None)
+    elif isinstance(value, Opaque):
+        yield from _values_that_opaque_comes_from(value)
+
+
+def _values_that_opaque_comes_from(value: Opaque) -> Iterator[Value]:
+    """What an opaque value is an attribute, item, element or result of."""
+    if isinstance(value, Attribute):
+        yield value.base
+    elif isinstance(value, Item):
+        yield value.base
+        yield value.key
+    elif isinstance(value, Element):
+        yield value.iterable
+    elif isinstance(value, Operation):
+        yield from value.operands
     elif isinstance(value, Result):
         yield from value.call.inputs

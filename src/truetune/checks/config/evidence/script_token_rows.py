@@ -144,7 +144,7 @@ def find_wholly_learned_prompts(script: str) -> PromptLabels | None:
 @kept_while_script_unchanged
 def find_rows_cut_by_script(script: str, characters: int) -> RowsAtLimit | None:
     """The rows that a script cuts at one length, in tokens of so many characters; None where it cuts none."""
-    turns = turns_of_model(tokenizer_name_of_script(script) or "") or PLAIN_TURNS
+    turns = _turns_of_script_or_plain(script)
     tokenizer = PieceTokenizer(characters, turns)
     rows = _make_rows_of_script(script, tokenizer)
     if rows is None:
@@ -180,9 +180,14 @@ def find_rows_cut_by_script(script: str, characters: int) -> RowsAtLimit | None:
 @kept_while_script_unchanged
 def lengths_of_script_rows(script: str, characters: int) -> tuple[int, ...] | None:
     """The lengths of the rows of ids that a script makes, in tokens of so many characters; None where it makes none."""
-    turns = turns_of_model(tokenizer_name_of_script(script) or "") or PLAIN_TURNS
+    turns = _turns_of_script_or_plain(script)
     rows = _make_rows_of_script(script, PieceTokenizer(characters, turns))
     return None if rows is None else tuple(_lengths_without_pads(rows))
+
+
+def _turns_of_script_or_plain(script: str) -> TurnForm:
+    """How the template of the script's tokenizer writes turns; plain turns where it is not known."""
+    return turns_of_model(tokenizer_name_of_script(script) or "") or PLAIN_TURNS
 
 
 def _column_lost_by_cut(
