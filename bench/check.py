@@ -21,7 +21,7 @@ from bench.chats import write
 ENCODE = """
 import json, sys, time
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.render.probes import make_probes
+from truetune.render.template_probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 tokenizer = load_tokenizer(sys.argv[2])

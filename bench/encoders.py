@@ -52,7 +52,7 @@ def render(data: str, tokenizer: str, out: Path) -> dict[str, int]:
     """Rows that the template refuses are left out, and counted."""
     from truetune.data.read_rows_as_conversations import read_conversations
     from truetune.errors import TemplateError
-    from truetune.render.probes import make_probes
+    from truetune.render.template_probes import make_probes
     from truetune.render.tokenizer import load_tokenizer
     from truetune.settings.run_spec import RunSpec
 

@@ -41,7 +41,7 @@ HALVES = ("tuned on", "held back")
 JUDGES = (
     "garbage_text",
     "identify_language",
-    "language_switch",
+    "answers_in_wrong_language",
     "repetition_loops",
     "score_answer",
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.starts.start import starts
 from tests.parts.shelf import Missing
 from truetune.troubleshooting.project_words import read_project_texts
-from truetune.troubleshooting.signs.find_signs import SIGNS, find_signs
+from truetune.troubleshooting.signs.find_signs_in_statements import SIGNS, find_signs
 from truetune.troubleshooting.signs.sign_rarity import COUNTS, count_key_of_sign
 
 

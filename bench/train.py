@@ -222,7 +222,7 @@ def _ours(
     from truetune.settings.read_truetune_settings import validate_settings
     from truetune.training.load_training_rows import load_training_data
     from truetune.training.prepare_model import prepare_model
-    from truetune.training.supervised_trainer import make_supervised_trainer
+    from truetune.training.trainer_with_supervised_token_loss import make_supervised_trainer
     from truetune.training.training_recipe import make_recipe
 
     given = {
@@ -301,7 +301,7 @@ def _of_shape(who: str, shape: str, lora: bool, steps: int, work: str) -> Any:
 
     from tests.auditing.tiny import tokenizer
     from truetune.collate import PaddingFreeCollator
-    from truetune.training.supervised_trainer import SupervisedTrainer
+    from truetune.training.trainer_with_supervised_token_loss import SupervisedTrainer
 
     torch.manual_seed(0)
     try:

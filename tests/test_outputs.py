@@ -23,9 +23,9 @@ import truetune
 from tests.checkpoint import make
 from truetune import cli
 from truetune.demo import TOKENIZER
-from truetune.encoding import encoded_folder
-from truetune.encoding.encoded_folder import _owner_body
-from truetune.render.probes import alternating_chat
+from truetune.encoding import encoded_folder_on_disk
+from truetune.encoding.encoded_folder_on_disk import _owner_body
+from truetune.render.template_probes import alternating_chat
 
 READS = {
     "paths",
@@ -790,7 +790,7 @@ def test_what_comes_while_data_is_published_is_named_with_what_was_done(
 ) -> None:
     """A file of the user's comes once manifest.json is gone: the message must not say that nothing was written."""
     mine = world.encoded / "data" / "train-00000-of-00001.parquet"
-    real = encoded_folder.remove_unchanged_listed_files
+    real = encoded_folder_on_disk.remove_unchanged_listed_files
 
     def remove(folder: Path, listed: Any, **options: Any) -> list[str]:
         left = real(folder, listed, **options)
@@ -805,7 +805,7 @@ def test_what_comes_while_data_is_published_is_named_with_what_was_done(
 
     words = [*call(world, "encode", "out", world.encoded), "--max-length", 100]
     with monkeypatch.context() as patched:
-        patched.setattr(encoded_folder, "remove_unchanged_listed_files", remove)
+        patched.setattr(encoded_folder_on_disk, "remove_unchanged_listed_files", remove)
         code, said = truetune_says(monkeypatch, capsys, *words)
     assert code == 2
     assert "nothing was written" not in said

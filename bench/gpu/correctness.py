@@ -140,7 +140,7 @@ def _packed_against_alone(
     """The losses of packed rows, in the collator that truetune chooses, against each example by itself."""
     from truetune.collate import PaddingFreeCollator
     from truetune.training.choose_collator import choose_collator
-    from truetune.training.packing_attention import probe_packing_attention
+    from truetune.training.does_attention_keep_documents_apart import probe_packing_attention
 
     model = _model(size, material, device, dtype, attention, family).eval()
     tried = probe_packing_attention(model)

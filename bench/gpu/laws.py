@@ -113,8 +113,8 @@ def make_audited_trainer(work: Path, run: Configuration, size: Size, device: str
 
     from truetune.collate import PaddingCollator
     from truetune.training.choose_collator import choose_collator
-    from truetune.training.packing_attention import probe_packing_attention
-    from truetune.training.supervised_trainer import SupervisedTrainer
+    from truetune.training.does_attention_keep_documents_apart import probe_packing_attention
+    from truetune.training.trainer_with_supervised_token_loss import SupervisedTrainer
     from truetune.training.training_recipe import CHECKPOINTING
 
     # Short rows: a law takes at most 256 tokens of a row that can be cut, and packs whole.

@@ -332,9 +332,9 @@ def _truetune_trainer(race: Race, model: Any, material: Material, folder: Path, 
     from transformers import TrainingArguments
 
     from truetune.training.choose_collator import choose_collator
-    from truetune.training.packing_attention import probe_packing_attention
+    from truetune.training.does_attention_keep_documents_apart import probe_packing_attention
     from truetune.training.supervised_token_losses import use_fused_head
-    from truetune.training.supervised_trainer import SupervisedTrainer
+    from truetune.training.trainer_with_supervised_token_loss import SupervisedTrainer
 
     attention = probe_packing_attention(model)
     if device == "cuda":

@@ -16,17 +16,19 @@ from truetune.package import __version__ as __version__
 if TYPE_CHECKING:
     from truetune.callback import AuditCallback as AuditCallback
     from truetune.checks.findings import Finding as Finding
-    from truetune.checks.guard_live_objects import guard as guard
     from truetune.checks.judge_audit import AuditReport as AuditReport
+    from truetune.checks.judge_live_objects_before_training import guard as guard
     from truetune.checks.lint import LintReport as LintReport
     from truetune.checks.reports import DataReport as DataReport
     from truetune.checks.reports import Report as Report
     from truetune.data.read_predictions import Prediction as Prediction
-    from truetune.encoding.encode_run import Encoded as Encoded
-    from truetune.evaluation.custom_loop import Generator as Generator
-    from truetune.evaluation.custom_loop import PredictionWriter as PredictionWriter
-    from truetune.evaluation.custom_loop import Scorer as Scorer
+    from truetune.encoding.encode_data_set import Encoded as Encoded
     from truetune.evaluation.evaluation_report import EvaluationReport as EvaluationReport
+    from truetune.evaluation.generate_and_score_in_own_loop import Generator as Generator
+    from truetune.evaluation.generate_and_score_in_own_loop import (
+        PredictionWriter as PredictionWriter,
+    )
+    from truetune.evaluation.generate_and_score_in_own_loop import Scorer as Scorer
     from truetune.evaluation.sample_report import SampleReport as SampleReport
     from truetune.evaluation.score_predictions import ScoreReport as ScoreReport
     from truetune.evaluation.score_predictions import score as score
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from truetune.serving.compare_adapter_forms import Ladder as Ladder
     from truetune.serving.service_report import ServiceReport as ServiceReport
     from truetune.settings.run_spec import RunSpec as RunSpec
-    from truetune.training.progress_output import Listener as Listener
+    from truetune.training.progress_listeners import Listener as Listener
     from truetune.training.run_training import Trained as Trained
     from truetune.troubleshooting.symptom_report import SymptomReport as SymptomReport
     from truetune.viewing.view import View as View
@@ -92,29 +94,29 @@ _HOMES = {
     "AuditCallback": "truetune.callback",
     "AuditReport": "truetune.checks.judge_audit",
     "DataReport": "truetune.checks.reports",
-    "Encoded": "truetune.encoding.encode_run",
+    "Encoded": "truetune.encoding.encode_data_set",
     "EvaluationReport": "truetune.evaluation.evaluation_report",
     "Finding": "truetune.checks.findings",
     "Fixed": "truetune.fixing.fix_file",
-    "Generator": "truetune.evaluation.custom_loop",
+    "Generator": "truetune.evaluation.generate_and_score_in_own_loop",
     "Ladder": "truetune.serving.compare_adapter_forms",
     "LintReport": "truetune.checks.lint",
-    "Listener": "truetune.training.progress_output",
+    "Listener": "truetune.training.progress_listeners",
     "Options": "truetune.generation.backends.open_backend",
     "Plan": "truetune.memory.plan_memory",
     "Prediction": "truetune.data.read_predictions",
-    "PredictionWriter": "truetune.evaluation.custom_loop",
+    "PredictionWriter": "truetune.evaluation.generate_and_score_in_own_loop",
     "RehearsalReport": "truetune.rehearsal.rehearsal_report",
     "Report": "truetune.checks.reports",
     "RunSpec": "truetune.settings.run_spec",
     "SampleReport": "truetune.evaluation.sample_report",
     "ScoreReport": "truetune.evaluation.score_predictions",
-    "Scorer": "truetune.evaluation.custom_loop",
+    "Scorer": "truetune.evaluation.generate_and_score_in_own_loop",
     "ServiceReport": "truetune.serving.service_report",
     "SymptomReport": "truetune.troubleshooting.symptom_report",
     "Trained": "truetune.training.run_training",
     "View": "truetune.viewing.view",
-    "guard": "truetune.checks.guard_live_objects",
+    "guard": "truetune.checks.judge_live_objects_before_training",
     "score": "truetune.evaluation.score_predictions",
 }
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -350,7 +352,7 @@ def encode(
 
     Raises a `truetune.errors.TruetuneError` where the input can't be read, rendered or encoded.
     """
-    from truetune.encoding.encode_run import encode as run
+    from truetune.encoding.encode_data_set import encode as run
     from truetune.settings.read_truetune_settings import validate_settings
     from truetune.settings.run_spec import Encoding
 
@@ -383,7 +385,7 @@ def train(
     """
     from pathlib import Path
 
-    from truetune.render.probes import tokenizer_of
+    from truetune.render.template_probes import tokenizer_of
     from truetune.render.tokenizer_folder import find_tokenizer_folder
     from truetune.settings.read_truetune_settings import (
         find_settings,

@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 import truetune
 from truetune.errors import TruetuneError, UsageError
 from truetune.probe.failure_boundary import describe_error
-from truetune.probe.find_trainer import trainer_of_frames
+from truetune.probe.find_trainers_and_their_datasets import trainer_of_frames
 
 
 class AuditCallback(TrainerCallback):
@@ -38,7 +38,7 @@ class AuditCallback(TrainerCallback):
                 trainer_of_frames(), parts.get("train_dataloader"), **self.settings
             )
             failed = self.report.failed()
-            lacks = self.report.lacks()
+            lacks = self.report.is_incomplete()
             if failed or lacks or args.process_index == 0:
                 _print_report(self.report)
             if lacks and not failed:
@@ -68,7 +68,7 @@ def _print_report(report: Any) -> None:
 
 def _list_not_judged(report: Any) -> str:
     """What was asked for and not judged, in one line."""
-    return "; ".join(part.what for part in report.missing()) or "no rule had anything to look at"
+    return "; ".join(part.what for part in report.requested_not_judged()) or "no rule had anything to look at"
 
 
 def _is_true_in_any_process(failed: bool, device: Any) -> bool:

@@ -17,11 +17,11 @@ Drawing = Literal[
 ]
 
 _DRAWERS: dict[Drawing, tuple[str, str]] = {
-    "report as text": ("truetune.report.report_terminal", "as_text"),
+    "report as text": ("truetune.report.report_terminal", "report_as_text"),
     "report as page": ("truetune.report.page", "notebook_html"),
-    "report as file": ("truetune.report.write_file", "write_report_file"),
+    "report as file": ("truetune.report.write_report_by_suffix", "write_report_file"),
     "plan as text": ("truetune.report.memory_plan_terminal", "plan_as_text"),
-    "ladder as text": ("truetune.report.ladder_terminal", "ladder_as_text"),
+    "ladder as text": ("truetune.report.adapter_effect_ladder_terminal", "ladder_as_text"),
 }
 
 

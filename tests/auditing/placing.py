@@ -10,16 +10,16 @@ import tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tests.parts import folder
-from truetune.auditing.align_tokens import align_record
+from truetune.auditing.align_batch_tokens_with_sources import align_record
 from truetune.auditing.audit import Sample
 from truetune.auditing.build_audit import list_stop_ids
-from truetune.auditing.row_fields import parse_row
+from truetune.auditing.list_row_texts_with_sources import parse_row
 from truetune.checks.token_views import make_token_views
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import make_batch
 from truetune.probe.observe_run import batch_arrays
 from truetune.probe.run_record import Record
-from truetune.render.probes import Probes, make_probes
+from truetune.render.template_probes import Probes, make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 

@@ -16,7 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.auditing.running import environment
-from truetune.auditing.temporary_workspace import MARKER_NAME, MARKER_TEXT, open_workspace
+from truetune.auditing.workspace_removed_with_process import (
+    MARKER_NAME,
+    MARKER_TEXT,
+    open_workspace,
+)
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes of /proc")
 SECONDS = 60.0
@@ -187,7 +191,7 @@ def test_folders_left_behind_are_removed_and_no_others(
 
 def test_a_workspace_until_exit_goes_with_its_process(tmp_path: Path) -> None:
     script = (
-        "from truetune.auditing.temporary_workspace import open_workspace_until_exit\n"
+        "from truetune.auditing.workspace_removed_with_process import open_workspace_until_exit\n"
         "folder = open_workspace_until_exit()\n"
         "folder.joinpath('record.json').touch()\n"
         "print(folder)"

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.auditing.placing import placed, probes_of, record, text_of
-from truetune.auditing.align_tokens import align_record
+from truetune.auditing.align_batch_tokens_with_sources import align_record
 from truetune.auditing.audit import Field, Sample
-from truetune.auditing.row_fields import list_row_fields
-from truetune.auditing.search_text import SearchedText, find_field_spots
+from truetune.auditing.list_row_texts_with_sources import list_row_fields
+from truetune.auditing.search_row_fields_in_text import SearchedText, find_field_spots
 from truetune.demo import TOKENIZER
-from truetune.render.probes import make_probes
 from truetune.render.rendering import Source
+from truetune.render.template_probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from tests.checkpoint import make
 from truetune.checkpoint.compare_tensor_samples import map_tensor
-from truetune.checkpoint.float_formats import to_float32
 from truetune.checkpoint.load_checkpoint import read_checkpoint
+from truetune.checkpoint.summarise_floats_by_bits import to_float32
 from truetune.checkpoint.weight_diff import TensorMovement, compare_weights, round_to_format
 from truetune.checks.weight_diff_report import movement
 from truetune.cli.merge_export_movement_commands import movement as command

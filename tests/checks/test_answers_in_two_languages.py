@@ -11,7 +11,7 @@ import pytest
 
 from truetune.checks.check_paths import check_paths
 from truetune.checks.findings import Finding
-from truetune.generation.row_languages import named_language, row_languages
+from truetune.generation.actual_and_expected_answer_language import named_language, row_languages
 from truetune.settings.read_truetune_settings import validate_settings
 
 RULE = "answers-in-two-languages"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.drop_missing_pad_finding import drop_pad_finding_set_by_scripts
+from truetune.checks.drop_pad_finding_settled_by_script import drop_pad_finding_set_by_scripts
 from truetune.checks.findings import Case, Finding
 from truetune.checks.put_causes_of_losses_first import put_causes_of_losses_first
 

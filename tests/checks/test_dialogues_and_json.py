@@ -9,7 +9,7 @@ import pytest
 
 import truetune
 from truetune.evaluation.score_predictions import score
-from truetune.generation.serialized_answers import serialization_of
+from truetune.generation.texts_that_json_parsers_refuse import serialization_of
 
 DIALOGUE, NO_JSON = "answers-continue-the-dialogue", "answers-are-no-json"
 Pair = tuple[str, str]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.checks.held_out_files import pair_files
+from truetune.checks.pair_held_out_files_by_name import pair_files
 from truetune.checks.reports import Report
 from truetune.settings.run_spec import RunSpec
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import truetune
-from truetune.generation.unfinished_answers import unfinished_part
+from truetune.generation.answers_with_unclosed_parts import unfinished_part
 
 OPEN = {
     "thinking": "<think>\nLet me see. Ten times three is thirty, and",

@@ -18,11 +18,11 @@ from tests.report.test_sarif import SARIF
 from truetune.auditing.audit import Audit
 from truetune.checks.check_data import check, prepare_rule_setup
 from truetune.checks.check_environment import judge_environment as judge_environment
-from truetune.checks.find_causes import find_causes
+from truetune.checks.find_causes_of_bad_answers import find_causes
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Examined, Judgement, NotJudged, Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.reports import Report, add_judgement
 from truetune.checks.rule import DataRule, Rule
 from truetune.checks.rule_catalogue import all_rules, station_of_rule

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.lint import lint
-from truetune.checks.model_identity import (
+from truetune.checks.identify_model_by_published_name import (
     are_base_and_instruct_model,
     explain_different_weights,
     overflowing_family,
 )
+from truetune.checks.lint import lint
 
 APART = [
     (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import truetune
-from truetune.checks.multiple_choice_options import position_of_answered_option
+from truetune.checks.position_of_answered_option import position_of_answered_option
 
 WORDS = ("red", "green", "blue", "black")
 

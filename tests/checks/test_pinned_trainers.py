@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.detected_trainers import DetectedTrainers, trainer_facts_of_run
+from truetune.checks.detect_trainer_and_apply_facts import DetectedTrainers, trainer_facts_of_run
 from truetune.settings.run_spec import RunSpec
 from truetune.trainers import TrainerFacts
 

@@ -18,13 +18,13 @@ from tests.checks.pages import block, sections
 from tests.checks.pages.data import findings
 from truetune.checks.check_data import add_token_views, view_row_tokens
 from truetune.checks.reports import DataReport
-from truetune.checks.row_lookup import read_rows_at_origins
 from truetune.checks.rule_catalogue import find_rule
+from truetune.checks.seek_rows_without_full_read import read_rows_at_origins
 from truetune.data.conversation import Origin
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page_of_json
-from truetune.report.page.rows_of_report import token_rows_of_report
+from truetune.report.page.choose_cited_rows_for_page import token_rows_of_report
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from truetune.checks.fingerprints import accept_known_findings, fingerprints_of_findings
+from truetune.checks.fingerprint_findings import accept_known_findings, fingerprints_of_findings
 from truetune.checks.former_rule_codes import FORMER_CODES, FORMER_NAMES
 from truetune.checks.lint import lint
 from truetune.checks.rule_catalogue import all_rules, find_rule, select_rules, station_of_rule

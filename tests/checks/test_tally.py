@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truetune.checks.check_data import add_token_views, check
+from truetune.checks.data_file_contents_by_stretch import MAX_GROUPS, MIN_STRETCHES, FileTimeline
 from truetune.checks.data_stats import LEARNED_SHARE_BINS, DataStats
-from truetune.checks.file_timeline import MAX_GROUPS, MIN_STRETCHES, FileTimeline
 from truetune.checks.preference_pair_stats import PairStats, measure_common_beginnings
 from truetune.checks.reports import DataReport
 from truetune.data.conversation import Conversation, Origin
@@ -108,7 +108,7 @@ def test_what_pairs_share(pairs: list[tuple[list[int], list[int], int]]) -> None
         ]
         ids = [id for *both, context in pairs for id in [7] * context + both[k]]
         sides.append(batch(masks, rows, ids))
-    chosen = Batch(**{**vars(sides[0]), "other": sides[1]})
+    chosen = Batch(**{**vars(sides[0]), "rejected_sides": sides[1]})
     assert chosen.pairs is not None
     common = [
         next((i for i, (a, b) in enumerate(zip(x, y, strict=False)) if a != b), min(len(x), len(y)))

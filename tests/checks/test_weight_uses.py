@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import truetune
+from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
 from truetune.checks.lint import lint
-from truetune.checks.weight_uses import is_same_folder, is_same_or_below
 
 TRAINING = """model_name_or_path: some/model
 stage: dpo

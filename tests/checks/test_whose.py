@@ -28,7 +28,7 @@ from truetune.report.supervision_headline import supervision_verdict
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
 from truetune.trainers import TRAINER_NAMES, TRAINERS, facts_of_trainer
-from truetune.trainers.trainer_facts import TrainerName
+from truetune.trainers.trainer_fact_types import TrainerName
 
 SCRIPTS: dict[str, tuple[str, str | None]] = {
     "trl": ("from trl import SFTTrainer\nSFTTrainer('m').train()", "position"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from truetune.confinement.link_tree import link_tree
+from truetune.confinement.copy_folder_by_links import link_tree
 
 
 def test_small_files_are_copied_large_ones_linked(tmp_path: Path) -> None:

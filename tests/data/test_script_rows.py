@@ -11,7 +11,7 @@ import pytest
 
 from truetune.checks.check_paths import check_paths
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.data.script_rows.compute_python_functions import is_regex_of_bounded_time
+from truetune.data.script_rows.known_python_functions import is_regex_of_bounded_time
 from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
 from truetune.data.script_rows.row_files_of_script import MAX_ROWS, RowFiles
 from truetune.errors import DataError

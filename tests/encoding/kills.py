@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import truetune.encoding.encode_run as encoding
-from truetune.encoding.encoded_folder import DATA, EncodedFolderOnDisk
+import truetune.encoding.encode_data_set as encoding
+from truetune.encoding.encoded_folder_on_disk import DATA, EncodedFolderOnDisk
 from truetune.settings.run_spec import RunSpec
 
 EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}

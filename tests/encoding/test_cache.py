@@ -22,12 +22,12 @@ from pyarrow import parquet
 import truetune
 from truetune.demo import TOKENIZER
 from truetune.encoding import cache_key, encode_in_processes
-from truetune.encoding import encode_run as run_module
-from truetune.encoding.encode_run import Encoded
-from truetune.encoding.encoded_folder import open_encoded
+from truetune.encoding import encode_data_set as run_module
+from truetune.encoding.encode_data_set import Encoded
+from truetune.encoding.encoded_folder_on_disk import open_encoded
 from truetune.encoding.proved_tokenizer_engines import EnginesDiffer
 from truetune.errors import DataError, UsageError
-from truetune.render.probes import alternating_chat
+from truetune.render.template_probes import alternating_chat
 
 ROOT = Path(__file__).parents[2]
 ANEW = "all is made again without shortcuts; please report this"

@@ -18,12 +18,12 @@ from tests import parts
 from truetune.checks.check_data import view_row_tokens
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
-from truetune.encoding import encode_run as run_module
-from truetune.encoding.encode_run import Encoded
+from truetune.encoding import encode_data_set as run_module
+from truetune.encoding.encode_data_set import Encoded
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import make_batch
 from truetune.errors import DataError, SpecError, UsageError
-from truetune.render.probes import alternating_chat, prepare_probes_of_run
+from truetune.render.template_probes import alternating_chat, prepare_probes_of_run
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 import truetune
-from truetune.checks.entropy_floor import loss_floor_of_data
+from truetune.checks.loss_floors_from_frequencies import loss_floor_of_data
 from truetune.checks.reports import DataReport
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
-from truetune.encoding import encode_run as run_module
-from truetune.encoding.encode_run import Encoded
+from truetune.encoding import encode_data_set as run_module
+from truetune.encoding.encode_data_set import Encoded
 from truetune.errors import FastPathError
 from truetune.render import renderer as renderer_module
-from truetune.render.probes import alternating_chat, prepare_probes_of_run
-from truetune.render.render_plan import Plan
 from truetune.render.reusable_render_recipe import Recipe, make_recipe
+from truetune.render.template_probes import alternating_chat, prepare_probes_of_run
 from truetune.render.traced_string import Trace
+from truetune.render.unfilled_example_plan import Plan
 from truetune.settings.run_spec import RunSpec
 
 TEMPLATE = (

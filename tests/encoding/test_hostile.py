@@ -18,7 +18,7 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.proved_tokenizer_engines import fastest_engine
 from truetune.encoding.split_at_added_tokens import find_piece_rule
 from truetune.errors import DataError
-from truetune.render.probes import alternating_chat
+from truetune.render.template_probes import alternating_chat
 from truetune.render.tokenizer import load_tokenizer
 
 

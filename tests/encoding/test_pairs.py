@@ -16,7 +16,7 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import stream_batches
-from truetune.render.probes import prepare_probes_of_run
+from truetune.render.template_probes import prepare_probes_of_run
 from truetune.settings.run_spec import Learn, RunSpec
 
 FAMILIES = ("qwen3", "llama3.1-instruct", "gemma3")

@@ -19,14 +19,14 @@ import truetune
 from truetune.cli import truetune_group
 from truetune.data.remote_path import RemotePath
 from truetune.demo import TOKENIZER
+from truetune.encoding import encode_data_set as run_module
 from truetune.encoding import encode_on_ray
-from truetune.encoding import encode_run as run_module
-from truetune.encoding.encode_run import Encoded
-from truetune.encoding.encoded_folder import DiskStore, EncodedFolderOnDisk
+from truetune.encoding.encode_data_set import Encoded
+from truetune.encoding.encoded_folder_on_disk import DiskStore, EncodedFolderOnDisk
 from truetune.encoding.proved_tokenizer_engines import EnginesDiffer
 from truetune.encoding.stream_batches import describe_wrong_shortcut
 from truetune.errors import DataError
-from truetune.render.probes import alternating_chat, prepare_probes_of_run
+from truetune.render.template_probes import alternating_chat, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install truetune[ray]")

@@ -22,12 +22,12 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.remote_path import RemotePath, parse_data_path
 from truetune.data.split_lines_into_stretches import read_stretch, scan_and_cut_lines
 from truetune.demo import TOKENIZER
-from truetune.encoding import encode_run as run_module
-from truetune.encoding.encode_run import Encoded
-from truetune.encoding.encoded_folder import encoded_folder_at, open_encoded
+from truetune.encoding import encode_data_set as run_module
+from truetune.encoding.encode_data_set import Encoded
+from truetune.encoding.encoded_folder_on_disk import encoded_folder_at, open_encoded
 from truetune.encoding.encoded_object_store import EncodedFolderInStore
 from truetune.errors import DataError, UsageError
-from truetune.render.probes import alternating_chat
+from truetune.render.template_probes import alternating_chat
 
 At = Callable[[str], str]
 ROWS = [

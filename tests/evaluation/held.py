@@ -14,7 +14,7 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.evaluation.row_losses import EncodedRows, encode_held_out
 from truetune.generation.backends.backend import ScoredIds
-from truetune.render.probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.settings.read_truetune_settings import validate_settings
 
 

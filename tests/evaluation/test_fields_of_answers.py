@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from truetune.evaluation.score_predictions import ScoreReport, score
-from truetune.generation.field_scores import score_fields, share_of_right_fields
+from truetune.generation.json_field_scores import score_fields, share_of_right_fields
 
 FIELDS, PART, MISSED = "ANS031", "ANS032", "ANS017"
 GOLD = [

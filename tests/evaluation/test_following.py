@@ -13,7 +13,7 @@ from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, written
 from tests.evaluation.test_sample import ran
 from truetune.errors import UsageError
-from truetune.evaluation.follow_checkpoints import follow_checkpoints
+from truetune.evaluation.sample_checkpoints_as_they_appear import follow_checkpoints
 from truetune.evaluation.sample_report import SampleReport
 from truetune.training.save_checkpoints import mark_checkpoint_whole
 

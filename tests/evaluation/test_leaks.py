@@ -12,12 +12,12 @@ from tests.auditing import tiny
 from tests.evaluation.held import probes_of, write
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
-from truetune.encoding.encode_run import encode
+from truetune.encoding.encode_data_set import encode
 from truetune.evaluation.training_overlap import TrainingOverlap, find_training_overlap
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import build_prompts
-from truetune.render.probes import Probes
+from truetune.render.template_probes import Probes
 from truetune.settings.read_truetune_settings import validate_settings
 
 HELD = 2

@@ -17,8 +17,8 @@ from tests.evaluation.answering import LIMIT, written
 from truetune.cli.sample_command import sample as command
 from truetune.data.guard_output_folder import file_digest
 from truetune.errors import DataError, SpecError, TruetuneError, UsageError
-from truetune.evaluation.choose_prompts import ChosenPrompts
-from truetune.evaluation.choose_prompts import choose_prompts as choose
+from truetune.evaluation.choose_held_out_prompts import ChosenPrompts
+from truetune.evaluation.choose_held_out_prompts import choose_prompts as choose
 from truetune.evaluation.sample_model import SamplingSettings, ask_model, sample_model
 from truetune.evaluation.sample_report import SampleReport
 from truetune.generation.answer_samples import Answer

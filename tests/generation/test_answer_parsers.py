@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from truetune.errors import SpecError
-from truetune.generation.answer_parsers import make_parser, parse_answer, same_reading
+from truetune.generation.answer_parsers_named_by_user import make_parser, parse_answer, same_reading
 
 
 def read(name: str, text: str) -> Any:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.parts import data
-from truetune.generation.answer_row_order import RowOrder, find_row_order
-from truetune.generation.gathered_orders import gathered_orders
+from truetune.generation.answer_orders_after_gather import gathered_orders
+from truetune.generation.find_answers_beside_wrong_rows import RowOrder, find_row_order
 
 LABELS = ("positive", "negative", "neutral")
 

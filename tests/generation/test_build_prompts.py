@@ -17,10 +17,10 @@ from tests.render.conversations import CALL, RESULT, SYSTEM, TOOLS, assistant, t
 from truetune.data.conversation import Conversation
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA, TOKENIZER
-from truetune.encoding.encode_run import encode
+from truetune.encoding.encode_data_set import encode
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.build_prompts import build_prompts, control_token_texts, make_decoder
-from truetune.render.probes import prepare_probes_of_run
+from truetune.render.template_probes import prepare_probes_of_run
 from truetune.settings.run_spec import Learn, RunSpec
 
 ASK = [user("How many figs?")]

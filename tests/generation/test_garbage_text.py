@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from tests.generation.test_score_answer import references
 from tests.parts import data, folder
-from truetune.generation import sample_files
+from truetune.generation import sampling_pass_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass
 from truetune.generation.garbage_text import answer_perplexity, find_garbage, is_garbage
 from truetune.generation.identify_language import identify_language
@@ -116,12 +116,12 @@ def test_no_reference_of_a_real_set_is(name: str, tongue: str | None) -> None:
 def test_looks_from_before_there_was_garbage_are_read(tmp_path: Path) -> None:
     prompt = Prompt((1,), "Where?", "On the cliff.", (5, 2), "a.jsonl", 1)
     answer = Answer((5, 6), BROKEN["UTF-16"], 2)
-    path = sample_files.save_pass(
+    path = sampling_pass_files.save_pass(
         SamplingPass(3, (Sample(prompt, answer, score_answer(prompt, answer)),), 1.0), 24, tmp_path
     )
-    ((look, _),) = sample_files.read_passes_with_limits(tmp_path)
+    ((look, _),) = sampling_pass_files.read_passes_with_limits(tmp_path)
     assert look.samples[0].scores.garbage
     table = pq.read_table(path)
     pq.write_table(table.drop_columns(["garbage", "perplexity"]), path)
-    ((look, _),) = sample_files.read_passes_with_limits(tmp_path)
+    ((look, _),) = sampling_pass_files.read_passes_with_limits(tmp_path)
     assert (look.samples[0].scores.garbage, look.samples[0].scores.perplexity) == (False, None)

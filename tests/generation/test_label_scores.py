@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import truetune
-from truetune.generation.label_scores import gives_reference, score_labels
+from truetune.generation.labels_said_by_answers import gives_reference, score_labels
 
 LABELS = ["supported", "not supported", "unsupported"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from truetune.errors import DataError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass, Scores
-from truetune.generation.sample_files import SCHEMA, read_passes_with_limits, save_pass
+from truetune.generation.sampling_pass_files import SCHEMA, read_passes_with_limits, save_pass
 
 # Each value is another than the default, so that a score which is not saved shows.
 SCORES = Scores(

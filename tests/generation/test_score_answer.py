@@ -14,7 +14,7 @@ import pytest
 from tests.parts import data
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA
-from truetune.generation.answer_parsers import make_parser
+from truetune.generation.answer_parsers_named_by_user import make_parser
 from truetune.generation.answer_samples import Answer, Prompt, Scores
 from truetune.generation.repetition_loops import is_looping
 from truetune.generation.score_answer import score_answer

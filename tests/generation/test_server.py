@@ -27,11 +27,11 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding
-from truetune.generation.backends.chat_reply import ReplyReader
 from truetune.generation.backends.heeded_request_fields import body_sender, survey_heeded_fields
 from truetune.generation.backends.http_client import API_KEY_VARIABLE, find_server, send_request
 from truetune.generation.backends.model_source import find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.backends.read_server_replies import ReplyReader
 from truetune.generation.backends.server_backend import ServerBackend
 from truetune.generation.build_prompts import build_prompts, make_decoder
 from truetune.generation.generate_answers import generate_answers

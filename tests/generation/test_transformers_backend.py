@@ -24,7 +24,7 @@ from truetune.generation.backends.backend import Decoding
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.transformers_backend import TransformersBackend, choose_device
-from truetune.generation.decode_batch import draw_tokens
+from truetune.generation.generate_batch_with_transformers import draw_tokens
 from truetune.render.tokenizer import load_tokenizer
 
 STOP = 2

@@ -103,7 +103,7 @@ def test_the_curves_that_rules_read_are_known() -> None:
     files = [
         *(root / "checks" / "log").glob("*.py"),
         root / "logs" / "reward_signal.py",
-        root / "logs" / "restart_detection.py",
+        root / "logs" / "detect_resumes_without_state.py",
     ]
     named = {name for file in files for name in NAMED.findall(file.read_text(encoding="utf-8"))}
     rules = [rule for rule in all_rules("log") if issubclass(rule, LogRule)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.logs.sibling_runs import rows_per_full_step_as_text
+from truetune.logs.rows_and_steps_of_sibling_runs import rows_per_full_step_as_text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from truetune.checks.check_paths import check_paths
 from truetune.logs.read_run_log import read_run
 from truetune.logs.strip_container_log_prefixes import strip_shared_prefixes
-from truetune.report.judgement_lines import judgement_lines
+from truetune.report.lines_on_passed_and_unjudged_checks import judgement_lines
 from truetune.settings.run_spec import RunSpec
 
 LINES = (

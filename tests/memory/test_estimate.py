@@ -9,7 +9,7 @@ import pytest
 
 from bench.memory import SHAPES as REAL
 from bench.memory import Case, on_nothing
-from truetune.memory import logits_memory, weight_memory
+from truetune.memory import logits_memory, weight_gradient_optimizer_memory
 from truetune.memory.architecture import Architecture, parse_architecture
 from truetune.memory.estimate_memory import GIB, Estimate, estimate_memory
 from truetune.memory.memory_settings import MemorySettings, resolve_memory_settings
@@ -81,9 +81,9 @@ def test_zero(stage: int, gigabytes: float) -> None:
     held = sum(
         part(known, settings)
         for part in (
-            weight_memory.weight_bytes,
-            weight_memory.gradient_bytes,
-            weight_memory.optimizer_bytes,
+            weight_gradient_optimizer_memory.weight_bytes,
+            weight_gradient_optimizer_memory.gradient_bytes,
+            weight_gradient_optimizer_memory.optimizer_bytes,
         )
     )
     assert round(held / 1e9, 1) == gigabytes
@@ -167,9 +167,9 @@ def test_accelerate_agrees(name: str) -> None:
     held = sum(
         part(known, settings)
         for part in (
-            weight_memory.weight_bytes,
-            weight_memory.gradient_bytes,
-            weight_memory.optimizer_bytes,
+            weight_gradient_optimizer_memory.weight_bytes,
+            weight_gradient_optimizer_memory.gradient_bytes,
+            weight_gradient_optimizer_memory.optimizer_bytes,
         )
     )
     assert held == pytest.approx(estimate_training_usage(total, "float32")["step"], rel=1e-3)
@@ -182,10 +182,10 @@ def test_mixed_precision_takes_eighteen_bytes() -> None:
     held = sum(
         part(known, settings)
         for part in (
-            weight_memory.weight_bytes,
-            weight_memory.gradient_bytes,
-            weight_memory.optimizer_bytes,
-            weight_memory.autocast_copy_bytes,
+            weight_gradient_optimizer_memory.weight_bytes,
+            weight_gradient_optimizer_memory.gradient_bytes,
+            weight_gradient_optimizer_memory.optimizer_bytes,
+            weight_gradient_optimizer_memory.autocast_copy_bytes,
         )
     )
     assert held / known.parameters == pytest.approx(18, rel=1e-3)
@@ -211,7 +211,7 @@ def test_adapters_are_those_of_peft() -> None:
         known = parse_architecture(model.config.to_dict())
         settings = settings_of(known, lora={"r": 8, "target_modules": targets})
         assert (
-            weight_memory.count_trained_parameters(known, settings)
+            weight_gradient_optimizer_memory.count_trained_parameters(known, settings)
             == adapted.get_nb_trainable_parameters()[0]
         ), kind
 

@@ -140,7 +140,7 @@ def _fixed(path: Path) -> Any:
 
 
 def _columns(path: Path) -> Any:
-    from truetune.settings.stacks.dataset_columns import columns_of_first_row
+    from truetune.settings.stacks.read_columns_of_local_dataset import columns_of_first_row
 
     return columns_of_first_row((str(path),))
 
@@ -181,13 +181,16 @@ def _safetensors(path: Path) -> Any:
 
 
 def _weights(path: Path) -> Any:
-    from truetune.checkpoint.weight_files import read_json_object, read_weight_headers
+    from truetune.checkpoint.read_weight_files_and_faults import (
+        read_json_object,
+        read_weight_headers,
+    )
 
     return read_json_object(path, []), read_weight_headers(path.parent, adapter=False)
 
 
 def _tokens(path: Path) -> Any:
-    from truetune.checkpoint.added_tokens import find_new_tokens
+    from truetune.checkpoint.tokens_added_beyond_base import find_new_tokens
 
     return find_new_tokens(path.parent, path.parent)
 
@@ -225,7 +228,7 @@ def _set(path: Path) -> Any:
 
 
 def _reply(path: Path) -> Any:
-    from truetune.generation.answer_parsers import _read_json
+    from truetune.generation.answer_parsers_named_by_user import _read_json
 
     return _read_json(path.read_bytes().decode("utf-8", "replace"))
 
@@ -238,13 +241,13 @@ def _answer(path: Path) -> Any:
 
 
 def _json_fault(path: Path) -> Any:
-    from truetune.generation.json_answers import json_fault
+    from truetune.generation.json_faults_of_answers import json_fault
 
     return json_fault(path.read_bytes().decode("utf-8", "replace"))
 
 
 def _call(path: Path) -> Any:
-    from truetune.generation.backends.chat_reply import _parse_arguments
+    from truetune.generation.backends.read_server_replies import _parse_arguments
 
     return _parse_arguments(
         {"function": {"name": "f", "arguments": path.read_bytes().decode("utf-8", "replace")}}
@@ -252,7 +255,7 @@ def _call(path: Path) -> Any:
 
 
 def _vocabulary(path: Path) -> Any:
-    from truetune.checks.config.evidence import model_folder
+    from truetune.checks.config.evidence import facts_from_model_folder
 
     class Config:
         class spec:  # noqa: N801 the shape of a Config
@@ -260,9 +263,9 @@ def _vocabulary(path: Path) -> Any:
 
     config: Any = Config
     return (
-        model_folder.tensor_shapes(config),
-        model_folder.sample_linear_weights(config),
-        model_folder.model_config(config),
+        facts_from_model_folder.tensor_shapes(config),
+        facts_from_model_folder.sample_linear_weights(config),
+        facts_from_model_folder.model_config(config),
     )
 
 
@@ -273,7 +276,7 @@ def _predictions(path: Path) -> Any:
 
 
 def _cache(path: Path) -> Any:
-    from truetune.tokenized.token_cache import open_token_cache, tokenizer_named_by_cache
+    from truetune.tokenized.open_token_cache import open_token_cache, tokenizer_named_by_cache
 
     return tokenizer_named_by_cache(open_token_cache(str(path.parent)))
 
@@ -383,14 +386,14 @@ def of_others() -> dict[str, list[Reader]]:
                 _predictions,
             )
         ],
-        "tokenized.token_cache": [Reader("truetune.json", b'{"tokenizer": "x"}', _cache)],
+        "tokenized.open_token_cache": [Reader("truetune.json", b'{"tokenizer": "x"}', _cache)],
         "fixing.split_file_by_rows": [
             Reader("f.jsonl", LINES, _fixed),
             Reader("f.json", array, _fixed),
             Reader("f.csv", header, _fixed),
             Reader("f.jsonl.gz", compressed("gz", LINES), _fixed),
         ],
-        "fixing.fix_tables": [
+        "fixing.fix_parquet_and_arrow_files": [
             Reader(f"f.{kind}", parquet_file(kind), _fixed) for kind in ("parquet", "arrow")
         ],
         "settings.settings_files": [
@@ -409,7 +412,7 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("k.json", array, _kind),
             Reader("k.yaml", SETTINGS, _kind),
         ],
-        "settings.stacks.dataset_columns": [
+        "settings.stacks.read_columns_of_local_dataset": [
             Reader("k.jsonl", LINES, _columns),
             Reader("k.parquet", parquet_file("parquet"), _columns),
         ],
@@ -464,8 +467,12 @@ def of_others() -> dict[str, list[Reader]]:
         "checkpoint.safetensors_header": [
             Reader("model.safetensors", safetensors_file(), _safetensors, ("BrokenFile",))
         ],
-        "checkpoint.weight_files": [Reader("model.safetensors.index.json", WEIGHT_MAP, _weights)],
-        "checkpoint.added_tokens": [Reader("tokenizer.json", json.dumps(TOKENS).encode(), _tokens)],
+        "checkpoint.read_weight_files_and_faults": [
+            Reader("model.safetensors.index.json", WEIGHT_MAP, _weights)
+        ],
+        "checkpoint.tokens_added_beyond_base": [
+            Reader("tokenizer.json", json.dumps(TOKENS).encode(), _tokens)
+        ],
         "render.tokenizer_folder": [
             Reader("tokenizer_config.json", b'{"chat_template": "{{ messages }}"}', _templates)
         ],
@@ -473,13 +480,15 @@ def of_others() -> dict[str, list[Reader]]:
         "report.load_results": [Reader("r.json", RESULT, _result)],
         "cli.shared_options": [Reader("flag", b'{"a": [1, 2.5]}', _flag)],
         "cli.plan_command": [Reader("set", b"16", _set)],
-        "generation.answer_parsers": [
+        "generation.answer_parsers_named_by_user": [
             Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)
         ],
-        "generation.backends.chat_reply": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
-        "generation.json_answers": [Reader("answer", b'{"a": [1, {"b": 2}]} {"c"', _json_fault)],
+        "generation.backends.read_server_replies": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
+        "generation.json_faults_of_answers": [
+            Reader("answer", b'{"a": [1, {"b": 2}]} {"c"', _json_fault)
+        ],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
-        "checks.config.evidence.model_folder": [
+        "checks.config.evidence.facts_from_model_folder": [
             Reader("model.safetensors", safetensors_file(), _vocabulary)
         ],
     }
@@ -511,90 +520,90 @@ OWN = {
     "checks.commands.server_puts_adapter_on_another_base": TYPES_ALONE,
     "checks.config.own_rows_not_trained": SWALLOWS,
     "checks.config.settings_name_another_base": SWALLOWS,
-    "checks.merged_weights": SWALLOWS,
-    "checks.cut_replies_beside": SWALLOWS,
+    "checks.find_merged_weights_and_adapters": SWALLOWS,
+    "checks.find_server_replies_cut_at_limit": SWALLOWS,
     "checks.source.evidence.weight_sharding": SWALLOWS,
     "data.sort_folder_files": SWALLOWS,
     "data.row_text_sizes": SWALLOWS,
     "logs.shared_prefixes": SWALLOWS,
-    "checks.source.evidence.job_starts_beside": SWALLOWS,
+    "checks.source.evidence.job_commands_that_start_script": SWALLOWS,
     "checks.commands.nodes_talk_over_a_local_interface": TYPES_ALONE,
-    "checks.modelfile.trained_format_beside": SWALLOWS,
-    "evaluation.scores_beside": SWALLOWS,
+    "checks.modelfile.find_trained_prompt_format_beside": SWALLOWS,
+    "evaluation.explain_scores_beside_predictions": SWALLOWS,
     "checks.training_stages": SWALLOWS,
     "data.script_rows.row_files": SWALLOWS,
     "data.script_rows.known_functions": SWALLOWS,
     "data.script_rows.concrete_run": SWALLOWS,
     "checks.source.evidence.eos_after_prompts": SWALLOWS,
     "checks.commands.job_trains_random_weights": TYPES_ALONE,
-    "fixing.row_body": OF_A_ROW,
+    "fixing.editable_row_of_file": OF_A_ROW,
     "fixing.row_edits": OF_A_ROW,
-    "fixing.json_source": OF_A_ROW,
+    "fixing.parse_json_with_places": OF_A_ROW,
     "fixing.remedies.reshape_rows_for_template": OF_A_ROW,
-    "fixing.row_turns": OF_A_ROW,
+    "fixing.row_messages_with_paths": OF_A_ROW,
     "fixing.line_diff": "a bound alone",
     "fixing.fix_outputs": TELLS,
     "fixing.fix_file": "what a broken stream raises, by name",
     "data.guard_output_folder": TELLS,
     "checks.config.served_template_differs": SWALLOWS,
     "checks.source.evidence.served_model_folders": SWALLOWS,
-    "checks.source.evidence.serving_templates": TELLS,
+    "checks.source.evidence.serving_template_differs_from_training": TELLS,
     "checks.paths.folder_members": TELLS,
     "source.notebook_commands": "cells of a notebook that source.notebook has read, which is fed",
     "settings.stacks.command_options": TYPES_ALONE,
-    "checks.source.evidence.published_families": SWALLOWS,
+    "checks.source.evidence.tokenizer_facts_of_published_models": SWALLOWS,
     "checks.source.evidence.model_folder_settings": SWALLOWS,
-    "checks.source.evidence.trial_limits_switched_on": SWALLOWS,
+    "checks.source.evidence.trial_row_limits_switched_on": SWALLOWS,
     "checks.commands.server_offers_no_adapter": TYPES_ALONE,
     "checks.commands.server_template_of_another_family": SWALLOWS,
-    "checks.config.evidence.run_rows": SWALLOWS,
-    "checks.lora_scales_beside_log": SWALLOWS,
-    "checks.base_below_adapter": SWALLOWS,
+    "checks.config.evidence.first_rows_of_run": SWALLOWS,
+    "checks.lora_scales_and_precisions_beside_log": SWALLOWS,
+    "checks.is_adapter_on_its_trained_base": SWALLOWS,
     "checks.source.pattern_misses_the_answers": OF_A_FIELD,
     "checks.commands.request_skips_the_template": SWALLOWS,
     "checks.commands.server_passes_the_turn_end": SWALLOWS,
     "checks.commands.server_tokenizer_of_another_family": TYPES_ALONE,
     "checks.commands.server_uses_one_of_its_gpus": TYPES_ALONE,
     "checks.source.evidence.prompt_forms": SWALLOWS,
-    "checks.source.evidence.unheeded_turn_ends": SWALLOWS,
+    "checks.source.evidence.turn_ends_missing_from_stop_tokens": SWALLOWS,
     "data.script_rows.script_state": SWALLOWS,
     "checks.source.training_computed_in_float32": SWALLOWS,
     "checks.config.chat_model_trained_on_plain_strings": SWALLOWS,
     "checks.log.rows_lost_before_training": SWALLOWS,
     "checks.source.evidence.loop_exits_by_one_process": SWALLOWS,
     "checks.modelfile.modelfile_template_differs": SWALLOWS,
-    "checks.named_gpu": SWALLOWS,
-    "checks.adapter_servers": SWALLOWS,
+    "checks.find_only_gpu_named_in_files": SWALLOWS,
+    "checks.find_servers_with_base_and_adapter": SWALLOWS,
     "checks.source.evidence.models_named_in_requests": SWALLOWS,
     "checks.commands.server_leaves_the_adapter_out": SWALLOWS,
     "checks.commands.base_evaluated_after_training": SWALLOWS,
     "checks.commands.evaluates_another_run": TYPES_ALONE,
     "checks.commands.step_takes_the_unmerged_model": TYPES_ALONE,
-    "checks.model_making_steps": SWALLOWS,
+    "checks.find_merge_quantize_export_commands": SWALLOWS,
     "checks.commands.command_asks_for_the_base": TYPES_ALONE,
     "data.text_files_beside": SWALLOWS,
     "checks.source.evidence.added_tokens": SWALLOWS,
     "settings.stacks.find_config_consumer": SWALLOWS,
     "settings.stacks.removed_arguments": WRITES,
-    "evaluation.custom_loop": TELLS,
+    "evaluation.generate_and_score_in_own_loop": TELLS,
     "settings.release_pins": SWALLOWS,
     "settings.printed_releases": SWALLOWS,
     "settings.evidence_of_past_run": SWALLOWS,
     "checks.source.evidence.model_dtypes": SWALLOWS,
-    "checks.model_identity": SWALLOWS,
-    "checks.weight_uses": SWALLOWS,
-    "checks.architecture_overrides": SWALLOWS,
+    "checks.identify_model_by_published_name": SWALLOWS,
+    "checks.find_uses_of_weight_folders": SWALLOWS,
+    "checks.position_and_attention_overrides": SWALLOWS,
     "checks.source.evidence.layer_numbers": SWALLOWS,
-    "checks.source.evidence.held_out_loaders": SWALLOWS,
-    "checks.read_files_beside": SWALLOWS,
-    "checks.host_memory_settings": SWALLOWS,
+    "checks.source.evidence.held_out_loaders_sharing_training_rows": SWALLOWS,
+    "checks.read_files_beside_log": SWALLOWS,
+    "checks.host_memory_settings_of_model_loads": SWALLOWS,
     "checks.host_memory_needs": SWALLOWS,
-    "checks.launched_training": SWALLOWS,
+    "checks.find_how_launch_distributes_training": SWALLOWS,
     "checks.commands.fsdp_shards_one_unit": TYPES_ALONE,
     "checks.commands.offload_beyond_the_jobs_memory": TYPES_ALONE,
     "checks.commands.deepspeed_buckets_fill_the_gpu": TYPES_ALONE,
     "checks.commands.fsdp_shards_nothing": TYPES_ALONE,
-    "checks.gpu_memory_settings_beside": SWALLOWS,
+    "checks.gpu_memory_settings_beside_log": SWALLOWS,
     "checks.source.evidence.picture_token_counts": SWALLOWS,
     "checks.commands.lightning_devices_differ_from_tasks": TYPES_ALONE,
     "checks.shell_loops": TYPES_ALONE,
@@ -603,10 +612,10 @@ OWN = {
     "source.find_source_files": TELLS,
     "checks.commands.each_worker_loads_the_model": TYPES_ALONE,
     "checks.commands.harness_asks_row_by_row": TYPES_ALONE,
-    "checks.harness_commands": TYPES_ALONE,
+    "checks.read_evaluation_harness_commands": TYPES_ALONE,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
     "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,
-    "checks.source.evidence.printed_row_counts": "a notebook that source.notebook has read, which is fed",
+    "checks.source.evidence.training_row_count_in_notebook_output": "a notebook that source.notebook has read, which is fed",
     "checks.commands.job_gpus_differ_from_processes": TYPES_ALONE,
     "checks.commands.sharding_file_not_read": SWALLOWS,
     "checks.commands.job_trains_in_float16": SWALLOWS,
@@ -615,14 +624,14 @@ OWN = {
     "checks.plan_memory": "commands, whose reader checks.lint is fed through",
     "checks.commands.harness_runs_not_comparable": SWALLOWS,
     "checks.modelfile.modelfile_parameters_unfit": TYPES_ALONE,
-    "checks.modelfile.weights_of_modelfile": TYPES_ALONE,
+    "checks.modelfile.classify_modelfile_from": TYPES_ALONE,
     "source.option_defaults": SWALLOWS,
     "source.settings_files": SWALLOWS,
-    "checks.launch_files": SWALLOWS,
-    "checks.launch_offload": SWALLOWS,
-    "checks.gpus_beside": SWALLOWS,
-    "checks.ranking_line_of_pairs": SWALLOWS,
-    "checks.sharding_files_beside": SWALLOWS,
+    "checks.read_settings_in_launch_files": SWALLOWS,
+    "checks.find_cpu_offload_of_launcher": SWALLOWS,
+    "checks.find_gpus_in_files_beside": SWALLOWS,
+    "checks.find_script_line_ranking_pairs": SWALLOWS,
+    "checks.find_unread_sharding_files": SWALLOWS,
     "logs.files_beside": TYPES_ALONE,
     "checks.log.gpus_mostly_idle": TYPES_ALONE,
     "checks.fsdp_layer_class": SWALLOWS,
@@ -630,32 +639,32 @@ OWN = {
     "checks.commands.server_generates_slowly": TYPES_ALONE,
     "checks.commands.server_loads_no_weights": TYPES_ALONE,
     "checks.job_gpus_and_processes": TYPES_ALONE,
-    "checks.processes_without_a_group": "commands that start scripts, and the scripts beside the job",
-    "checks.tasks_around_launchers": "commands of srun and mpirun, and scripts beside the job",
+    "checks.find_trainings_without_process_group": "commands that start scripts, and the scripts beside the job",
+    "checks.find_launchers_repeated_per_task": "commands of srun and mpirun, and scripts beside the job",
     "checks.node_rendezvous": "commands inside of a file that checks.lint reads, which is fed",
     "checks.modelfile.modelfile_serves_the_base": TYPES_ALONE,
     "checks.rule": TYPES_ALONE,
     "checks.vllm_server_commands": TYPES_ALONE,
     "checks.sglang_server_commands": TYPES_ALONE,
     "checks.tgi_server_commands": TYPES_ALONE,
-    "checks.detect_text_encoding": OF_A_FIELD,
+    "checks.detect_base64_and_similar_texts": OF_A_FIELD,
     "checks.rows.escape_sequences_as_text": OF_A_FIELD,
-    "generation.serialized_answers": OF_A_FIELD,
+    "generation.texts_that_json_parsers_refuse": OF_A_FIELD,
     "settings.advise_unknown_setting": WRITES,
-    "encoding.encoded_folder": TELLS,
+    "encoding.encoded_folder_on_disk": TELLS,
     "encoding.encoded_folder_layout": TELLS,
     "encoding.encoded_object_store": TELLS,
     "evaluation.sample_report": TELLS,
     "report.recognise_own_files": TELLS,
     "settings.settings_schema": TELLS,
     "auditing.process_listener": "a message of truetune's own child, which knows a key",
-    "auditing.recognise_rows": "half surrogates alone",
+    "auditing.recognise_rows_in_text": "half surrogates alone",
     "checks.config.dataset_listed_twice": "text that it made itself",
     "checks.config.new_tokens_left_untrained": SWALLOWS,
-    "checks.config.evidence.step_counts": SWALLOWS,
+    "checks.config.evidence.upper_bound_of_optimizer_steps": SWALLOWS,
     "checks.config.evidence.training_file_columns": SWALLOWS,
     "checks.devices.effective_batch_contradicts": SWALLOWS,
-    "checks.devices.run_size": SWALLOWS,
+    "checks.devices.read_architecture_and_row_count": SWALLOWS,
     "checks.findings_file": WRITES,
     "demo.make_chats": WRITES,
     "demo.plant_faults": WRITES,
@@ -664,10 +673,10 @@ OWN = {
     "evaluation.open_run_results": WRITES,
     "generation.backends.http_client": "needs a server; tests/generation feeds it with broken answers",
     "probe.run_record": WRITES,
-    "rehearsal.train_miniature_run": WRITES,
+    "rehearsal.rehearsed_run_without_script": WRITES,
     "settings.stacks.known_keys": WRITES,
     "training.save_checkpoints": WRITES,
-    "generation.sample_files": WRITES,
-    "viewing.encoded_rows": WRITES,
+    "generation.sampling_pass_files": WRITES,
+    "viewing.token_rows_of_encoded_folder": WRITES,
     "viewing.row_index": "the readers of data, which are fed",
 }

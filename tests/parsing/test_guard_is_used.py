@@ -31,7 +31,10 @@ ALLOWED = {
         "confinement/confined_launcher.py",
         "json.loads",
     ): "orders that truetune gives to its own child",
-    ("encoding/encoded_folder.py", "json.loads"): "the manifest that truetune has just made",
+    (
+        "encoding/encoded_folder_on_disk.py",
+        "json.loads",
+    ): "the manifest that truetune has just made",
     ("encoding/encoded_object_store.py", "json.loads"): "the manifest that truetune has just made",
     ("encoding/encode_shard.py", "json.loads"): "a line that truetune has just written",
     (
@@ -51,7 +54,7 @@ ALLOWED = {
         "pyarrow.dataset.dataset",
     ): "a data set that truetune wrote, by its manifest",
     (
-        "fixing/json_source.py",
+        "fixing/parse_json_with_places.py",
         "json.JSONDecoder",
     ): "strings alone, of a text that the guard has read before",
     ("fixing/fix_outputs.py", "bz2"): "packs what is written; nothing is read",
@@ -59,11 +62,11 @@ ALLOWED = {
     ("fixing/fix_outputs.py", "lzma"): "packs what is written; nothing is read",
     ("fixing/fix_outputs.py", "zstandard"): "packs what is written; nothing is read",
     (
-        "fixing/fix_tables.py",
+        "fixing/fix_parquet_and_arrow_files.py",
         "pyarrow.ipc.open_file",
     ): "the schema alone, of a file whose rows the guard reads",
     (
-        "fixing/fix_tables.py",
+        "fixing/fix_parquet_and_arrow_files.py",
         "pyarrow.ipc.open_stream",
     ): "the schema alone, of a file whose rows the guard reads",
     ("probe/forked_process.py", "json.loads"): "what a copy of the same process says",
@@ -73,7 +76,10 @@ ALLOWED = {
         "probe/run_values_to_json.py",
         "json.loads",
     ): "what was a line before a value of the same process",
-    ("probe/rehearse_run.py", "json.loads"): "what was a line before a value of the same process",
+    (
+        "probe/rehearse_by_memorising_and_reciting.py",
+        "json.loads",
+    ): "what was a line before a value of the same process",
     (
         "rehearsal/confined_command.py",
         "json.loads",
@@ -87,7 +93,7 @@ ALLOWED = {
         "pickle.loads",
     ): "requests that truetune sends to its own process",
     (
-        "generation/sample_files.py",
+        "generation/sampling_pass_files.py",
         "pyarrow.parquet.read_schema",
     ): "the schema alone, of a file that is to be replaced",
     ("troubleshooting/signs/sign_rarity.py", "json.loads"): "a file of the package itself",

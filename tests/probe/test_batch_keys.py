@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from truetune.errors import UsageError
-from truetune.probe.name_batch_tensors import (
+from truetune.probe.recognise_ids_labels_and_mask import (
     IGNORED,
     SHIFTED_LABELS,
     name_batch,

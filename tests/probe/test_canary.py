@@ -21,7 +21,11 @@ import truetune
 import truetune.collate
 from tests import parts
 from tests.auditing import tiny
-from truetune.probe.canary_dataset import REPEATED_METHODS, ROW_CHOOSING_METHODS, follow_datasets
+from truetune.probe.follow_canary_through_maps import (
+    REPEATED_METHODS,
+    ROW_CHOOSING_METHODS,
+    follow_datasets,
+)
 from truetune.probe.trace_canary import (
     CollatedLine,
     LineDecoder,

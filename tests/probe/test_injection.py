@@ -88,7 +88,7 @@ def test_the_table_is_of_these_functions() -> None:
         "truetune.probe.trainer_hook",
         "truetune.probe.audit_session",
         "truetune.probe.forked_process",
-        "truetune.probe.find_trainer",
+        "truetune.probe.find_trainers_and_their_datasets",
     )
     missing = [
         f"{f.module}.{f.name}"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from truetune.probe.find_source_rows_of_batches import find_source_rows
 from truetune.probe.peek_batches import PeekedBatch
 from truetune.probe.preserve_state import preserve_state
-from truetune.probe.source_rows import find_source_rows
 
 MODULE = random.Random(1)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.auditing.running import environment
-from truetune.probe.find_trainer import MadeTrainers, NewTrainer
+from truetune.probe.find_trainers_and_their_datasets import MadeTrainers, NewTrainer
 
 
 class Classes(NamedTuple):

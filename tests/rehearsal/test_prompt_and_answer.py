@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from tests.auditing import tiny
-from truetune.probe.prompt_and_answer import generation_prompt_ids, parse_row, served_prompt_ids
+from truetune.probe.read_prompt_and_answer_of_row import (
+    generation_prompt_ids,
+    parse_row,
+    served_prompt_ids,
+)
 
 USER, ANSWER = {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}
 SYSTEM = {"role": "system", "content": "Be brief."}

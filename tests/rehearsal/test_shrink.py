@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausalLM
 
-from truetune.probe import miniature_model
+from truetune.probe import build_miniatures_instead_of_models
 from truetune.probe.shrink_config import shrink_config
 
 ARCHITECTURES = ("llama", "qwen3", "gemma3_text", "qwen3_moe", "deepseek_v3", "gpt2", "phi3")
@@ -65,7 +65,7 @@ def test_rotary_factors_are_cut_to_the_small_heads() -> None:
         eos_token_id=1,
         rope_parameters=rope,
     )
-    made = miniature_model.build_miniature(Phi3ForCausalLM, config)
+    made = build_miniatures_instead_of_models.build_miniature(Phi3ForCausalLM, config)
     assert type(made) is Phi3ForCausalLM
 
 
@@ -79,20 +79,23 @@ class Stubborn(LlamaForCausalLM):
 
 
 def test_what_cannot_be_shrunk_becomes_a_llama() -> None:
-    made = miniature_model.build_miniature(
+    made = build_miniatures_instead_of_models.build_miniature(
         Stubborn, LlamaConfig(vocab_size=123, hidden_size=1024, eos_token_id=7)
     )
     assert type(made) is LlamaForCausalLM
     assert (made.config.vocab_size, made.config.eos_token_id) == (123, 7)
     assert any(
         "Stubborn can't be shrunk (ValueError: the kernel needs 1024 columns)" in note
-        for note in miniature_model.notes
+        for note in build_miniatures_instead_of_models.notes
     )
 
 
 def test_the_same_weights_each_time() -> None:
     settings: dict[str, Any] = {"vocab_size": 50, "hidden_size": 512, "num_attention_heads": 8}
     one, two = (
-        miniature_model.build_miniature(LlamaForCausalLM, LlamaConfig(**settings)) for _ in range(2)
+        build_miniatures_instead_of_models.build_miniature(
+            LlamaForCausalLM, LlamaConfig(**settings)
+        )
+        for _ in range(2)
     )
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))

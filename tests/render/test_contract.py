@@ -15,9 +15,9 @@ from tests.render.conversations import CONVERSATIONS, TOOLS, assistant, turns, u
 from truetune.data.conversation import Conversation, Origin
 from truetune.errors import TemplateError
 from truetune.render.inference_contract import CONTEXT_REWRITTEN, REWRITTEN
-from truetune.render.probes import Probes, make_probes
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
+from truetune.render.template_probes import Probes, make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 

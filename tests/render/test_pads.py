@@ -10,9 +10,9 @@ import tokenizers
 
 from tests import parts
 from truetune.demo import TOKENIZER
-from truetune.render.pad_token import choose_pad_token
-from truetune.render.probes import make_probes
+from truetune.render.choose_pad_token import choose_pad_token
 from truetune.render.stop_tokens import find_stop_tokens
+from truetune.render.template_probes import make_probes
 from truetune.render.tokenizer import SpecialToken, Tokenizer, load_tokenizer
 from truetune.settings.run_spec import RunSpec
 

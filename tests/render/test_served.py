@@ -15,8 +15,8 @@ from tests import parts
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
 from truetune.errors import SpecError
-from truetune.render.probes import prepare_probes_of_run
 from truetune.render.serving_contract import make_serving_contract, verify
+from truetune.render.template_probes import prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 
 FAMILIES = ("qwen3", "llama3.1-instruct", "gemma3", "mistral-7b-v0.3", "smollm2", "deepseek-r1")

@@ -20,9 +20,9 @@ from tests.render.conversations import CONVERSATIONS, TOOLS, Message, turns
 from truetune.checks.check_data import check, view_row_tokens
 from truetune.data.conversation import Conversation, Origin
 from truetune.errors import SpecError, TemplateError
-from truetune.render.probes import prepare_probes_of_run
 from truetune.render.renderer import Renderer
 from truetune.render.serving_contract import make_serving_contract, verify
+from truetune.render.template_probes import prepare_probes_of_run
 from truetune.report.report_terminal import report_as_text
 from truetune.settings.run_spec import RunSpec
 

@@ -11,8 +11,8 @@ import pytest
 from tests import parts
 from truetune.demo import TOKENIZER
 from truetune.errors import TokenizerError
-from truetune.render.pad_token import choose_pad_token
-from truetune.render.probes import make_probes
+from truetune.render.choose_pad_token import choose_pad_token
+from truetune.render.template_probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 

@@ -12,7 +12,7 @@ from truetune.checks.findings_file import append_findings
 from truetune.checks.judge_answers import find_in_answers
 from truetune.evaluation.compare_model_answers import compare_model_answers
 from truetune.evaluation.sample_report import SampleReport
-from truetune.generation import sample_files
+from truetune.generation import sampling_pass_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.score_answer import score_answer
 from truetune.settings.run_spec import RunSpec
@@ -91,7 +91,7 @@ def write_run(
     (folder / "run.json").write_text(json.dumps(made))
     looks = [look(step, texts) for step in (0, 20, steps)]
     for one in looks:
-        sample_files.save_pass(one, LIMIT, folder)
+        sampling_pass_files.save_pass(one, LIMIT, folder)
     append_findings(
         find_in_answers(SampledRun(tuple(looks[:1]), limit=LIMIT, finished=True)), 20, folder
     )

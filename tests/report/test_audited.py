@@ -14,14 +14,14 @@ import pytest
 import tests.report.test_html as html_tests
 import tests.report.test_sarif as sarif_tests
 from tests.report.conftest import HOSTILE
-from truetune.auditing.align_tokens import align_record
+from truetune.auditing.align_batch_tokens_with_sources import align_record
 from truetune.checks.findings import Case, Finding
 from truetune.checks.reports import AuditReport, Subject
 from truetune.demo import TOKENIZER
 from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.probe.run_record import Record
-from truetune.render.probes import make_probes
 from truetune.render.rendering import Source
+from truetune.render.template_probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.report.as_json import report_as_dict, to_json
 from truetune.report.audit_terminal import (

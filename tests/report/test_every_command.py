@@ -17,8 +17,8 @@ from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page_of_json, html_page_of_report
-from truetune.serving.adapter_effect import AdapterEffect
 from truetune.serving.compare_adapter_forms import Ladder, Rung
+from truetune.serving.measure_kept_adapter_effect import AdapterEffect
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
@@ -104,7 +104,7 @@ def test_what_failed_without_a_finding_is_said_to_have_failed(tmp_path: Path) ->
 
 
 def test_a_ladder_names_the_rung_that_lost_it() -> None:
-    from truetune.report.ladder_terminal import ladder_json
+    from truetune.report.adapter_effect_ladder_terminal import ladder_json
 
     whole, lost = AdapterEffect(1.0, 1.0, 2.0, 0.0, 50), AdapterEffect(0.0, 0.0, 2.0, 3.0, 50)
     made = ladder_json(

@@ -21,7 +21,7 @@ from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.fixing.fix_file import fix_data_file
 from truetune.report.as_json import report_as_dict
-from truetune.report.cited_rows import cited_rows_as_jsonl
+from truetune.report.cited_rows_as_jsonl import cited_rows_as_jsonl
 from truetune.report.page import html_page_of_report
 from truetune.report.page.mark_cited_rows import marks_of_cited_rows
 from truetune.report.sarif import report_as_sarif

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from truetune.checks.figure import Figure, Mark, Series
 from truetune.report.axis_ticks import linear_ticks, log_ticks, tick_label
-from truetune.report.figure_plot import PLOT_ROWS, figure_svg, plot_on_terminal
+from truetune.report.figure_as_characters_or_svg import PLOT_ROWS, figure_svg, plot_on_terminal
 
 FALLING = Series(
     "loss", tuple(float(x) for x in range(1, 101)), tuple(2 - x / 100 for x in range(1, 101))

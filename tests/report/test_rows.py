@@ -18,8 +18,9 @@ from tests.parts import available, folder
 from tests.report.test_audited import audited
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
-from truetune.report.page.compare_rendered_rows import TokenRowRenderer
-from truetune.report.page.rows_of_report import token_rows_of_report
+from truetune.report.page.choose_cited_rows_for_page import token_rows_of_report
+from truetune.report.page.masks_by_marker_or_generation_tags import mask_after_last_marker
+from truetune.report.page.render_rows_beside_ideal import TokenRowRenderer
 from truetune.report.page.token_rows import (
     MAX_ROW_TOKENS,
     TokenRow,
@@ -27,7 +28,6 @@ from truetune.report.page.token_rows import (
     fit_rows_into_budget,
     row_of_batch_line,
 )
-from truetune.report.page.trainer_masks import mask_after_last_marker
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 

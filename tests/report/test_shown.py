@@ -23,7 +23,7 @@ from truetune.rehearsal.rehearsal_report import PreferencePair, RecitedRow, Rehe
 from truetune.render.rendering import Source
 from truetune.report.as_json import report_as_dict, to_json
 from truetune.report.page import html_page_of_json, html_page_of_report
-from truetune.report.record_drawing import record_report_details
+from truetune.report.record_terminal_drawing_as_tables import record_report_details
 from truetune.report.report_terminal import render_report
 from truetune.serving.service_report import ServiceReport
 from truetune.settings.run_spec import RunSpec

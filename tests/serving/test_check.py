@@ -24,9 +24,9 @@ from truetune.report.report_terminal import report_as_text
 from truetune.serving.check_server import judge_server, serve_check
 from truetune.serving.compare_prompts import compare_server_prompts
 from truetune.serving.infer_prompt_from_answers import compare_prompts_by_answers
+from truetune.serving.load_contract_of_trained_prompts import TrainingRecord, load_training_record
 from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
 from truetune.serving.server_client import ServerClient
-from truetune.serving.training_record import TrainingRecord, load_training_record
 from truetune.settings.run_spec import RunSpec
 
 ALPACA = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from truetune.serving.adapter_effect import measure_effect
+from truetune.serving.measure_kept_adapter_effect import measure_effect
 
 CHANCE = np.random.default_rng(0)
 BASE = [CHANCE.normal(-3, 1, n).astype(np.float32) for n in (7, 12)]

@@ -8,8 +8,8 @@ import pytest
 
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.render.probes import Probes, prepare_probes_of_run
-from truetune.serving.template_segments import split_template_into_segments
+from truetune.render.template_probes import Probes, prepare_probes_of_run
+from truetune.serving.split_template_around_contents import split_template_into_segments
 from truetune.settings.run_spec import RunSpec
 
 TALK = [

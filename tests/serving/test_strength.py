@@ -24,8 +24,8 @@ from truetune.generation.server_observations import AdapterStrength, ServerObser
 from truetune.serving.adapter_strength import measure_served_strength, select_strength_prompts
 from truetune.serving.adapter_strength import strength_from_logprobs as of_logprobs
 from truetune.serving.check_server import judge_server
+from truetune.serving.load_contract_of_trained_prompts import load_training_record
 from truetune.serving.server_client import ServerClient
-from truetune.serving.training_record import load_training_record
 from truetune.serving.wrong_adapter_scalings import make_rescaled_adapter
 from truetune.settings.run_spec import RunSpec
 

@@ -12,7 +12,7 @@ from truetune.source.group_files_by_imports import Program
 from truetune.source.parsed_source_file import parse_module, read_module
 from truetune.source.symbolic_execution.fold_constants import constant_of, constants_of_options
 from truetune.source.symbolic_execution.interpreter import run_symbolically
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_back_to_load import lineages
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (

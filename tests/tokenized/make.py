@@ -16,7 +16,7 @@ from tests.parts import folder
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import make_batch
-from truetune.render.probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 
 DEMO = str(Path(truetune.__file__).parent / "demo" / "tokenizer")

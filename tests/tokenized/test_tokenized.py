@@ -14,8 +14,8 @@ from pyarrow import feather
 import truetune
 from tests.parts import folder
 from tests.tokenized import make
-from truetune.checks.entropy_floor import loss_floor_of_data
 from truetune.checks.inspect_tokenized import TokenizedReport, inspect_tokenized
+from truetune.checks.loss_floors_from_frequencies import loss_floor_of_data
 from truetune.cli import truetune_group
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.settings.run_spec import RunSpec

@@ -12,7 +12,7 @@ import pytest
 
 from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts
 from truetune.trainers.facts_page import FACT_TITLES, render_facts_page
-from truetune.trainers.trainer_facts import Fact, TrainerName
+from truetune.trainers.trainer_fact_types import Fact, TrainerName
 
 PAGE = Path(__file__).parents[2] / "docs" / "trainers-facts.md"
 READ = [

@@ -12,7 +12,7 @@ import pytest
 from tests.parts import folder
 from tests.trainers import tiny_model
 from truetune.checks.check_data import check
-from truetune.checks.learned_token_counts import LearnedTokenCounts
+from truetune.checks.learned_tokens_against_ideal_mask import LearnedTokenCounts
 from truetune.demo import DATA
 from truetune.settings.read_truetune_settings import validate_settings
 

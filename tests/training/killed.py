@@ -27,7 +27,7 @@ import trl  # noqa: F401
 import truetune
 from tests.auditing import tiny
 from tests.checkpoint import make
-from truetune.checkpoint.run_folder import list_checkpoints
+from truetune.checkpoint.read_run_and_check_checkpoints import list_checkpoints
 
 STEPS = 12
 ROOM = 4096

@@ -18,14 +18,14 @@ from transformers import TrainerCallback
 from tests.auditing import tiny
 from truetune.collate import PaddingFreeCollator
 from truetune.settings.run_spec import RunSpec
-from truetune.training.distributed_run import (
+from truetune.training.coordinate_processes_of_run import (
     FirstProcessFailed,
     as_single_process,
     first_process_first,
     join_processes,
 )
 from truetune.training.load_training_rows import TrainingRows
-from truetune.training.supervised_trainer import SupervisedTrainer
+from truetune.training.trainer_with_supervised_token_loss import SupervisedTrainer
 from truetune.training.watch.losses_by_source import SourceLosses
 
 CASES = (*product(("full",), (False, True), (1, 2)), ("lora", False, 2), ("lora", True, 1))

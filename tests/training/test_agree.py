@@ -32,7 +32,7 @@ FAMILIES = (
 def both(path: Path) -> tuple[Report, Report]:
     """What `truetune check` and `truetune train` say of a settings file before the first step."""
     from truetune.training.preflight_checks import check_settings_and_data
-    from truetune.training.progress_output import SilentListener
+    from truetune.training.progress_listeners import SilentListener
     from truetune.training.training_recipe import make_recipe
 
     given, source = find_settings(str(path), path.parent)

@@ -30,7 +30,7 @@ from truetune.training.fit_memory import (
     plan_run_memory,
 )
 from truetune.training.out_of_memory import is_out_of_memory_error
-from truetune.training.progress_output import PlainListener
+from truetune.training.progress_listeners import PlainListener
 from truetune.training.training_recipe import make_recipe
 
 FULL = {

@@ -15,9 +15,9 @@ from tests.auditing import tiny
 from truetune.cli.train_command import train
 from truetune.errors import UsageError
 from truetune.settings.run_spec import RunSpec
-from truetune.training import distributed_run
+from truetune.training import coordinate_processes_of_run
 from truetune.training import launch_processes as launching
-from truetune.training.distributed_run import (
+from truetune.training.coordinate_processes_of_run import (
     describe_idle_gpus,
     join_processes,
     settings_for_processes,
@@ -123,7 +123,7 @@ def test_several_gpus_without_a_launcher_are_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert describe_idle_gpus() is None
-    monkeypatch.setattr(distributed_run.torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(coordinate_processes_of_run.torch.cuda, "device_count", lambda: 4)
     assert str(describe_idle_gpus()).endswith("--launch 4 uses all")
     from transformers import TrainingArguments
 

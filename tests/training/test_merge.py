@@ -18,12 +18,12 @@ from click.testing import CliRunner
 from tests.checkpoint import make
 from truetune.checkpoint.base_fingerprint import record_base
 from truetune.checkpoint.load_checkpoint import read_checkpoint
-from truetune.checkpoint.run_folder import RUN_FILE, list_files_with_digests
+from truetune.checkpoint.read_run_and_check_checkpoints import RUN_FILE, list_files_with_digests
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.cli.merge_export_movement_commands import merge as command
 from truetune.errors import UsageError
-from truetune.generation.proof_prompts import prepare_prompts, read_serving_facts
-from truetune.report.merge_terminal import merge_page_values
+from truetune.generation.prompts_to_compare_model_forms import prepare_prompts, read_serving_facts
+from truetune.report.merge_and_export_terminal import merge_page_values
 from truetune.report.page import html_page_of_json
 from truetune.training.atomic_folder import (
     MARK_FILE,
@@ -31,8 +31,8 @@ from truetune.training.atomic_folder import (
     _work_mark_bytes,
     write_folder_atomically,
 )
-from truetune.training.fidelity_proof import compare_form, make_proof, observe_model
 from truetune.training.merge import MERGE_FILE, merge
+from truetune.training.prove_merge_or_export import compare_form, make_proof, observe_model
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ trl = pytest.importorskip("trl", minversion="1.16")
 from datasets import Dataset  # noqa: E402 - needs the packages asked for above
 
 from tests.auditing.tiny import FRUITS, model, tokenizer  # noqa: E402 - needs the packages asked for above
-from truetune.encoding.encode_run import encode  # noqa: E402 - needs the packages asked for above
+from truetune.encoding.encode_data_set import encode  # noqa: E402 - needs the packages asked for above
 from truetune.encoding.preference_documents import ANSWERS_EQUAL, INTERRUPTED  # noqa: E402 - needs the packages asked for above
 from truetune.errors import DataError, SpecError, UsageError  # noqa: E402 - needs the packages asked for above
 from truetune.settings.run_spec import Encoding, RunSpec, Watch  # noqa: E402 - needs the packages asked for above

@@ -15,12 +15,12 @@ from tests.auditing.tiny import model as tiny
 from tests.parts import folder
 from truetune.demo import TOKENIZER
 from truetune.errors import TokenizerError, UsageError
-from truetune.render.probes import prepare_probes_of_run
+from truetune.render.template_probes import prepare_probes_of_run
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Lora, Training
 from truetune.training import load_base_model
-from truetune.training.peft_adapter import add_adapter
+from truetune.training.make_or_load_adapter import add_adapter
 from truetune.training.prepare_model import PreparedModel, prepare_model
 from truetune.training.prepare_tokenizer import TRIAL_TEXTS, first_different_text, prepare_tokenizer
 

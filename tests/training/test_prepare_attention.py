@@ -19,7 +19,7 @@ from truetune.training.choose_collator import (
     choose_collator,
     is_padding_free_cheaper,
 )
-from truetune.training.packing_attention import (
+from truetune.training.does_attention_keep_documents_apart import (
     ModelAttention,
     keeps_documents_apart,
     probe_packing_attention,

@@ -14,7 +14,7 @@ import pytest
 import truetune
 from tests.checkpoint.make import edit
 from tests.training.killed import STEPS, prepare, settings
-from truetune.checkpoint.run_folder import CONTRACT_FILE, RUN_FILE
+from truetune.checkpoint.read_run_and_check_checkpoints import CONTRACT_FILE, RUN_FILE
 from truetune.checks.check_paths import check_paths
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.errors import UsageError

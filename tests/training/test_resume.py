@@ -14,10 +14,14 @@ import filelock
 import pytest
 import torch
 
-from truetune.checkpoint.run_folder import RUN_FILE, WHOLE_FILE, find_checkpoint_fault
+from truetune.checkpoint.read_run_and_check_checkpoints import (
+    RUN_FILE,
+    WHOLE_FILE,
+    find_checkpoint_fault,
+)
 from truetune.errors import UsageError
-from truetune.training.claim_folder import LOCK_NAME, claim_folder, lock_folder
-from truetune.training.run_files import remove_checkpoint
+from truetune.training.claim_or_resume_run_folder import LOCK_NAME, claim_folder, lock_folder
+from truetune.training.files_written_by_run import remove_checkpoint
 from truetune.training.save_checkpoints import (
     collect_log_sums,
     mark_checkpoint_whole,

@@ -37,8 +37,8 @@ from truetune.training.propose_settings import (
     propose_settings,
 )
 from truetune.training.setting_conflicts import OTHER_STACKS
-from truetune.training.settings_file import ALWAYS_SET, LAYOUT, SHORT_MEANINGS
-from truetune.training.settings_file import render_settings_yaml as sheet
+from truetune.training.settings_as_explained_yaml import ALWAYS_SET, LAYOUT, SHORT_MEANINGS
+from truetune.training.settings_as_explained_yaml import render_settings_yaml as sheet
 from truetune.training.survey_data import MAX_ROWS_SURVEYED, survey_data
 from truetune.training.training_recipe import make_recipe
 

@@ -21,7 +21,7 @@ from truetune.training.load_training_rows import (
     load_training_data,
 )
 from truetune.training.prepare_model import prepare_model
-from truetune.training.supervised_trainer import make_supervised_trainer
+from truetune.training.trainer_with_supervised_token_loss import make_supervised_trainer
 from truetune.training.training_recipe import make_recipe
 
 FEW: dict[str, Any] = {

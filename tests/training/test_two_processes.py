@@ -12,7 +12,7 @@ import pytest
 from torch.utils.data import RandomSampler
 
 from tests.training import ranks
-from truetune.training.distributed_run import make_even_sampler
+from truetune.training.coordinate_processes_of_run import make_even_sampler
 
 ROOT = Path(__file__).parents[2]
 

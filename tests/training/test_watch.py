@@ -11,7 +11,7 @@ import transformers
 
 from tests.auditing import tiny
 from tests.training.watched import trainer, watcher
-from truetune.generation import sample_files
+from truetune.generation import sampling_pass_files
 from truetune.training.watch.losses_by_source import SourceLosses
 
 
@@ -39,7 +39,7 @@ def weights(run: Any) -> list[torch.Tensor]:
 
 
 def steps(folder: Path) -> list[int]:
-    return [look.step for look, _ in sample_files.read_passes_with_limits(folder)]
+    return [look.step for look, _ in sampling_pass_files.read_passes_with_limits(folder)]
 
 
 def test_training_is_the_same_to_the_bit(tmp_path: Path) -> None:
@@ -58,7 +58,9 @@ def test_looks_are_stored_whole(tmp_path: Path) -> None:
     said: list[str] = []
     callback = watcher(tmp_path, said)
     trainer(None, callback).train()
-    assert [look for look, _ in sample_files.read_passes_with_limits(tmp_path)] == callback.looks
+    assert [
+        look for look, _ in sampling_pass_files.read_passes_with_limits(tmp_path)
+    ] == callback.looks
     rows = pq.read_table(tmp_path / "samples" / "step-00000006.parquet").to_pylist()
     assert len(rows) == 8
     assert {
@@ -92,7 +94,7 @@ def test_a_killed_run_goes_on_without_a_gap_or_a_duplicate(tmp_path: Path) -> No
     trainer(None, resumed, **saving).train(resume_from_checkpoint=True)
     assert "1 looks of an earlier run, behind step 3" in said[0]
     assert [look.step for look in resumed.looks][:2] == [0, 2]
-    first, second = (sample_files.read_passes_with_limits(tmp_path / name) for name in "ab")
+    first, second = (sampling_pass_files.read_passes_with_limits(tmp_path / name) for name in "ab")
     assert steps(tmp_path / "b")[-1] == 6
     assert [s.answer for s in first[-1][0].samples] == [s.answer for s in second[-1][0].samples]
     found = [

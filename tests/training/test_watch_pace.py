@@ -2,7 +2,11 @@ from __future__ import annotations
 
 from math import inf
 
-from truetune.training.watch.sampling_schedule import PassCosts, PassSchedule, choose_pass_size
+from truetune.training.watch.sampling_pass_size_and_schedule import (
+    PassCosts,
+    PassSchedule,
+    choose_pass_size,
+)
 
 GIVEN = {"prompts": 20, "limit": 128, "needed": 60, "planned": 7}
 

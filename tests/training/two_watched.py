@@ -16,8 +16,8 @@ from torch.distributed.fsdp import fully_shard
 from tests.auditing import tiny
 from tests.training.watched import LIMIT, prompts, trainer, watcher
 from truetune.render.rendering import Source
+from truetune.training.watch.exchange_between_sampling_processes import describe_sharding
 from truetune.training.watch.losses_by_source import SourceLosses
-from truetune.training.watch.process_group import describe_sharding
 from truetune.training.watch.sample_answers import measure_pass_costs
 
 folder = Path(sys.argv[1])

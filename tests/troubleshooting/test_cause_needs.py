@@ -14,7 +14,7 @@ from truetune.checks.explaining.project_traits import (
     traits_mentioned_as_missing,
 )
 from truetune.logs.run_log import Curve, RunLog
-from truetune.troubleshooting.evidence import read_evidence
+from truetune.troubleshooting.evidence_against_causes import read_evidence
 from truetune.troubleshooting.project_facts import read_facts
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import (
@@ -23,7 +23,7 @@ from truetune.troubleshooting.rank_causes import (
     keep_possible_guides,
     rank_causes,
 )
-from truetune.troubleshooting.ruled_out import find_reason_against
+from truetune.troubleshooting.rule_out_causes import find_reason_against
 
 TRAINS = "SFTTrainer(model=m, args=TrainingArguments(output_dir='out')).train()\n"
 ASKS = "out = model.generate(**ids)\n"

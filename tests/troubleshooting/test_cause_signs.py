@@ -9,7 +9,7 @@ import pytest
 from truetune.checks.explaining.guides import GUIDES, Cause
 from truetune.checks.explaining.recognise_speed import guides_of_named_speed
 from truetune.checks.findings import Finding
-from truetune.troubleshooting.evidence import read_evidence
+from truetune.troubleshooting.evidence_against_causes import read_evidence
 from truetune.troubleshooting.project_facts import read_facts
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import (
@@ -18,9 +18,13 @@ from truetune.troubleshooting.rank_causes import (
     rank_causes,
     share_of_cause_in_finding,
 )
-from truetune.troubleshooting.ruled_out import find_reason_against
+from truetune.troubleshooting.rule_out_causes import find_reason_against
 from truetune.troubleshooting.signs import speed
-from truetune.troubleshooting.signs.find_signs import SIGNS, find_signs, signs_of_cause
+from truetune.troubleshooting.signs.find_signs_in_statements import (
+    SIGNS,
+    find_signs,
+    signs_of_cause,
+)
 
 LOAD = "model = AutoModelForCausalLM.from_pretrained(path).to('cuda')\n"
 ADAPTER = "model = AutoPeftModelForCausalLM.from_pretrained(folder)\n"

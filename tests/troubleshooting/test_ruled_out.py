@@ -10,10 +10,10 @@ import pytest
 from truetune.checks.explaining.guides import GUIDES
 from truetune.checks.rule_catalogue import all_rules
 from truetune.logs.run_log import Curve, RunLog
-from truetune.troubleshooting.evidence import read_evidence
+from truetune.troubleshooting.evidence_against_causes import read_evidence
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_rules
-from truetune.troubleshooting.ruled_out import RULES, find_reason_against
+from truetune.troubleshooting.rule_out_causes import RULES, find_reason_against
 
 TINY = "a tiny batch with many accumulation steps, although memory is free"
 PADDED = "rows are padded to max_length: short rows are computed as the longest"

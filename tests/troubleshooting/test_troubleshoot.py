@@ -17,7 +17,7 @@ from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
 from truetune.errors import UsageError
 from truetune.report.symptom_terminal import _cause_lines
-from truetune.troubleshooting.evidence import Evidence
+from truetune.troubleshooting.evidence_against_causes import Evidence
 from truetune.troubleshooting.project_facts import ProjectFacts, read_facts
 from truetune.troubleshooting.project_words import (
     MAX_BYTES_PER_FILE,

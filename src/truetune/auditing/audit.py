@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.probe.run_record import Record
-from truetune.render.probes import Probes
 from truetune.render.rendering import IGNORED, Source
+from truetune.render.template_probes import Probes
 from truetune.settings.run_spec import RunSpec
 
 NO_DOCUMENT = -1

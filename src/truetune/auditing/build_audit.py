@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from truetune.auditing.align_tokens import align_record
+from truetune.auditing.align_batch_tokens_with_sources import align_record
 from truetune.auditing.audit import Audit
 from truetune.probe.run_record import Record
-from truetune.render.probes import Probes, make_probes
+from truetune.render.template_probes import Probes, make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 

@@ -2,7 +2,7 @@
 
 The rows are rendered and encoded in each way that trainers do it, and the ids of a line are compared with the results:
 equal ids prove where every token is from. The trade-off: one other token (a system prompt more, another template) and
-nothing matches; then the texts are searched (`search_text`), which proves less and finds more.
+nothing matches; then the texts are searched (`search_row_fields_in_text`), which proves less and finds more.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import make_batch
 from truetune.errors import TruetuneError
-from truetune.render.probes import Probes
 from truetune.render.rendering import Source
+from truetune.render.template_probes import Probes
 from truetune.settings.run_spec import Learn
 
 Ids = NDArray[np.int64]

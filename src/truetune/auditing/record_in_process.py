@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from truetune.auditing.temporary_workspace import open_workspace_until_exit
+from truetune.auditing.workspace_removed_with_process import open_workspace_until_exit
 from truetune.errors import UsageError
 from truetune.probe.run_record import Record
 

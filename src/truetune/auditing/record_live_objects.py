@@ -15,14 +15,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.auditing.row_fields import parse_row
+from truetune.auditing.list_row_texts_with_sources import parse_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import make_batch
 from truetune.errors import DataError, UsageError
 from truetune.probe.run_record import Record
-from truetune.render.probes import Probes, alternating_chat
 from truetune.render.rendering import IGNORED
+from truetune.render.template_probes import Probes, alternating_chat
 from truetune.render.tokenizer import Tokenizer, load_tokenizer
 
 # Measured as said below; more rows would show rarer faults and make a check in a notebook slow.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.auditing.process_listener import JudgeRun, ProcessListener
-from truetune.auditing.temporary_workspace import open_workspace
+from truetune.auditing.workspace_removed_with_process import open_workspace
 from truetune.errors import UsageError
 from truetune.package import PACKAGE_FOLDER
 from truetune.probe.hook_orders import HookOrders

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 
 # Chosen, not measured: 16 to 32 KiB at a place, so that a disk reads more than it seeks.
 STRETCH_VALUES = 8192

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from truetune.checkpoint.compare_tensor_samples import SampledChange, map_tensor
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
-from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 
 BLOCK_VALUES, CODES_OF_4_BIT = 64, 16
 """Values that share a scale in 4-bit formats, and the values that there are"""

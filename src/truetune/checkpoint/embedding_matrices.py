@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checkpoint.compare_tensor_samples import map_tensor
-from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 
 EMBEDDING_NAMES = (
     "embed_tokens.weight",

@@ -14,17 +14,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from truetune.checkpoint.added_tokens import NewTokens, find_new_tokens
 from truetune.checkpoint.compare_tensor_samples import SampledChange, compare_sampled_tensors
-from truetune.checkpoint.run_folder import read_run
-from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES, TensorValues, scan_tensor_values
-from truetune.checkpoint.weight_files import (
+from truetune.checkpoint.read_run_and_check_checkpoints import read_run
+from truetune.checkpoint.read_weight_files_and_faults import (
     FileFault,
     WeightFiles,
     read_json_object,
     read_weight_headers,
 )
+from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES, TensorValues, scan_tensor_values
+from truetune.checkpoint.tokens_added_beyond_base import NewTokens, find_new_tokens
 from truetune.errors import UsageError
 from truetune.settings.suggest_spelling import did_you_mean_path
 

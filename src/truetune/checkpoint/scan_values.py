@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import RawIOBase
 
-from truetune.checkpoint.float_formats import (
+from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.summarise_floats_by_bits import (
     FLOAT_FORMATS,
     BlockSummary,
     FloatFormat,
     summarise_block,
 )
-from truetune.checkpoint.safetensors_header import StoredTensor
 
 # Chosen, not measured: seconds on a fast disk; what breaks values breaks them in many tensors, so samples show it.
 MAX_SCANNED_BYTES = 2 << 30

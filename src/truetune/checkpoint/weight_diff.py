@@ -28,8 +28,8 @@ from truetune.checkpoint.adapter_delta import (
 )
 from truetune.checkpoint.compare_tensor_samples import map_tensor
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
-from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 
 if TYPE_CHECKING:
     from truetune.checkpoint.load_checkpoint import Checkpoint

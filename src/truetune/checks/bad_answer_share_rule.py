@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     BadAnswerCount,
     count_bad_answers,
     is_late_in_run,

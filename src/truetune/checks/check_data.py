@@ -11,22 +11,25 @@ from itertools import islice, zip_longest
 from math import inf
 
 from truetune.checks.data_stats import DataStats
-from truetune.checks.detected_trainers import trainer_facts_for_rows, with_trainer_defaults
+from truetune.checks.detect_trainer_and_apply_facts import (
+    trainer_facts_for_rows,
+    with_trainer_defaults,
+)
 from truetune.checks.findings import SHOWN_CASES, Finding
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.learned_token_counts import LearnedTokenCounter
+from truetune.checks.learned_tokens_against_ideal_mask import LearnedTokenCounter
 from truetune.checks.reports import DataReport, TokenView
-from truetune.checks.row_lookup import read_rows_at_origins
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.rule_runner import choose_rules
 from truetune.checks.run_data_rules import BrokenLines, DataRules
+from truetune.checks.seek_rows_without_full_read import read_rows_at_origins
 from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.read_rows_as_conversations import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import make_batch, retry_without_shortcuts, stream_batches
 from truetune.errors import DataError, TruetuneError
-from truetune.render.probes import Probes, make_probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, make_probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer, with_special_tokens_set
 from truetune.settings.run_spec import RunSpec
 

@@ -17,10 +17,11 @@ from os import PathLike
 from pathlib import Path
 
 from truetune.checks.check_data import Progress
-from truetune.checks.drop_missing_pad_finding import drop_pad_finding_set_by_scripts
-from truetune.checks.held_out_files import pair_files
+from truetune.checks.drop_pad_finding_settled_by_script import drop_pad_finding_set_by_scripts
+from truetune.checks.find_uses_of_weight_folders import find_weight_uses
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement
+from truetune.checks.pair_held_out_files_by_name import pair_files
 from truetune.checks.paths.check_path import check_path
 from truetune.checks.paths.judge_run_rows import judge_run_or_note_unreadable
 from truetune.checks.paths.path_kinds import holds_only_rows
@@ -29,7 +30,6 @@ from truetune.checks.reconcile_findings import reconcile_findings
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
 from truetune.checks.rule_catalogue import DATA, all_rules
 from truetune.checks.rule_runner import join_equal_findings, merge_explained
-from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import UsageError
 from truetune.settings.recognise_input_kind import title_of_kind
 from truetune.settings.run_spec import RunSpec

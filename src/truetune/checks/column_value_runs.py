@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from truetune.checks.answers_beside_unread_columns import last_answer
+from truetune.checks.is_wrong_column_learned import last_answer
 from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.data.conversation import Conversation
 

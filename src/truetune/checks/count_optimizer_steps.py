@@ -1,6 +1,6 @@
 """Counts how many optimizer steps a run makes in all, with the arithmetic that users do by hand.
 
-One fact for settings (`checks.config.evidence.step_counts`), scripts and logs:
+One fact for settings (`checks.config.evidence.upper_bound_of_optimizer_steps`), scripts and logs:
 rows x epochs / (batch x accumulation x processes).
 From settings and scripts it is an upper bound, for rows may be dropped or packed, and more processes may be launched
 than the settings say. From a log it is what the run made.

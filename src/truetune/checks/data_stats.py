@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.file_timeline import FileTimeline
+from truetune.checks.data_file_contents_by_stretch import FileTimeline
 from truetune.checks.histogram import add_counts, count_in_bins, histogram_edges, quantile_of_counts
 from truetune.checks.preference_pair_stats import PairStats
 from truetune.checks.reports import Lengths

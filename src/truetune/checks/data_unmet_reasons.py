@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from truetune.checks.judgement import Unmet
 from truetune.data.count_media import Media
-from truetune.render.probes import Probes
+from truetune.render.template_probes import Probes
 
 NO_EXAMPLE = Unmet(
     "no row gave an example", "fix the rows that template-rejects-rows or malformed-rows names"

@@ -13,28 +13,28 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.count_optimizer_steps import counts_packed_sequences, unit_of_rows
-from truetune.checks.entropy_floor import read_data_for_loss_floor
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.lora_scales_beside_log import adapters_and_precisions_beside_log
+from truetune.checks.lora_scales_and_precisions_beside_log import adapters_and_precisions_beside_log
+from truetune.checks.loss_floors_from_frequencies import read_data_for_loss_floor
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rows.few_distinct_answers import FewDistinctAnswers
 from truetune.checks.rule import LogRule, OutputRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
-from truetune.logs.findings_in_files_beside_log import NOTHING_BESIDE, FilesBeside
+from truetune.logs.facts_in_files_beside_log import NOTHING_BESIDE, FilesBeside
 from truetune.logs.metric_direction import is_share_of_correct
 from truetune.logs.parse_printed_records import read_console_pieces
 from truetune.logs.read_run_log import read_run
+from truetune.logs.rows_and_steps_of_sibling_runs import (
+    count_rows_seen,
+    find_sibling_runs,
+    rows_per_full_step_as_text,
+)
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.logs.share_of_time_beside_training import (
     measure_time_shares,
     step_seconds_without_evaluations,
-)
-from truetune.logs.sibling_runs import (
-    count_rows_seen,
-    find_sibling_runs,
-    rows_per_full_step_as_text,
 )
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement
+from truetune.checks.measurement_without_findings import Measurement
 from truetune.source.parsed_source_file import Module
 
 

@@ -20,7 +20,7 @@ from truetune.checks.answers.answers_echo_the_prompt import AnswersEchoThePrompt
 from truetune.checks.answers.answers_have_faults import AnswersHaveFaults
 from truetune.checks.answers.answers_loop import AnswersLoop
 from truetune.checks.answers.answers_never_stop import ASK_AS_TRAINED, AnswersNeverStop
-from truetune.checks.answers.bad_answer_counts import NOT_A_NUMBER
+from truetune.checks.answers.count_bad_answers_per_pass import NOT_A_NUMBER
 from truetune.checks.answers.role_markers_in_answers import RoleMarkersInAnswers
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.log.fault_named_in_the_output import FaultNamedInTheOutput

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Case
-from truetune.checks.number_links import link_questions_to_answers_by_number
-from truetune.checks.word_affinity import QuestionAnswerAffinity
+from truetune.checks.link_questions_to_answers_by_number import link_questions_to_answers_by_number
+from truetune.checks.question_answer_word_affinity import QuestionAnswerAffinity
 from truetune.data.conversation import Origin
-from truetune.generation.gathered_orders import MAX_PROCESSES, gathered_orders
+from truetune.generation.answer_orders_after_gather import MAX_PROCESSES, gathered_orders
 
 # Of fewer rows no order is beyond chance, with all that are tried counted.
 MIN_ROWS = 14

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.launch_files import LaunchFiles
-from truetune.checks.source.evidence.answering_models import is_float32_by_default
+from truetune.checks.read_settings_in_launch_files import LaunchFiles
+from truetune.checks.source.evidence.trace_answering_models_to_load import is_float32_by_default
 from truetune.errors import TruetuneError
-from truetune.logs.findings_in_files_beside_log import (
+from truetune.logs.facts_in_files_beside_log import (
     ADAPTED_BASE,
     LOADED_IN_FLOAT32,
     STATES_GIB,

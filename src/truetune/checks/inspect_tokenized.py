@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from truetune.checks.detected_trainers import trainer_facts_of_run
+from truetune.checks.detect_trainer_and_apply_facts import trainer_facts_of_run
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Report, Subject, TokenView
 from truetune.checks.rule import TokenizedRule
@@ -22,14 +22,18 @@ from truetune.encoding.batch import Example
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import TruetuneError
-from truetune.render.probes import prepare_probes_of_run
 from truetune.render.rendering import Rendering
+from truetune.render.template_probes import prepare_probes_of_run
 from truetune.settings.config import Config
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.run_spec import RunSpec
+from truetune.tokenized.open_token_cache import (
+    TokenCache,
+    open_token_cache,
+    tokenizer_named_by_cache,
+)
 from truetune.tokenized.recognise_token_columns import are_tokenized
 from truetune.tokenized.row_chunks import Progress
-from truetune.tokenized.token_cache import TokenCache, open_token_cache, tokenizer_named_by_cache
 from truetune.tokenized.tokenized_data import TokenizedData, find_row, read_tokenized
 from truetune.tokenized.tokenized_summary import TokenizedSummary
 

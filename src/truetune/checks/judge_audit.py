@@ -1,4 +1,4 @@
-"""Judges an audit: what the rules on batches say of what the processes of a starting run recorded."""
+"""Judges an audit: runs the rules on batches, laws and recitations on what the processes of a starting run recorded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from truetune.auditing.audit import Audit
 from truetune.auditing.build_audit import build_audit
-from truetune.checks.batch.evidence.pretokenized_rows import note_on_unlabelled_rows_without_prompts
+from truetune.checks.batch.evidence.pretokenized_rows_without_labels import (
+    note_on_unlabelled_rows_without_prompts,
+)
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import AuditReport as AuditReport
 from truetune.checks.reports import Subject

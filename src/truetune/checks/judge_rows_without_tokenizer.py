@@ -9,7 +9,7 @@ stays not judged, and says so. What is *nearly* the same is measured on tokens, 
 from __future__ import annotations
 
 from truetune.checks.check_data import Progress, check
-from truetune.checks.detected_trainers import trainer_facts_of_run
+from truetune.checks.detect_trainer_and_apply_facts import trainer_facts_of_run
 from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Subject
 from truetune.checks.rule import DataRule

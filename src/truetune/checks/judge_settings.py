@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
-from truetune.checks.detected_trainers import (
+from truetune.checks.detect_trainer_and_apply_facts import (
     older_pinned_release,
     trainer_facts_of_run,
     with_pinned_release,
@@ -19,7 +19,7 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.memory.read_machine import Launch, Machine, read_machine
 from truetune.settings.config import Config, WeightUse
 from truetune.settings.run_spec import RunSpec
-from truetune.trainers.trainer_facts import parse_trainer_name
+from truetune.trainers.trainer_fact_types import parse_trainer_name
 
 
 def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Judgement:

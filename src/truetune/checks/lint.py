@@ -14,23 +14,25 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.apply_proved_source_fixes import SourceChange, fix_module, write_change
+from truetune.checks.find_uses_of_weight_folders import find_weight_uses
 from truetune.checks.findings import Finding, sort_findings
-from truetune.checks.fix_source import SourceChange, fix_module, write_change
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Examined, Judgement, NotJudged, requested_parts_not_judged
-from truetune.checks.measurement import Measurement
+from truetune.checks.measurement_without_findings import Measurement
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CommandRule, ModelfileRule, SourceRule
 from truetune.checks.rule_catalogue import all_rules, select_rules
 from truetune.checks.rule_families import former_code, former_name
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.source.evidence.printed_row_counts import printed_training_rows
+from truetune.checks.source.evidence.training_row_count_in_notebook_output import (
+    printed_training_rows,
+)
 from truetune.checks.source.evidence.training_row_files import training_files, training_row_limit
 from truetune.checks.source.source_not_parsed import SourceNotParsed
-from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import DataError, SpecError
-from truetune.parsing.docker_compose_services import is_compose_file
-from truetune.parsing.kubernetes_containers import is_manifest_with_containers
+from truetune.parsing.docker_compose_services_as_commands import is_compose_file
+from truetune.parsing.kubernetes_containers_as_commands import is_manifest_with_containers
 from truetune.parsing.ollama_modelfiles_in_shell_scripts import modelfiles_in_script
 from truetune.parsing.shell_commands import (
     SCRIPT_SUFFIXES,
@@ -40,7 +42,7 @@ from truetune.parsing.shell_commands import (
 )
 from truetune.settings.config import WeightUse
 from truetune.settings.run_spec import RunSpec, Severity
-from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
+from truetune.settings.stacks.settings_of_stack_commands import configs_of_commands
 from truetune.source.find_file_of_import import ImportSearch
 from truetune.source.find_source_files import SOURCE_SUFFIXES, find_source_files
 from truetune.source.group_files_by_imports import Program, group_by_imports

@@ -11,16 +11,16 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.filled_row_length import FilledRows, find_what_fills_rows
-from truetune.checks.launched_training import find_launched_training
+from truetune.checks.find_how_launch_distributes_training import find_launched_training
+from truetune.checks.find_what_fills_rows_to_limit import FilledRows, find_what_fills_rows
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
-from truetune.checks.read_training_module import read_training_module
-from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
+from truetune.checks.read_training_script_with_imports import read_training_module
 from truetune.checks.source.evidence.fixed_length_paddings import (
     estimate_median_and_longest_tokens,
     fixed_paddings,
 )
 from truetune.checks.source.evidence.settings_given_to_nothing import settings_given_to_nothing
+from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import longest_encoded_row
 from truetune.checks.source.evidence.unused_models_on_gpu import second_loads_beside_unused_models
 from truetune.checks.source.kbit_preparation_of_plain_weights import kbit_preparations_and_loads
 from truetune.checks.source.model_loaded_beside_another import (
@@ -29,8 +29,8 @@ from truetune.checks.source.model_loaded_beside_another import (
     second_model_gb,
 )
 from truetune.errors import DataError, UsageError
+from truetune.logs.console.explain_out_of_memory_with_advice import LEAST_LIMIT
 from truetune.logs.console.out_of_memory_message import MemoryFigures, parse_memory_error
-from truetune.logs.console.out_of_memory_story import LEAST_LIMIT
 from truetune.logs.console.read_console_output import ConsoleOutput
 from truetune.logs.read_run_log import read_run
 from truetune.memory.estimate_memory import GIB
@@ -43,7 +43,7 @@ from truetune.settings.recognise_input_kind import recognise_kinds, title_of_kin
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
+from truetune.settings.stacks.settings_of_stack_commands import configs_of_commands
 from truetune.source.parsed_source_file import Module, read_module
 from truetune.source.settings_of_script_as_configs import (
     extract_configs,

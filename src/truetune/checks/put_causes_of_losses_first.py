@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from truetune.checks.batches_without_label import IS_NAN
+from truetune.checks.effect_of_batches_without_label import IS_NAN
 from truetune.checks.findings import Finding
 from truetune.checks.log.flat_loss import RAISE_THE_RATE, FlatLoss
 from truetune.checks.log.grad_norm_explodes import GradNormExplodes

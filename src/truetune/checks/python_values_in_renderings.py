@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Example
 from truetune.errors import TemplateError
-from truetune.render.probes import Probes
 from truetune.render.template import OWN_KEYS, plain_data
+from truetune.render.template_probes import Probes
 from truetune.render.traced_string import plain_text
 
 Kind = Literal["object", "list", "null"]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.launch_files import find_in_folder_or_parents
+from truetune.checks.find_launchers_repeated_per_task import script_run_by_tasks
 from truetune.checks.node_rendezvous import (
     TORCHRUN,
     does_srun_take_fewer_nodes,
@@ -25,7 +25,7 @@ from truetune.checks.node_rendezvous import (
     split_variables,
     started_commands,
 )
-from truetune.checks.tasks_around_launchers import script_run_by_tasks
+from truetune.checks.read_settings_in_launch_files import find_in_folder_or_parents
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import (

@@ -19,8 +19,10 @@ from truetune.checks.commands.sharding_file_not_read import (
     UNLESS_BY_DEFAULT,
     ShardingFileNotRead,
 )
-from truetune.checks.compare_two_logs import add_steps_of_other_log
 from truetune.checks.config.pure_bf16_updates_rounded_away import PureBf16UpdatesRoundedAway
+from truetune.checks.demote_findings_on_exchanged_pairs import put_causes_of_pairs_first
+from truetune.checks.describe_cost_of_nccl_variables import BETWEEN_NODES
+from truetune.checks.fewer_steps_in_same_epochs import add_steps_of_other_log
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.dpo_stuck_at_ln2 import DpoStuckAtLn2
 from truetune.checks.log.fault_named_in_the_output import FaultNamedInTheOutput
@@ -34,12 +36,10 @@ from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
 from truetune.checks.log.server_cap_makes_requests_wait import ServerCapMakesRequestsWait
 from truetune.checks.log.tensor_cores_stand_idle import TensorCoresStandIdle
-from truetune.checks.nccl_variables import BETWEEN_NODES
 from truetune.checks.pairs.kto_imbalance import KtoImbalance
 from truetune.checks.put_causes_of_losses_first import put_causes_of_losses_first
-from truetune.checks.put_causes_of_pairs_first import put_causes_of_pairs_first
-from truetune.checks.read_files_beside import CAP_NAMES
-from truetune.checks.server_caps import HOW_TO_RAISE, find_cap
+from truetune.checks.read_files_beside_log import CAP_NAMES
+from truetune.checks.server_concurrency_caps import HOW_TO_RAISE, find_cap
 from truetune.checks.source.apply_chat_template_returns_dict import ApplyChatTemplateReturnsDict
 from truetune.checks.source.cast_makes_column_constant import CastMakesColumnConstant
 from truetune.checks.source.custom_loss_breaks_gradient_accumulation import (
@@ -59,7 +59,7 @@ from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
 from truetune.checks.tokens.truncation_leaves_no_label import TruncationLeavesNoLabel
 from truetune.checks.weight_movement_in_log import have_weights_moved
-from truetune.logs.findings_in_files_beside_log import FilesBeside, RunBeside
+from truetune.logs.facts_in_files_beside_log import FilesBeside, RunBeside
 from truetune.logs.run_log import RunLog
 
 CALL_IN_ADVICE = re.compile(r"\b[\w.]{2,60}\(\)")

@@ -21,7 +21,7 @@ from truetune.settings.run_spec import RunSpec, Severity
 
 if TYPE_CHECKING:
     from truetune.auditing.audit import Sample
-    from truetune.checks.learned_token_counts import LearnedTokenCounts
+    from truetune.checks.learned_tokens_against_ideal_mask import LearnedTokenCounts
     from truetune.logs.run_log import RunLog
 
 
@@ -94,7 +94,7 @@ class Report:
     not_judged: tuple[NotJudged, ...] = ()
     """What could not be judged, and why"""
     known: tuple[Finding, ...] = ()
-    """Findings that an earlier report had too (`checks.fingerprints.accept_known_findings`); they do not fail"""
+    """Findings that an earlier report had too (`checks.fingerprint_findings.accept_known_findings`); they do not fail"""
     seconds: float
 
     def worst(self) -> Severity | None:
@@ -233,7 +233,7 @@ class AuditReport(Report):
     canary: tuple[dict[str, Any], ...] = ()
     """path, role, text and seen (supervised, context, cut, lost) of each field of the marked row"""
     loss: dict[str, Any] = field(default_factory=dict)
-    """Which function computes the loss; see `truetune.probe.computed_loss.LossFacts`"""
+    """Which function computes the loss; see `truetune.probe.find_function_computing_loss.LossFacts`"""
 
     @property
     def batches(self) -> int:

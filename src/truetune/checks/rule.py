@@ -19,7 +19,7 @@ from truetune.checks.data_unmet_reasons import NO_PAIRS
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement
+from truetune.checks.measurement_without_findings import Measurement
 from truetune.checks.setting_values import (
     displayed_setting_name,
     format_setting,
@@ -39,7 +39,7 @@ from truetune.encoding.batch import Batch
 from truetune.memory.read_machine import Launch
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.render.embedding_weights import EmbeddingRows
-from truetune.render.probes import Probes
+from truetune.render.template_probes import Probes
 from truetune.render.tokenizer import Tokenizer
 from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec, Severity
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from truetune.generation.answer_samples import SampledRun  # noqa: F401 - named in quotes below
     from truetune.generation.evaluation_results import EvaluationResults  # noqa: F401 - named in quotes below
     from truetune.generation.model_evidence import ModelEvidence  # noqa: F401 - named in quotes below
-    from truetune.generation.parser_selftest import ParserSelftest
+    from truetune.generation.parser_selftest_results import ParserSelftest
     from truetune.generation.server_observations import ServerObservations  # noqa: F401 - named in quotes below
     from truetune.logs.run_log import RunLog  # noqa: F401 - named in quotes below
     from truetune.parsing.read_ollama_modelfile import Instruction, Modelfile  # noqa: F401 - named in quotes below

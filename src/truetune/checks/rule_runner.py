@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from truetune.checks.findings import RANK, Finding, sort_findings
 from truetune.checks.judgement import Examined, Judgement, NotJudged, Unmet
-from truetune.checks.measurement import Measurement
+from truetune.checks.measurement_without_findings import Measurement
 from truetune.checks.rule import Rule
 from truetune.checks.rule_catalogue import select_rules, stations_of_rule_class
 from truetune.checks.severity_by_trainer import adjust_severities_to_trainer
@@ -26,7 +26,7 @@ from truetune.data.conversation import Origin
 from truetune.errors import FastPathError
 from truetune.package import PACKAGE_FOLDER
 from truetune.settings.run_spec import RunSpec
-from truetune.trainers.trainer_facts import TrainerFacts
+from truetune.trainers.trainer_fact_types import TrainerFacts
 
 REPORT_IT = (
     "this is a fault of truetune: please report it with this line (TRUETUNE_DEBUG=1 prints the"

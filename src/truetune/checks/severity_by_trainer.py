@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.findings import RANK, Finding
 from truetune.settings.run_spec import Severity
-from truetune.trainers.trainer_facts import TrainerFacts
+from truetune.trainers.trainer_fact_types import TrainerFacts
 
 
 class SeverityForFact(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from truetune.checks.loss_bases import loss_basis
+from truetune.checks.describe_what_loss_averages import loss_basis
 from truetune.checks.source.evidence.training_row_files import READERS, training_files
 from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.parsing.shell_commands import is_command_file, read_command_file
@@ -20,10 +20,10 @@ from truetune.settings.config import Config, TrainingStage
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
+from truetune.settings.stacks.settings_of_stack_commands import configs_of_commands
 from truetune.source.parsed_source_file import Module
 from truetune.source.settings_of_script_as_configs import extract_configs
-from truetune.trainers.trainer_facts import TrainerName
+from truetune.trainers.trainer_fact_types import TrainerName
 
 SETTINGS = (".yaml", ".yml", ".json")
 TRAINS = (b"Trainer(", b"Config(")

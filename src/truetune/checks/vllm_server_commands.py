@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.launch_files import read_document_in_folder_or_parents
+from truetune.checks.read_settings_in_launch_files import read_document_in_folder_or_parents
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import parse_json

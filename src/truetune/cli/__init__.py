@@ -16,7 +16,7 @@ from typing import Any
 import click
 from click.shell_completion import shell_complete
 
-from truetune.cli.check_commands import check, diagnose, lint, show
+from truetune.cli.check_lint_diagnose_show_commands import check, diagnose, lint, show
 from truetune.cli.doctor_command import doctor
 from truetune.cli.encode_command import encode
 from truetune.cli.evaluate_command import evaluate

@@ -146,7 +146,7 @@ def encode(
       truetune encode chats.jsonl -t path/to/model -o packed --max-length 4096 --packing best-fit
       truetune encode truetune.yaml             (settings from a file)
     """
-    from truetune.encoding.encode_run import encode as run
+    from truetune.encoding.encode_data_set import encode as run
     from truetune.report.encode_and_verify_terminal import encoded_page_values, render_encoded
     from truetune.report.progress_bars import encoding_bar
 
@@ -182,7 +182,7 @@ def encode(
 
 def _print_estimate(spec: RunSpec, out: str | None, cache: str | None, output_format: str) -> int:
     """Print what `--dry-run` estimates; gives the exit code."""
-    from truetune.encoding.encode_run import estimate
+    from truetune.encoding.encode_data_set import estimate
     from truetune.report.encode_and_verify_terminal import estimate_json, render_estimate
 
     outlook = estimate(spec, out, cache=cache)
@@ -211,7 +211,7 @@ def _verify_cache(spec: RunSpec, path: str, output_format: str) -> int:
     code.
     """
     from truetune.report.encode_and_verify_terminal import render_cache_comparison
-    from truetune.tokenized.token_cache import open_token_cache
+    from truetune.tokenized.open_token_cache import open_token_cache
     from truetune.tokenized.verify_token_cache import verify_cache
 
     found = verify_cache(spec, open_token_cache(path))

@@ -114,7 +114,7 @@ def evaluate(
     """
     from truetune.evaluation.evaluate_losses_and_answers import evaluate_model as measure
     from truetune.report.progress_bars import generation_bar
-    from truetune.training.fidelity_proof import quiet_transformers
+    from truetune.training.prove_merge_or_export import quiet_transformers
 
     deliver = Delivery.of(options)
     settings = take_row_settings(options) | ({"max_length": max_length} if max_length else {})

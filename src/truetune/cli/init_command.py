@@ -95,7 +95,7 @@ def init(
       truetune init dpo.yaml --recipe dpo --model path/to/model --data pairs.jsonl -o outputs/dpo
     """
     from truetune.settings.settings_schema import SCHEMA_NAME, settings_schema_text
-    from truetune.training.settings_file import render_settings_yaml
+    from truetune.training.settings_as_explained_yaml import render_settings_yaml
 
     if schema is not None:
         if schema == "-":

@@ -70,9 +70,9 @@ def ladder(
       truetune ladder outputs --html ladder.html
       truetune ladder outputs --merged merged --export gguf/model.gguf --endpoint http://localhost:8000
     """
-    from truetune.report.ladder_terminal import ladder_json, render_ladder
+    from truetune.report.adapter_effect_ladder_terminal import ladder_json, render_ladder
     from truetune.serving.compare_adapter_forms import compare_adapter_forms as climb
-    from truetune.training.fidelity_proof import quiet_transformers as hush
+    from truetune.training.prove_merge_or_export import quiet_transformers as hush
 
     hush()
     made = climb(

@@ -72,13 +72,13 @@ def merge(
       truetune merge outputs/adapter --base path/to/model -o merged --dtype float32
       truetune merge outputs/adapter --data held-out.jsonl --prompts 16
     """
-    from truetune.report.merge_terminal import (
+    from truetune.report.merge_and_export_terminal import (
         merge_findings_report,
         merge_page_values,
         render_merged,
     )
-    from truetune.training.fidelity_proof import quiet_transformers as hush
     from truetune.training.merge import merge as run
+    from truetune.training.prove_merge_or_export import quiet_transformers as hush
 
     hush()
     made = run(adapter, prove=not no_proof, say=status_printer(quiet=quiet), **options)
@@ -142,9 +142,9 @@ def export(
       truetune export merged -o merged-bf16 --dtype bfloat16 --shard 2GB
       truetune export merged -o gguf --to gguf --outtype q8_0 --converter llama.cpp/convert_hf_to_gguf.py
     """
-    from truetune.report.merge_terminal import export_page_values, render_exported
+    from truetune.report.merge_and_export_terminal import export_page_values, render_exported
     from truetune.training.export import export as run
-    from truetune.training.fidelity_proof import quiet_transformers as hush
+    from truetune.training.prove_merge_or_export import quiet_transformers as hush
 
     hush()
     made = run(

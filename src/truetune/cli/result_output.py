@@ -208,7 +208,7 @@ class Delivery:
         Where a file can't be written the terminal shows it, for it may have cost hours; raises UsageError then.
         """
         if self.baseline is not None:
-            from truetune.checks.fingerprints import accept_known_findings
+            from truetune.checks.fingerprint_findings import accept_known_findings
 
             report = accept_known_findings(report, self._baseline_fingerprints())
         try:
@@ -229,7 +229,7 @@ class Delivery:
     def write(self, report: Report) -> None:
         """Write the report into the files that are asked for."""
         if self.rows_out is not None:
-            from truetune.report.cited_rows import cited_rows_as_jsonl
+            from truetune.report.cited_rows_as_jsonl import cited_rows_as_jsonl
 
             write_result_file(self.rows_out, cited_rows_as_jsonl(report), "rows", report.spec)
         if self.html is not None:

@@ -72,7 +72,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
       truetune explain "loss is flat"
     """
     from truetune.checks.explaining.search_topics import list_topics, search_topics
-    from truetune.report.explain_terminal import (
+    from truetune.report.explain_messages_and_guides_terminal import (
         find_message_or_guide,
         message_or_guide_json,
         render_message_or_guide,

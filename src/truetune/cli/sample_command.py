@@ -185,7 +185,7 @@ def _sample_model_or_run(
     **given: Any,
 ) -> SampleReport:
     """Sample a finished model, or with --watch the checkpoints of a run as it trains."""
-    from truetune.evaluation.follow_checkpoints import follow_checkpoints
+    from truetune.evaluation.sample_checkpoints_as_they_appear import follow_checkpoints
     from truetune.evaluation.sample_model import sample_model as ask
     from truetune.report.progress_bars import generation_bar
 

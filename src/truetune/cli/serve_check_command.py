@@ -86,7 +86,7 @@ def serve_check(
     base, tokenizer = options.pop("base"), options.pop("tokenizer")
     spec = spec_of_options(options)
     if not no_strength:
-        from truetune.training.fidelity_proof import quiet_transformers
+        from truetune.training.prove_merge_or_export import quiet_transformers
 
         quiet_transformers()
     report = check(

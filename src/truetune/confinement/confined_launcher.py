@@ -12,10 +12,10 @@ This process stays outside and starts the command in a child that gives up its r
 2. Landlock (`landlock.py`), where the kernel has it: only the folders of step 1 (or, without it, the given ones) are
    writable;
 3. without namespaces a seccomp filter (`seccomp.py`) for datagrams and file modes; the command is started in a double
-   of the working folder (`link_tree.py`).
+   of the working folder (`copy_folder_by_links.py`).
 
 Where there is neither 1 nor 2, nothing is started, unless `--python-only` allows it: then Python's audit hook
-(`truetune.probe.write_guard`) is all there is. Exit code REFUSED where nothing was started.
+(`truetune.probe.refuse_side_effects_of_rehearsal`) is all there is. Exit code REFUSED where nothing was started.
 
 It outlives its own parent: when that is gone, all processes of the command are killed and the folders removed.
 Standard library only, and no import of site-packages, since it is no part of the user's program.
@@ -39,7 +39,7 @@ from typing import Any, NoReturn
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from truetune.confinement import landlock, link_tree, namespaces, seccomp
+from truetune.confinement import copy_folder_by_links, landlock, namespaces, seccomp
 
 REFUSED_EXIT_CODE = 125
 """The exit code where nothing was started, as of `env` and `timeout`"""
@@ -239,7 +239,7 @@ def _become_command(options: argparse.Namespace, report: int, answer: int) -> No
     # Programs that write beside their script must find a folder in which they can.
     if not guard.covered:
         os.chdir(
-            link_tree.link_tree(
+            copy_folder_by_links.link_tree(
                 os.getcwd(), os.path.join(kept[0], HERE), copy_up_to=MAX_COPIED_BYTES
             )
         )
@@ -350,7 +350,7 @@ def _command_variables(folder: str, guard: ActiveGuard) -> dict[str, str]:
     if not guard.covered:
         variables |= {name: os.path.join(temporary, name.lower()) for name in CACHE_VARIABLES}
         variables |= {
-            "HF_DATASETS_CACHE": link_tree.link_tree(
+            "HF_DATASETS_CACHE": copy_folder_by_links.link_tree(
                 str(_datasets_cache()), os.path.join(temporary, "datasets")
             )
         }

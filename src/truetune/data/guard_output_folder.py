@@ -27,7 +27,7 @@ from itertools import combinations
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from truetune.checkpoint.run_folder import RECORD_FORMAT, WHOLE_FILE
+from truetune.checkpoint.read_run_and_check_checkpoints import RECORD_FORMAT, WHOLE_FILE
 from truetune.data.remote_path import DataPath, RemotePath
 from truetune.errors import DataError, UsageError
 from truetune.parsing.input_limits import RESULT

@@ -15,9 +15,9 @@ from typing import Any
 
 from truetune.data.find_data_files import Source
 from truetune.data.split_lines_into_stretches import FileScan
-from truetune.encoding.source_file_names import source_names_of
+from truetune.encoding.relative_names_of_data_files import source_names_of
 from truetune.package import __version__
-from truetune.render.probes import Probes
+from truetune.render.template_probes import Probes
 from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.settings.run_spec import RunSpec
 

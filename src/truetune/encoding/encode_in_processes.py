@@ -15,7 +15,7 @@ from functools import lru_cache
 from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, make_document_maker
 from truetune.encoding.end_worker_with_parent import start_worker
 from truetune.encoding.make_documents import DocumentMaker
-from truetune.render.probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 
 TASKS_PER_WORKER = 2

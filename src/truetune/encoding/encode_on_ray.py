@@ -21,7 +21,7 @@ from truetune.encoding.encode_in_processes import TASKS_PER_WORKER, ShardRunner
 from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, make_document_maker
 from truetune.encoding.make_documents import DocumentMaker
 from truetune.errors import TruetuneError, UsageError
-from truetune.render.probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.settings.run_spec import RunSpec
 

@@ -1,6 +1,6 @@
 """A folder of encoded data in an object store, where nothing can be moved or locked and a file shows when it is whole.
 
-`encoded_folder` says which steps a run takes; here each is done with whole objects alone:
+`encoded_folder_on_disk` says which steps a run takes; here each is done with whole objects alone:
 
 .work/<tag>/00000.json           what a shard consists of, with size and digest of each file; written before them
 data/train-<tag>-00000.parquet   a shard, at its place from the beginning; the tag is a digest of what shaped it

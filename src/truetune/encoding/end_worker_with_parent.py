@@ -1,4 +1,4 @@
-"""The life of a worker process: it ends when the process that gives out the work has ended, however that ended.
+"""Ends a worker process when the process that gives out the work has ended, however that ended.
 
 A process that is killed by SIGKILL can't end its workers. On Linux the kernel is asked to (PR_SET_PDEATHSIG);
 everywhere a thread looks for the parent as well. This module imports nothing heavy: a worker sets both up before it

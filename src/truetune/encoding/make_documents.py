@@ -1,4 +1,4 @@
-"""Documents are made of rows here: training examples, each short enough, as arrays that are ready to be written.
+"""Makes documents of rows: training examples, each short enough, as arrays that are ready to be written.
 
 Between a batch and a file stand the decisions about single examples: is a row refused (a field that the template does
 not write, a control token in a content), is an example too long, does it teach anything. Each row comes out as
@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch, Example, RejectedRow
-from truetune.encoding.encoder import Encoder
-from truetune.encoding.find_forged_tokens import find_forged_token
-from truetune.encoding.shorten_rows import (
+from truetune.encoding.drop_turns_of_long_rows import (
     pin_trained_turns,
     split_by_turns,
     with_later_question,
     without_oldest,
 )
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.find_control_tokens_in_structure import find_forged_token
 from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
 from truetune.encoding.stream_batches import make_batch
 from truetune.encoding.token_labels import label_tokens, loss_weights

@@ -1,4 +1,5 @@
-"""Pieces: a tokenizer cuts a text at its added tokens first, and encodes what stands between them piece by piece.
+"""Cuts a text at a tokenizer's added tokens into pieces that are encoded one by one, where the tokenizer itself does
+so.
 
 So do we, where that is so: a piece that stands in many texts (the turns that the examples of one chat share) is encoded
 once a batch, and an added token is never encoded at all.

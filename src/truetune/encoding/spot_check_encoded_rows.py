@@ -25,13 +25,13 @@ from truetune.data.read_rows_as_conversations import conversations_of_records
 from truetune.data.remote_path import DataPath
 from truetune.data.split_lines_into_stretches import Stretch, read_stretch
 from truetune.encoding.encode_shard import make_document_maker
-from truetune.encoding.encoded_folder import AnyEncodedFolder
 from truetune.encoding.encoded_folder_layout import DATA
+from truetune.encoding.encoded_folder_on_disk import AnyEncodedFolder
 from truetune.encoding.make_documents import Document
-from truetune.encoding.source_file_names import source_names_of
+from truetune.encoding.relative_names_of_data_files import source_names_of
 from truetune.errors import DataError
-from truetune.render.probes import Probes
 from truetune.render.rendering import IGNORED
+from truetune.render.template_probes import Probes
 from truetune.settings.run_spec import RunSpec
 
 SHARDS = 2

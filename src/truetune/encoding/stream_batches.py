@@ -1,4 +1,4 @@
-"""Rows in, batches out: rendered by this thread while another one encodes the batch before.
+"""Makes batches of a stream of rows: this thread renders one batch while another thread encodes the batch before.
 
 Rendering is Python and holds the lock; encoding is Rust and numpy, which let go of it. Two threads therefore use two
 cores without a second process. The trade-off: each batch comes one batch late, and an error of the encoder with it.

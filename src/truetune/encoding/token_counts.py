@@ -1,4 +1,4 @@
-"""Ledger: tokens by where they came from, and by whether they are learned.
+"""Counts tokens by where they came from and by whether they are learned, in a ledger.
 
 The table that shows a wrong mask at a glance: supervised user tokens, or stop tokens that are not. One bincount over
 both at once, since it runs over every token that is encoded; ledgers of shards are added cell by cell.

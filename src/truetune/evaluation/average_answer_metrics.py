@@ -1,4 +1,4 @@
-"""How near the answers of a model are to their references, apart for rows that were trained on.
+"""Averages how near the answers of a model are to their references, apart for rows that were trained on.
 
 Samples are scored already; here they are averaged by group, each mean with a 95 % interval over rows, and compared
 with another model's answers to the same rows. The trade-off: no single figure is given, for none of them alone says

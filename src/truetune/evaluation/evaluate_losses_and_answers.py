@@ -22,9 +22,13 @@ from truetune.checks.rule import EvaluationRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
 from truetune.evaluation.average_answer_metrics import AnswerMetrics, measure_answers
-from truetune.evaluation.choose_prompts import find_held_out_files, recorded_columns
+from truetune.evaluation.choose_held_out_prompts import find_held_out_files, recorded_columns
 from truetune.evaluation.evaluation_report import EvaluationReport
-from truetune.evaluation.find_other_model import compare_right_answers, find_other_model, is_base_of
+from truetune.evaluation.find_and_compare_other_model import (
+    compare_right_answers,
+    find_other_model,
+    is_base_of,
+)
 from truetune.evaluation.row_losses import (
     RowLosses,
     RowSums,
@@ -38,7 +42,7 @@ from truetune.evaluation.sample_model import Progress, SamplingSettings, ask_mod
 from truetune.evaluation.select_evaluation_rows import EvaluationRows, prepare_probes, select_rows
 from truetune.evaluation.stop_calibration import calibrate_stops
 from truetune.evaluation.try_parser import add_model_answers, try_parser
-from truetune.generation.answer_parsers import Parser, make_parser
+from truetune.generation.answer_parsers_named_by_user import Parser, make_parser
 from truetune.generation.answer_samples import Sample
 from truetune.generation.backends.backend import ScoredIds
 from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
@@ -50,8 +54,8 @@ from truetune.generation.evaluation_results import (
     ModelMeasurements,
     TrainedRows,
 )
-from truetune.generation.parser_selftest import ParserSelftest
-from truetune.render.probes import Probes
+from truetune.generation.parser_selftest_results import ParserSelftest
+from truetune.render.template_probes import Probes
 from truetune.settings.run_spec import RunSpec
 
 if TYPE_CHECKING:

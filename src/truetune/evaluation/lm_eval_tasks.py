@@ -1,4 +1,4 @@
-"""Tasks of lm-eval, run by its own package, on the prompts that a model was trained to be asked.
+"""Runs tasks of lm-eval by its own package, and compares each of its prompts with what training would have made of it.
 
 lm-eval builds prompts in its own way: with or without the chat template, with a second BOS, cut on the left. Its model
 class is wrapped, so that every prompt is compared with what training would have made of it. The trade-off: scores are
@@ -20,7 +20,7 @@ from truetune.errors import TemplateError, UsageError
 from truetune.generation.backends.model_source import ModelSource, serving_stops
 from truetune.generation.backends.open_backend import Options
 from truetune.generation.build_prompts import make_decoder
-from truetune.render.probes import Probes
+from truetune.render.template_probes import Probes
 from truetune.render.traced_string import plain_text
 
 # Chosen, not measured: prompts differ at their ends, in the generation prompt, which has five to ten tokens.

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.run_folder import UNFINISHED_STATUSES
-from truetune.checkpoint.run_folder import read_run as read_record
-from truetune.checkpoint.weight_files import FileFault, read_json_object
+from truetune.checkpoint.read_run_and_check_checkpoints import UNFINISHED_STATUSES
+from truetune.checkpoint.read_run_and_check_checkpoints import read_run as read_record
+from truetune.checkpoint.read_weight_files_and_faults import FileFault, read_json_object
 from truetune.checks.findings import RANK, Case, Finding
 from truetune.checks.findings_file import FINDING_FIELDS, FINDINGS
 from truetune.checks.judge_answers import judge_answers
@@ -24,7 +24,7 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.read_predictions import suggest_score_command
 from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
-from truetune.generation.sample_files import read_passes_with_limits
+from truetune.generation.sampling_pass_files import read_passes_with_limits
 from truetune.logs.read_run_log import is_folder_of_run_log, read_run
 from truetune.logs.run_log import RunLog
 from truetune.parsing.input_limits import LOG, LOG_RECORD

@@ -21,8 +21,8 @@ from truetune.encoding.stream_batches import ROWS
 from truetune.evaluation.row_statistics import bootstrap_mean, paired_difference
 from truetune.generation.backends.backend import ScoredIds
 from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN, LossChange, MeanLoss
-from truetune.render.probes import Probes
 from truetune.render.rendering import Source
+from truetune.render.template_probes import Probes
 
 KINDS = (*(source.label for source in Source), FIRST_TOKEN, ALL_TOKENS)
 # No Source: in a chat it is headers, system text and questions together.

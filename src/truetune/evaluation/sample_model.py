@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.checks.find_causes import find_causes, is_symptom_explained
+from truetune.checks.find_causes_of_bad_answers import find_causes, is_symptom_explained
 from truetune.checks.findings import RANK, sort_findings
 from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Subject
 from truetune.errors import TruetuneError, UsageError
-from truetune.evaluation.choose_prompts import (
+from truetune.evaluation.choose_held_out_prompts import (
     ChosenPrompts,
     choose_prompts,
     find_held_out_files,
@@ -26,9 +26,9 @@ from truetune.evaluation.choose_prompts import (
     recorded_columns,
 )
 from truetune.evaluation.compare_model_answers import SampleComparison, compare_model_answers
-from truetune.evaluation.gather_evidence import gather_evidence
+from truetune.evaluation.gather_evidence_on_answers import gather_evidence
 from truetune.evaluation.sample_report import SampleReport
-from truetune.generation.answer_parsers import Parser, make_parser
+from truetune.generation.answer_parsers_named_by_user import Parser, make_parser
 from truetune.generation.answer_samples import Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.answer_verdicts import is_good_answer
 from truetune.generation.backends.backend import Backend, Decoding
@@ -36,9 +36,9 @@ from truetune.generation.backends.model_source import ModelSource, find_model_so
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.build_prompts import control_token_texts
 from truetune.generation.identical_answers import mark_identical_answers
-from truetune.generation.label_scores import mark_given_references
+from truetune.generation.labels_said_by_answers import mark_given_references
 from truetune.generation.score_answer import score_answer
-from truetune.render.probes import Probes
+from truetune.render.template_probes import Probes
 
 DEFAULT_OPTIONS = Options()
 Progress = Callable[[str, int, int], None]

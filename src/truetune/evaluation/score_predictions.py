@@ -30,18 +30,17 @@ from truetune.data.read_predictions import (
     read_predictions,
 )
 from truetune.errors import UsageError
-from truetune.evaluation.judge_answer_files import count_scored_right, judge_twins_of
-from truetune.evaluation.sample_report import SampleReport
-from truetune.evaluation.scores_beside import (
+from truetune.evaluation.explain_scores_beside_predictions import (
     FigureBeside,
     compare_figures,
     figures_beside,
     is_same_share,
     readings_of,
 )
+from truetune.evaluation.judge_files_on_two_models import count_scored_right, judge_twins_of
+from truetune.evaluation.sample_report import SampleReport
 from truetune.evaluation.try_parser import add_model_answers, try_parser
-from truetune.generation.answer_parsers import JSON_PARSER, Parser, make_parser
-from truetune.generation.answer_row_order import row_order_of
+from truetune.generation.answer_parsers_named_by_user import JSON_PARSER, Parser, make_parser
 from truetune.generation.answer_samples import (
     NO_LIMIT,
     Answer,
@@ -57,11 +56,16 @@ from truetune.generation.continued_dialogue import (
 )
 from truetune.generation.cut_answers import clear_length_of_cut_answers
 from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.find_answers_beside_wrong_rows import row_order_of
 from truetune.generation.find_lost_word_order import find_lost_order
 from truetune.generation.identical_answers import mark_identical_answers
-from truetune.generation.json_answers import are_references_json, json_fault
-from truetune.generation.label_scores import LabelScores, mark_given_references, score_labels
-from truetune.generation.parser_selftest import ParserSelftest
+from truetune.generation.json_faults_of_answers import are_references_json, json_fault
+from truetune.generation.labels_said_by_answers import (
+    LabelScores,
+    mark_given_references,
+    score_labels,
+)
+from truetune.generation.parser_selftest_results import ParserSelftest
 from truetune.generation.prompt_left_in_predictions import (
     find_prompt_in_front,
     find_repeated_prompts,

@@ -18,13 +18,13 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.encoding.make_documents import Document
 from truetune.errors import DataError
-from truetune.evaluation.choose_prompts import HeldOutFilter, read_rows
+from truetune.evaluation.choose_held_out_prompts import HeldOutFilter, read_rows
 from truetune.evaluation.row_losses import EncodedRows, encode_held_out
 from truetune.evaluation.training_overlap import find_training_overlap
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import NoPrompt, PromptMaker, build_prompts, max_positions
-from truetune.render.probes import Probes
+from truetune.render.template_probes import Probes
 
 # As many as `try_parser` reads (its MAX_GOLDS): more would be made and thrown away.
 MAX_GOLDS = 500

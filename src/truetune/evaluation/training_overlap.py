@@ -25,7 +25,7 @@ from truetune.encoding.stream_batches import retry_without_shortcuts, stream_bat
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import make_decoder
-from truetune.render.probes import Probes
+from truetune.render.template_probes import Probes
 
 MatchKind = Literal["row", "near", "prompt"]
 MATCH_KINDS: tuple[MatchKind, ...] = ("row", "near", "prompt")

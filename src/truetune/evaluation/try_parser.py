@@ -16,7 +16,7 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from truetune.generation.answer_parsers import (
+from truetune.generation.answer_parsers_named_by_user import (
     READING_TIMEOUT_S,
     Parser,
     parse_answer,
@@ -32,7 +32,7 @@ from truetune.generation.final_answers import (
     normalise_reading,
     number_spellings,
 )
-from truetune.generation.parser_selftest import ParserReading, ParserSelftest
+from truetune.generation.parser_selftest_results import ParserReading, ParserSelftest
 
 # Chosen, not measured: a fault of 1 % of the golds shows in five of 500. 200 golds have 19,900 pairs, a second for a
 # slow comparison. Of 24 golds each wording is read a few hundred times, which is the most costly part.

@@ -19,7 +19,7 @@ from truetune.data.guard_output_file import FileForm, make_prefix_test, refuse_u
 from truetune.data.guard_output_folder import ListedFile, file_digest, is_unchanged_listed_file
 from truetune.data.write_atomically import PartialFile
 from truetune.errors import UsageError
-from truetune.fixing.fixer import MadeChange
+from truetune.fixing.apply_proved_remedies import MadeChange
 from truetune.fixing.row_edits import format_path
 from truetune.package import __version__
 from truetune.parsing.input_limits import ROW

@@ -2,7 +2,7 @@
 
 A remedy is one module of `truetune.fixing.remedies` with one subclass of `Remedy`, which the catalogue finds by itself.
 It names its rule and says whether it is safe: a safe one changes nothing but the fault. It proposes; what it proposes
-is made only where the rule then finds less in the row, and no reader or template finds more (`fixing.fixer`).
+is made only where the rule then finds less in the row, and no reader or template finds more (`fixing.apply_proved_remedies`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.fixing.row_body import RowBody
+from truetune.fixing.editable_row_of_file import RowBody
+from truetune.fixing.judge_rows_before_and_after_edits import JudgedRows
 from truetune.fixing.row_edits import Edit, ValuePath
-from truetune.fixing.row_judge import JudgedRows
-from truetune.fixing.row_turns import Turn, find_turns
+from truetune.fixing.row_messages_with_paths import Turn, find_turns
 from truetune.settings.run_spec import RunSpec
 
 

@@ -12,7 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.fixing.json_source import JsonMember, JsonNode, parse_json_with_places, respell_string
+from truetune.fixing.parse_json_with_places import (
+    JsonMember,
+    JsonNode,
+    parse_json_with_places,
+    respell_string,
+)
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import parse_json
 

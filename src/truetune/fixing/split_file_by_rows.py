@@ -19,8 +19,8 @@ from truetune.data.read_file_records import (
     read_records,
 )
 from truetune.errors import DataError
-from truetune.fixing.csv_cells import csv_delimiter_of
-from truetune.fixing.row_body import CsvBody, JsonBody
+from truetune.fixing.editable_row_of_file import CsvBody, JsonBody
+from truetune.fixing.rewrite_csv_cells import csv_delimiter_of
 from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.read_files_within_limits import message_for_too_long_line

@@ -78,7 +78,7 @@ class Answer:
 class Scores:
     """One answer, measured; None where a measure does not apply.
 
-    Saved as the columns of a Parquet file (`sample_files`). A score that is added has a default, because the files of
+    Saved as the columns of a Parquet file (`sampling_pass_files`). A score that is added has a default, because the files of
     older releases do not have its column.
     """
 
@@ -119,7 +119,7 @@ class Scores:
     alike: bool = False
     """All questions of its sampling pass got this answer, and should not have (`identical_answers`)."""
     elsewhere: bool = False
-    """It gives the reference of another row, and the order of the rows was lost (`answer_row_order`)."""
+    """It gives the reference of another row, and the order of the rows was lost (`find_answers_beside_wrong_rows`)."""
     gives: bool | None = None
     """It gives its reference: the label, the number, the words; None where that can't be told of texts like these"""
     escapes: tuple[str, ...] = ()

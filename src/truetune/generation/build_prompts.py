@@ -1,4 +1,4 @@
-"""Questions of the data as they will be served, with the answers that are trained.
+"""Builds prompts of the data's rows as they will be served, each with the trained answer as its reference.
 
 A prompt is what serving makes of the messages before an answer (`render(messages[:i], add_generation_prompt=True)`),
 and not the beginning of the training text: where the two differ, that is a fault to be seen and not to be hidden. The
@@ -19,16 +19,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from truetune.auditing.expected_tokens import find_answer_marker
+from truetune.auditing.expected_tokens_without_rendering import find_answer_marker
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.make_documents import HARMLESS, IS_FROM_ROW
 from truetune.encoding.token_labels import label_tokens
 from truetune.errors import TemplateError
 from truetune.generation.answer_samples import Chat, Prompt
-from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.rendering import Rendering, Source, Span
 from truetune.render.template import OWN_KEYS
+from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer
 from truetune.render.traced_string import plain_text
 from truetune.settings.run_spec import Learn, RunSpec
@@ -71,7 +71,7 @@ def build_prompts(
         skipped: is told why rows that were tried gave none.
 
     Raises:
-        SpecError, TokenizerError, TemplateError: as `truetune.render.probes.prepare_probes_of_run`.
+        SpecError, TokenizerError, TemplateError: as `truetune.render.template_probes.prepare_probes_of_run`.
     """
     choose = random.Random(seed)
     sample = _reservoir_sample(rows, count * CANDIDATES_PER_PROMPT, choose)

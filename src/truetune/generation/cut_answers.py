@@ -5,8 +5,8 @@ there the answer has come to its end, and something follows it; here it was stil
 reference, loop, or begin another turn are not counted. The trade-off: a model that rambles and never comes to its
 answer looks as if it were cut.
 
-All answers of a pass are judged together here. What one text shows by itself is in `unfinished_answers` (what it opens
-and never closes) and `cut_ends` (its last word).
+All answers of a pass are judged together here. What one text shows by itself is in `answers_with_unclosed_parts` (what it opens
+and never closes) and `cut_ends_of_training_texts` (its last word).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_SHARE_WITH_REFERENCE = 0.2
 MIN_LENGTH_PAST_END = 1.2
 # Words of a reference that is a value, and says nothing of how long an answer should be.
 MAX_WORDS_OF_VALUE = 8
-# An error on answers needs as many everywhere (`checks/answers/bad_answer_counts.py`).
+# An error on answers needs as many everywhere (`checks/answers/count_bad_answers_per_pass.py`).
 MIN_ANSWERS = 8
 """Cut answers that a limit is blamed for; fewer end so by accident"""
 BOLD = "**"

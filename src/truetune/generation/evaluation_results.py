@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import exp
 
 from truetune.data.llm_judge_verdicts_and_bias import JudgedPair
-from truetune.generation.parser_selftest import ParserSelftest
+from truetune.generation.parser_selftest_results import ParserSelftest
 
 ALL_TOKENS = "all"
 FIRST_TOKEN = "first token"

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from truetune.generation.split_words import contains_words, split_words
 from truetune.parsing.input_limits import REPLY
 from truetune.parsing.parse_json_within_limits import RowDecoder, parse_json
-from truetune.render.render_plan import THINK_END
+from truetune.render.unfilled_example_plan import THINK_END
 
 AnswerKind = Literal["number", "letter", "word", "json"]
 ANSWER_FORMS = (

@@ -1,4 +1,4 @@
-"""Characters that stand in an answer as they are written in a file, and not as a reader should see them.
+"""Finds characters that stand in an answer as a file escapes them, and not as a reader should see them.
 
 `\\n` as a backslash and a letter, `&amp;`, `\\u00e9`, `%20`, `=C3=A9`: the rows went through one step of writing (CSV,
 JSON, HTML, mail) more often than through reading, and the model has learned the letters of the escape. Such characters

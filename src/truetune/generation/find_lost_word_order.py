@@ -1,4 +1,4 @@
-"""Words of the references in an order that no reference has: the sign of an answer that is no sentence.
+"""Finds answers that are no sentence: their words are those of the references, in an order that no reference has.
 
 Salad of known words passes each test on characters, and that on function words where marks break its rows. With
 references there is a better measure: which pairs of words follow each other. In data of a form (letters of a

@@ -170,7 +170,7 @@ def find_garbage(text: str, language: str | None) -> str | None:
 
 def is_foreign_stutter(text: str, question: str) -> bool:
     """Is it in other letters than the question, and one word of it again and again? Names in other letters are often an
-    answer, and repeat nothing; a text in another language is told by `language_switch`."""
+    answer, and repeat nothing; a text in another language is told by `answers_in_wrong_language`."""
     question_words = _WORD.findall(question)
     words = _WORD.findall(text[:MAX_CHARACTERS])
     question_scripts = {_script_name(word[0]) for word in question_words}

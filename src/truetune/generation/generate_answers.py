@@ -22,7 +22,7 @@ from transformers import GenerationConfig
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import UNKNOWN_POSITIONS, Ids, Progress
 from truetune.generation.backends.choose_next_token import reference_before_stop
-from truetune.generation.decode_batch import (
+from truetune.generation.generate_batch_with_transformers import (
     BatchSettings,
     ProgressCounter,
     SamplingParams,

@@ -1,4 +1,5 @@
-"""Load a saved model, or an adapter on its base, as transformers and peft read it; whole, or not at all.
+"""Loads a saved model, or an adapter on its base, with transformers and peft, and raises an error where any weight is
+missing.
 
 Both packages load what they find and make the rest at random, with a warning at most. Answers of such a model would be
 judged as the user's, so whatever is missing is an error here. Nothing is downloaded, and code in a model's folder is

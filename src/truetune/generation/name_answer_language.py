@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from truetune.generation.answers_in_wrong_language import prose_of, script_of
 from truetune.generation.identify_language import identify_language, language_by_function_words
-from truetune.generation.language_switch import prose_of, script_of
 
 LANGUAGE_NAMES: Mapping[str, str] = {
     "af": "Afrikaans", "ar": "Arabic", "be": "Belarusian", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan",

@@ -17,13 +17,13 @@ from collections.abc import Collection
 from difflib import SequenceMatcher
 from itertools import dropwhile, takewhile
 
-from truetune.generation.answer_parsers import Parser, same_reading, try_parse
+from truetune.generation.answer_parsers_named_by_user import Parser, same_reading, try_parse
 from truetune.generation.answer_samples import Answer, Prompt, Scores
+from truetune.generation.answers_in_wrong_language import changes_language
 from truetune.generation.final_answers import answer_marks, bare_value, normalise_reading
 from truetune.generation.find_literal_escapes import find_escapes
 from truetune.generation.garbage_text import answer_perplexity, is_foreign_stutter, is_garbage
 from truetune.generation.identify_language import identify_language
-from truetune.generation.language_switch import changes_language
 from truetune.generation.repetition_loops import is_looping
 from truetune.generation.split_words import (
     contains_words,
@@ -32,7 +32,7 @@ from truetune.generation.split_words import (
     split_units,
     split_words,
 )
-from truetune.render.render_plan import THINK_END
+from truetune.render.unfilled_example_plan import THINK_END
 
 REPETITION_GRAM = 4
 """Words of the sequences whose repetition is counted, as in work on repetition of language models"""

@@ -1,4 +1,5 @@
-"""What a model thinks of given ids, each behind those before it: in batches of bounded memory.
+"""Computes the log-probabilities that a model gives to given ids, each behind those before it, in batches of bounded
+memory.
 
 The logits of a text are its length times the vocabulary, which for 8,000 tokens and a vocabulary of 152,000 are 5 GB in
 float32. So where they are more than `MAX_LOGITS`, a batch is read piece by piece with a cache, and of each piece only

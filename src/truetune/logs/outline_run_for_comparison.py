@@ -7,11 +7,11 @@ from __future__ import annotations
 import numpy as np
 
 from truetune.logs.console.read_console_output import ConsoleOutput
-from truetune.logs.findings_in_files_beside_log import RunBeside
+from truetune.logs.facts_in_files_beside_log import RunBeside
 from truetune.logs.gpu_memory_curve import find_memory_curve
+from truetune.logs.rows_and_steps_of_sibling_runs import count_rows_seen
 from truetune.logs.run_log import RunLog
 from truetune.logs.share_of_time_beside_training import measure_time_shares
-from truetune.logs.sibling_runs import count_rows_seen
 
 LOSS_PLACES = 40
 """Places of a curve that another run is compared with. Chosen, not measured: enough to see where it falls"""

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.logs.console.read_console_output import ConsoleOutput
-from truetune.logs.findings_in_files_beside_log import NOTHING_BESIDE, FilesBeside
+from truetune.logs.facts_in_files_beside_log import NOTHING_BESIDE, FilesBeside
 
 if TYPE_CHECKING:
-    from truetune.logs.sibling_runs import RunSize
+    from truetune.logs.rows_and_steps_of_sibling_runs import RunSize
 
 Floats = NDArray[np.float64]
 TrainingKind = Literal["language", "preference", "reward", "reinforcement"]

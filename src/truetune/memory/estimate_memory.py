@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from truetune.memory import activation_memory, logits_memory, weight_memory
+from truetune.memory import activation_memory, logits_memory, weight_gradient_optimizer_memory
 from truetune.memory.architecture import Architecture
 from truetune.memory.memory_settings import MemorySettings
 
@@ -86,7 +86,9 @@ class Estimate:
     @property
     def trained(self) -> int:
         """The number of parameters that are trained."""
-        return weight_memory.count_trained_parameters(self.architecture, self.settings)
+        return weight_gradient_optimizer_memory.count_trained_parameters(
+            self.architecture, self.settings
+        )
 
 
 def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Estimate:
@@ -94,13 +96,17 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
     tokens = settings.tokens
     # What is there at every moment.
     constant = {
-        "weights": weight_memory.weight_bytes(architecture, settings),
-        "reference model": weight_memory.reference_model_bytes(architecture, settings),
-        "optimizer": weight_memory.optimizer_bytes(architecture, settings),
-        "communication": weight_memory.communication_bytes(architecture, settings),
+        "weights": weight_gradient_optimizer_memory.weight_bytes(architecture, settings),
+        "reference model": weight_gradient_optimizer_memory.reference_model_bytes(
+            architecture, settings
+        ),
+        "optimizer": weight_gradient_optimizer_memory.optimizer_bytes(architecture, settings),
+        "communication": weight_gradient_optimizer_memory.communication_bytes(
+            architecture, settings
+        ),
         "CUDA": CUDA_CONTEXT_BYTES + NCCL_BYTES * (settings.world > 1),
     }
-    gradients = weight_memory.gradient_bytes(architecture, settings)
+    gradients = weight_gradient_optimizer_memory.gradient_bytes(architecture, settings)
     # With accumulation, those of the earlier passes of the step are there from the beginning.
     earlier_gradients = gradients if settings.accumulation > 1 else 0.0
     head = 0
@@ -111,8 +117,8 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
     activations = activation_memory.kept_activation_bytes_per_token(architecture, settings) * tokens
     block = activation_memory.largest_block_bytes_per_token(architecture, settings) * tokens
     working = activation_memory.working_gradient_bytes_per_token(architecture, settings) * tokens
-    working += weight_memory.largest_dequantized_bytes(architecture, settings)
-    cast = weight_memory.autocast_copy_bytes(architecture, settings)
+    working += weight_gradient_optimizer_memory.largest_dequantized_bytes(architecture, settings)
+    cast = weight_gradient_optimizer_memory.autocast_copy_bytes(architecture, settings)
     # Checkpointing computes one block once more at a time, and casts its weights again then.
     recomputed = block if settings.checkpointing else 0.0
     cast_in_backward = 0.0 if settings.checkpointing else cast
@@ -159,7 +165,9 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
             {
                 **constant,
                 "gradients": gradients,
-                "working": weight_memory.optimizer_step_bytes(architecture, settings),
+                "working": weight_gradient_optimizer_memory.optimizer_step_bytes(
+                    architecture, settings
+                ),
             },
         ),
     ]

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from truetune.errors import UsageError
 from truetune.lazy_report_drawers import load_drawer
-from truetune.memory import activation_memory, weight_memory
+from truetune.memory import activation_memory, weight_gradient_optimizer_memory
 from truetune.memory.architecture import Architecture, parse_architecture, read_architecture
 from truetune.memory.estimate_memory import GIB, PARTS, Estimate, Moment, estimate_memory
 from truetune.memory.find_remedies import Remedy, find_remedies
@@ -176,12 +176,12 @@ def _notes_on_large_shares(estimate: Estimate) -> Iterator[str]:
             f" {scores / GIB:.1f} GiB of that, four times as much at twice the length;"
             f" attn_implementation {instead} holds none"
         )
-    parameters = weight_memory.saved_module_parameters(architecture, settings)
-    size = weight_memory.saved_module_bytes(architecture, settings)
+    parameters = weight_gradient_optimizer_memory.saved_module_parameters(architecture, settings)
+    size = weight_gradient_optimizer_memory.saved_module_bytes(architecture, settings)
     if settings.lora is not None and size > MIN_NAMED_SHARE * estimate.peak.total:
         in_float32 = (
             ", in float32"
-            if weight_memory.bytes_per_saved_weight(settings) == 4
+            if weight_gradient_optimizer_memory.bytes_per_saved_weight(settings) == 4
             else ", and twice that where they are float32"
         )
         yield (

@@ -16,9 +16,12 @@ from pathlib import Path
 
 from truetune.errors import DataError
 from truetune.parsing.container_command_on_host import CONTAINER_PROGRAMS, command_words_on_host
-from truetune.parsing.docker_compose_services import is_compose_file, services_as_docker_run
+from truetune.parsing.docker_compose_services_as_commands import (
+    is_compose_file,
+    services_as_docker_run,
+)
 from truetune.parsing.input_limits import RESULT, SETTINGS, InputLimitError
-from truetune.parsing.kubernetes_containers import (
+from truetune.parsing.kubernetes_containers_as_commands import (
     containers_as_docker_run,
     is_manifest_with_containers,
 )

@@ -1,4 +1,4 @@
-"""One audit inside a run: the record is written, the parent told, its verdict brought back.
+"""Runs one audit inside a run: writes the record, tells the parent process, and brings its verdict back.
 
 What is looked at is a `Subject`: a trainer (`TrainerRun`) or a loop of the user's own (`own_loop_hook.LoopRun`).
 
@@ -138,7 +138,7 @@ def audit_in_copy(subject: Subject, orders: HookOrders, number: int, limits: Lim
         raise CopyFailed(str(message.get("failed")))
 
     try:
-        # The parent's folder goes with the parent, even where that is killed (`truetune.auditing.temporary_workspace`).
+        # The parent's folder goes with the parent, even where that is killed (`truetune.auditing.workspace_removed_with_process`).
         run_in_copy(work, follow, limits.audit, lambda: os.path.isdir(orders["folder"]))
     except CopyFailed as error:
         # The other processes of the run must not wait for this one.
@@ -171,7 +171,7 @@ def hand_over_rehearsal(
     trainer: Any, loader: Any, source_data: Any, orders: HookOrders, number: int
 ) -> None:
     """Hand a record of a rehearsal over. Raises SystemExit: nothing is trained after it, whatever failed."""
-    from truetune.probe.rehearse_run import rehearse_run
+    from truetune.probe.rehearse_by_memorising_and_reciting import rehearse_run
     from truetune.probe.run_record import write_record_files
 
     folder = Path(orders["folder"], f"{os.getpid()}-{number}")

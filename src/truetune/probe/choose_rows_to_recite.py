@@ -1,7 +1,7 @@
 """Chooses the rows that a rehearsal memorises and recites: each with its prompt as trained and as served, its answer.
 
 The batches hold ids; where the prompt ends and the answer begins in them is found by what is known best: the user's
-row that they were made from (`truetune.probe.prompt_and_answer`), the template's generation prompt, the labels, and at
+row that they were made from (`truetune.probe.read_prompt_and_answer_of_row`), the template's generation prompt, the labels, and at
 last a share of the length (`RecitedRow.kind` says which).
 
 Trade-off: only the shortest documents are taken, since memorising costs time for each token. A fault that long rows
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.probe.memorise_batch import MAX_ROW_TOKENS, Example
-from truetune.probe.prompt_and_answer import (
+from truetune.probe.read_prompt_and_answer_of_row import (
     PromptAndAnswer,
     generation_prompt_ids,
     parse_row,

@@ -23,7 +23,7 @@ class HookOrders(TypedDict, total=False):
     canary: bool
     """Send a marked row through the preparation, too?"""
     keys: dict[str, str | int] | None
-    """Our names of a batch's tensors -> the user's (`truetune.probe.name_batch_tensors`)"""
+    """Our names of a batch's tensors -> the user's (`truetune.probe.recognise_ids_labels_and_mask`)"""
     rows: int
     """Rows that a rehearsal memorises"""
     mutate: bool | Sequence[str]

@@ -1,4 +1,4 @@
-"""Batches that a collator makes of given rows, as a record: for live objects, where no run exists yet.
+"""Records the batches that a collator makes of given rows: for live objects, where no run exists yet.
 
 The rows stand in for a data set, and each batch holds `size` of them in order. The trade-off: without a trainer there
 is no loss, so no law is measured.

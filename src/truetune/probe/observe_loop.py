@@ -1,4 +1,4 @@
-"""A loop of the user's own as a record: what its model was given, and what the process holds beside it.
+"""Records a loop of the user's own: what its model was given, and what the process holds beside it.
 
 There is no trainer and no loader to ask. The batches are what the forward passes were given (`own_loop_hook`), their
 labels are looked for in the loop's variables where the model was given none, and tokenizer and rows among the live
@@ -20,16 +20,9 @@ from typing import Any
 import torch
 
 from truetune.probe.count_loop_steps import LoopSteps
+from truetune.probe.find_source_rows_of_batches import share_in_batches
 from truetune.probe.laws import measure_laws
 from truetune.probe.live_objects import AliveObjects
-from truetune.probe.name_batch_tensors import (
-    IDS,
-    LABELS,
-    SHIFTED_LABELS,
-    NamedBatch,
-    name_batch,
-    unshift_labels,
-)
 from truetune.probe.observe_run import (
     ObservedData,
     first_record,
@@ -39,8 +32,15 @@ from truetune.probe.observe_run import (
     unwrap_model,
 )
 from truetune.probe.peek_batches import PeekedBatch
+from truetune.probe.recognise_ids_labels_and_mask import (
+    IDS,
+    LABELS,
+    SHIFTED_LABELS,
+    NamedBatch,
+    name_batch,
+    unshift_labels,
+)
 from truetune.probe.run_record import Record
-from truetune.probe.source_rows import share_in_batches
 
 NO_LABELS = (
     "the loop computes its loss outside of the model, and none of its variables holds labels that"

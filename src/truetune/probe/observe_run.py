@@ -1,4 +1,4 @@
-"""What stands ready to be trained, as a record: batches, settings, model, tokenizer.
+"""Records what stands ready to be trained: batches, settings, model, tokenizer.
 
 `observe_run` is the one way to a record: of a trainer or a loader with its model (`truetune run`, `truetune.audit`), of
 a rehearsal's miniature, and of a collator alone. A loop that is watched at its forward passes has no loader, and makes
@@ -29,11 +29,14 @@ import numpy as np
 import torch
 
 from truetune.errors import UsageError
-from truetune.probe.computed_loss import loss_by_structure, loss_of_one_pass
+from truetune.probe.find_function_computing_loss import loss_by_structure, loss_of_one_pass
+from truetune.probe.find_source_rows_of_batches import find_source_rows
 from truetune.probe.laws import law_modules, measure_laws, names_by_cost
 from truetune.probe.measuring.law_trial import Trial
 from truetune.probe.measuring.trainer_loss import TrainerLoss
-from truetune.probe.name_batch_tensors import (
+from truetune.probe.peek_batches import PeekedBatch, loader_components, peek_batches
+from truetune.probe.preserve_state import preserve_state
+from truetune.probe.recognise_ids_labels_and_mask import (
     LABELS,
     SHIFTED_LABELS,
     Key,
@@ -42,12 +45,9 @@ from truetune.probe.name_batch_tensors import (
     unreadable_reasons,
     unshift_labels,
 )
-from truetune.probe.peek_batches import PeekedBatch, loader_components, peek_batches
-from truetune.probe.preserve_state import preserve_state
 from truetune.probe.run_record import Arrays, Record
 from truetune.probe.run_values_to_json import to_json
-from truetune.probe.source_rows import find_source_rows
-from truetune.probe.training_packages import RECORDED_PACKAGES, is_library_module
+from truetune.probe.training_packages_and_user_code import RECORDED_PACKAGES, is_library_module
 
 # The facts of a model that nobody gave.
 NO_MODEL: Mapping[str, Any] = {
@@ -98,7 +98,7 @@ def observe_run(
         count: of batches.
         laws: quick, all, none or names.
         canary: send a marked row through the trainer's preparation, too?
-        keys: which of the batch's tensors are the ids and labels (see `truetune.probe.name_batch_tensors`).
+        keys: which of the batch's tensors are the ids and labels (see `truetune.probe.recognise_ids_labels_and_mask`).
         keep: is given the record as far as it is made: with the batches, and after each law; a process may end in
             between.
 

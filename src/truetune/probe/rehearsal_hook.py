@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from truetune.probe import write_guard
+from truetune.probe import refuse_side_effects_of_rehearsal
 
 if TYPE_CHECKING:
     from truetune.probe.hook_orders import HookOrders
@@ -43,7 +43,7 @@ def begin_guarded(guard_text: str, orders_text: str) -> None:
     orders = json.loads(orders_text)
     if guard["covered"] or guard["landlock"]:
         prove_confinement(guard)
-    write_guard.install_write_guard(guard)
+    refuse_side_effects_of_rehearsal.install_write_guard(guard)
     RehearsalHook(orders, guard["refused"], guard["gaps"]).watch_imports()
 
 
@@ -137,31 +137,35 @@ class RehearsalHook:
 
     def change_datasets(self, module: Any) -> None:
         """Cut data sets before they are mapped."""
-        from truetune.probe import miniature_model, rehearsal_overrides
+        from truetune.probe import build_miniatures_instead_of_models, rehearsal_overrides
 
-        rehearsal_overrides.patch_datasets(module.Dataset, miniature_model.notes)
+        rehearsal_overrides.patch_datasets(module.Dataset, build_miniatures_instead_of_models.notes)
 
     def change_adapters(self, module: Any) -> None:
         """Build adapters that are loaded again, with random weights."""
-        from truetune.probe import miniature_model
+        from truetune.probe import build_miniatures_instead_of_models
 
-        miniature_model.replace_adapters(module.PeftModel)
+        build_miniatures_instead_of_models.replace_adapters(module.PeftModel)
 
     def change_arguments(self, module: Any) -> None:
         """Give training arguments what a rehearsal needs, before any class validates them."""
-        from truetune.probe import miniature_model, rehearsal_overrides
+        from truetune.probe import build_miniatures_instead_of_models, rehearsal_overrides
 
         rehearsal_overrides.patch_training_arguments(
-            module.TrainingArguments, miniature_model.notes, self.orders["folder"]
+            module.TrainingArguments,
+            build_miniatures_instead_of_models.notes,
+            self.orders["folder"],
         )
 
     def change_models(self, module: Any) -> None:
         """Build a miniature in the place of each model; note which guards the kernel does not hold."""
-        from truetune.probe import miniature_model
+        from truetune.probe import build_miniatures_instead_of_models
 
-        miniature_model.replace_models(module.PreTrainedModel, self.ensure_guards)
+        build_miniatures_instead_of_models.replace_models(
+            module.PreTrainedModel, self.ensure_guards
+        )
         if self.gaps:
-            miniature_model.note_once(
+            build_miniatures_instead_of_models.note_once(
                 f"held by Python's hook, not by the kernel: {', '.join(self.gaps)}"
             )
 
@@ -170,11 +174,11 @@ class RehearsalHook:
 
         It is a loop of the program's own, or a trainer that was not stopped: what it trains would be no model.
         """
-        from truetune.probe import miniature_model
+        from truetune.probe import build_miniatures_instead_of_models
 
         def end_own_loop(*args: Any) -> None:
             """End the process, unless the step is one of the rehearsal or no miniature was built."""
-            if self.rehearsing or not miniature_model.real_config:
+            if self.rehearsing or not build_miniatures_instead_of_models.real_config:
                 return
             with suppress(OSError):
                 Path(self.orders["folder"], f"loop-{os.getpid()}").touch()
@@ -185,7 +189,11 @@ class RehearsalHook:
 
     def change_trainer(self, module: Any) -> None:
         """Rehearse the trainer before the first of its callbacks learns that training begins."""
-        from truetune.probe.find_trainer import MadeTrainers, NewTrainer, trainer_of_frames
+        from truetune.probe.find_trainers_and_their_datasets import (
+            MadeTrainers,
+            NewTrainer,
+            trainer_of_frames,
+        )
 
         handlers: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
         former = handlers.on_train_begin

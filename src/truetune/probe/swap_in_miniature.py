@@ -1,7 +1,7 @@
 """A miniature in the place of a trainer's model.
 
 In a rehearsal's own process the model is one already, since the hook shrank it when it was loaded
-(`truetune.probe.miniature_model`). In the user's process, for `truetune.rehearse(trainer)`, one is built of the model
+(`truetune.probe.build_miniatures_instead_of_models`). In the user's process, for `truetune.rehearse(trainer)`, one is built of the model
 in memory, and all that the trainer had is put back.
 
 The trade-off: what a trainer has done to its model since it was built (adapters, a patched forward) is done again on
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from truetune.errors import UsageError
-from truetune.probe import miniature_model
+from truetune.probe import build_miniatures_instead_of_models
 from truetune.probe.copy_forward_patch import copy_forward_patch
 from truetune.probe.observe_run import unwrap_model
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
@@ -53,8 +53,8 @@ def swap_in_miniature(trainer: Any, own: bool) -> Iterator[Any]:
 @contextmanager
 def _rebuilt(trainer: Any, model: Any) -> Iterator[Any]:
     """A miniature of a trainer's model, with an optimizer of its own; the trainer has its own ones again afterwards."""
-    miniature_model.notes.clear()
-    miniature_model.real_config.clear()
+    build_miniatures_instead_of_models.notes.clear()
+    build_miniatures_instead_of_models.real_config.clear()
     small = rebuild_small(model)
     reference = getattr(trainer, "ref_model", None)
     # By identity: a trainer holds its model under several names (`model`, `model_wrapped`).
@@ -91,7 +91,7 @@ def innermost_model(model: Any) -> Any:
 def rebuild_small(model: Any) -> Any:
     """A miniature of a model in memory, with PEFT's adapters and what a trainer has put around its forward."""
     inner = innermost_model(model)
-    small = miniature_model.miniature_of(inner)
+    small = build_miniatures_instead_of_models.miniature_of(inner)
     copy_forward_patch(inner, small)
     for parameter, twin in zip(inner.parameters(), small.parameters(), strict=False):
         twin.requires_grad_(parameter.requires_grad)
@@ -102,5 +102,7 @@ def rebuild_small(model: Any) -> Any:
 
     with suppress(Exception):
         return get_peft_model(small, copy.deepcopy(model.active_peft_config))
-    miniature_model.note_once("the adapter is left out: the miniature's layers have other names")
+    build_miniatures_instead_of_models.note_once(
+        "the adapter is left out: the miniature's layers have other names"
+    )
     return small

@@ -1,7 +1,7 @@
 """Follows a canary, a copied row with a unique string in each text, through the trainer's own preparation.
 
 What comes out says of every field whether it is learned, read, or lost, whatever the formatting function does. The
-canary is that which was followed through the user's own `map` calls (`truetune.probe.canary_dataset`); else the
+canary is that which was followed through the user's own `map` calls (`truetune.probe.follow_canary_through_maps`); else the
 trainer's preparation is run on a copied row here; else the row is given to the collator as it is. The collator makes a
 batch of it, whose lines are decoded token by token (`LineDecoder`) and searched for the strings.
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from truetune.probe.canary_dataset import (
+from truetune.probe.follow_canary_through_maps import (
     SAMPLED_ROWS,
     canary_dataset_of,
     no_progress_bars,

@@ -22,7 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from truetune.probe.audit_time_limits import STOP, Limits
 from truetune.probe.failure_boundary import Lost, note_loss, run_contained
-from truetune.probe.find_trainer import MadeTrainers, NewTrainer, trainer_of_frames
+from truetune.probe.find_trainers_and_their_datasets import (
+    MadeTrainers,
+    NewTrainer,
+    trainer_of_frames,
+)
 from truetune.probe.forked_process import can_fork
 from truetune.probe.own_loop_hook import wait_for_torch
 
@@ -42,7 +46,7 @@ def start_hook(package: str, orders: HookOrders, after: CallAfterImport) -> None
         after: calls a function when another module has been imported.
     """
     if package == "datasets":
-        from truetune.probe.canary_dataset import follow_datasets
+        from truetune.probe.follow_canary_through_maps import follow_datasets
 
         follow_datasets()
     if package == "transformers":

@@ -40,7 +40,7 @@ def find_training_command(target: Sequence[str], work: Path) -> list[str]:
         raise UsageError(f"{path}: no such file{did_you_mean_path(path)}")
     kind = recognise_kinds(path)[0]
     if kind == "truetune":
-        from truetune.rehearsal.train_miniature_run import encode_and_make_command
+        from truetune.rehearsal.rehearsed_run_without_script import encode_and_make_command
 
         return encode_and_make_command(read_config(path).spec, path, work)
     if kind not in TOOL_PROGRAMS:

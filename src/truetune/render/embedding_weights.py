@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from truetune.checkpoint import embedding_matrices
 from truetune.checkpoint.compare_tensor_samples import map_tensor
-from truetune.checkpoint.float_formats import to_float32
 from truetune.checkpoint.safetensors_header import BrokenFile, read_safetensors_header
+from truetune.checkpoint.summarise_floats_by_bits import to_float32
 from truetune.errors import TokenizerError
 
 

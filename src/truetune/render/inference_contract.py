@@ -30,9 +30,9 @@ from typing import NamedTuple
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
 from truetune.render.prefix_renderings import PrefixRenderings, RenderedText, ends_in_unknown_origin
-from truetune.render.render_plan import Mark, Plan, TurnPlan, make_plan
 from truetune.render.template import LimitError, Parts, Template
 from truetune.render.traced_string import UNKNOWN, Node, Path, Trace, Traced, leaf_path
+from truetune.render.unfilled_example_plan import Mark, Plan, TurnPlan, make_plan
 from truetune.settings.run_spec import RunSpec
 
 # What `Turn.skew` says of a turn that does not stand in the text as it will be served, for users.

@@ -13,10 +13,10 @@ from itertools import accumulate
 
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
-from truetune.render.render_plan import Mark
 from truetune.render.template import LimitError, Parts, Template
 from truetune.render.template_protocol import PrefixRequest
 from truetune.render.traced_string import UNKNOWN, Trace, Traced, leaf_path
+from truetune.render.unfilled_example_plan import Mark
 from truetune.settings.run_spec import RunSpec
 
 OWN = ("messages", "tools", "documents", "add_generation_prompt")

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 from truetune.data.conversation import Conversation
 from truetune.errors import FastPathError, TemplateError
 from truetune.render.inference_contract import StopPatterns, plan_examples
-from truetune.render.render_plan import Plan, fill_plan, split_by_segments
 from truetune.render.rendering import Rendering, Source, Span, Turn
 from truetune.render.reusable_render_recipe import Recipe, make_recipe, row_shape
 from truetune.render.template import Template
 from truetune.render.traced_string import Trace
+from truetune.render.unfilled_example_plan import Plan, fill_plan, split_by_segments
 from truetune.settings.run_spec import Learn, RunSpec
 
 RECIPES_A_SHAPE = 8

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.render.render_plan import Plan
 from truetune.render.traced_json import json_body
 from truetune.render.traced_string import (
     MAPPINGS,
@@ -37,6 +36,7 @@ from truetune.render.traced_string import (
     Trace,
     leaf_path,
 )
+from truetune.render.unfilled_example_plan import Plan
 
 Step = tuple[Callable[..., Any], int, tuple[Any, ...]]
 """(operation, number of the value that it is applied to, further arguments)"""

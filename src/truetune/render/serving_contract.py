@@ -22,8 +22,8 @@ from typing import Any
 from truetune.data.conversation import Conversation, Message
 from truetune.errors import SpecError, TemplateError
 from truetune.package import __version__
-from truetune.render.probes import Probes, make_probes
 from truetune.render.template import OWN_KEYS, Template
+from truetune.render.template_probes import Probes, make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.render.traced_string import plain_text

@@ -1,4 +1,4 @@
-"""Places: where in its file the text of a row stands.
+"""Finds where in its file each text of a rendered row stands.
 
 Every format becomes a Conversation, whose paths (`messages[1].content`) are truetune's. For rows that are shown the
 reader runs once more, over the row with an atom (`traced_string`) for each of its strings: what it makes of them says

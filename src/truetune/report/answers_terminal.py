@@ -26,7 +26,7 @@ from truetune.generation.answer_verdicts import (
     is_good_answer,
     main_verdict,
 )
-from truetune.report.draw_by_kind import draw_details_by_kind
+from truetune.report.draw_details_by_report_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table, print_visible, shorten_to_one_line
 from truetune.report.visible_text import count_noun, visible
 

@@ -16,15 +16,15 @@ from typing import Any
 
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
-from truetune.checks.fingerprints import fingerprints_of_findings
+from truetune.checks.fingerprint_findings import fingerprints_of_findings
 from truetune.checks.judgement import Examined, NotJudged
 from truetune.checks.reports import AuditReport, DataReport, Report
 from truetune.encoding.token_counts import Ledger
 from truetune.package import __version__
 from truetune.report import audit_terminal
-from truetune.report.headline import next_step_of_report, report_verdict
-from truetune.report.page.rows_of_report import token_rows_of_report
-from truetune.report.record_drawing import record_report_details
+from truetune.report.page.choose_cited_rows_for_page import token_rows_of_report
+from truetune.report.record_terminal_drawing_as_tables import record_report_details
+from truetune.report.verdict_and_next_step import next_step_of_report, report_verdict
 
 SCHEMA = "truetune.report/1"
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from truetune.encoding.encode_run import Encoded, Estimate
+from truetune.encoding.encode_data_set import Encoded, Estimate
 from truetune.encoding.encoded_folder_layout import DATA
 from truetune.report.as_json import ledger_json
-from truetune.report.record_drawing import result_page_values
+from truetune.report.record_terminal_drawing_as_tables import result_page_values
 from truetune.report.report_terminal import ledger_table, lost_fields_line
 from truetune.report.terminal_output import print_visible
 from truetune.report.visible_text import count_noun, format_per_cent_share, visible

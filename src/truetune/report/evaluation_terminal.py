@@ -21,7 +21,7 @@ from truetune.generation.evaluation_results import (
     ModelMeasurements,
     StopCalibration,
 )
-from truetune.report.draw_by_kind import draw_details_by_kind
+from truetune.report.draw_details_by_report_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, format_per_cent_share, visible
 

@@ -1,5 +1,4 @@
-"""Read the results that commands wrote as JSON, for a page, a baseline or a view, and join several
-to one.
+"""Reads the results that commands wrote as JSON, for a page, a baseline or a view, and joins several to one.
 
 A file is taken for a result only if its schema says so. What a page needs is looked for before anything is drawn,
 so that a file that was cut off or written by hand is refused with one sentence instead of a traceback. The

@@ -18,7 +18,7 @@ from rich.text import Text
 from truetune.memory.estimate_memory import GIB, PARTS, Moment
 from truetune.memory.find_remedies import Remedy
 from truetune.memory.plan_memory import Plan, Verdict
-from truetune.report.record_drawing import result_page_values
+from truetune.report.record_terminal_drawing_as_tables import result_page_values
 from truetune.report.visible_text import count_noun, draw_as_text, visible, wrap_text
 
 VERDICT_STYLES: dict[Verdict, str] = {

@@ -29,7 +29,7 @@ from truetune.report.visible_text import visible
 
 if TYPE_CHECKING:
     from truetune.checks.check_data import Progress as CheckProgress
-    from truetune.encoding.encode_run import Progress as EncodeProgress
+    from truetune.encoding.encode_data_set import Progress as EncodeProgress
 
 MAX_BAR_CHARACTERS = 40
 """Of what is done, beside the bar"""

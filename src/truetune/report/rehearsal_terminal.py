@@ -13,7 +13,7 @@ from rich.text import Text
 
 from truetune.rehearsal.mutation_score import MutationTest
 from truetune.rehearsal.rehearsal_report import RehearsalReport
-from truetune.report.draw_by_kind import draw_details_by_kind
+from truetune.report.draw_details_by_report_kind import draw_details_by_kind
 from truetune.report.terminal_output import shorten_to_one_line
 from truetune.report.visible_text import visible
 

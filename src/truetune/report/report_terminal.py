@@ -20,11 +20,11 @@ from truetune.checks.reports import AuditReport, DataReport, Report, Subject
 from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source
 from truetune.report import audit_terminal
-from truetune.report.draw_by_kind import draw_details_of_report
-from truetune.report.headline import next_step_of_report
-from truetune.report.judgement_lines import judgement_counts, judgement_lines
+from truetune.report.draw_details_by_report_kind import draw_details_of_report
+from truetune.report.lines_on_passed_and_unjudged_checks import judgement_counts, judgement_lines
 from truetune.report.supervision_headline import supervision_verdict
 from truetune.report.terminal_output import borderless_table, print_exact
+from truetune.report.verdict_and_next_step import next_step_of_report
 from truetune.report.visible_text import (
     clip_text,
     count_noun,
@@ -338,7 +338,7 @@ def _print_finding(finding: Finding, console: Console, verbose: bool, cases: int
     for line in finding.evidence:
         print_exact(console, _hanging_text("   = note: ", visible(line), width))
     if finding.figure is not None:
-        from truetune.report.figure_plot import plot_on_terminal
+        from truetune.report.figure_as_characters_or_svg import plot_on_terminal
 
         # A terminal of another encoding shows braille as question marks; it gets a plot in
         # ASCII.

@@ -1,7 +1,7 @@
 """Draws the lists of `truetune rules`, and a rule's page for `truetune explain`, on a terminal.
 
 The catalogue loads every rule, which takes longer than a search for a message does. So these lists have a module of
-their own, apart from `explain_terminal`, whose search must answer without it.
+their own, apart from `explain_messages_and_guides_terminal`, whose search must answer without it.
 """
 
 from __future__ import annotations

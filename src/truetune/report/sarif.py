@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.fingerprints import fingerprints_of_findings
+from truetune.checks.fingerprint_findings import fingerprints_of_findings
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import DataReport, Report
 from truetune.checks.rule_catalogue import all_rules, rule_page

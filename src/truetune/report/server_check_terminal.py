@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from truetune.generation.server_observations import AdapterStrength, By, ServerObservations
-from truetune.report.draw_by_kind import draw_details_by_kind
+from truetune.report.draw_details_by_report_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, visible
 from truetune.serving.service_report import ServiceReport

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from truetune.checks.learned_token_counts import LearnedTokenCounts
+from truetune.checks.learned_tokens_against_ideal_mask import LearnedTokenCounts
 from truetune.checks.reports import DataReport
 from truetune.report.visible_text import count_noun, format_per_cent_share, wrap_text
 from truetune.settings.stacks.read_axolotl_datasets import preference_strategy

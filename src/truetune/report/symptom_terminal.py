@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from truetune.checks.explaining.guides import GUIDES
-from truetune.report.draw_by_kind import draw_details_by_kind
+from truetune.report.draw_details_by_report_kind import draw_details_by_kind
 from truetune.report.terminal_output import print_exact
 from truetune.report.visible_text import visible, wrap_text
 from truetune.troubleshooting.symptom_report import JudgedCause, SymptomReport

@@ -18,7 +18,7 @@ from rich.text import Text
 from truetune.checkpoint.weight_diff import MovementManifest, TensorMovement, sum_kept_changes
 from truetune.checkpoint.weight_diff_json import MAX_NAMED_ROWS, new_tokens_with_rows
 from truetune.checks.weight_diff_report import MovementReport
-from truetune.report.draw_by_kind import draw_details_by_kind
+from truetune.report.draw_details_by_report_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, visible
 

@@ -24,9 +24,9 @@ from truetune.generation.backends.model_source import ModelSource, find_model_so
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.server_observations import AdapterStrength
 from truetune.render.tokenizer import Tokenizer
-from truetune.serving.adapter_effect import measure_effect
+from truetune.serving.load_contract_of_trained_prompts import TrainedPrompt
+from truetune.serving.measure_kept_adapter_effect import measure_effect
 from truetune.serving.server_client import GREEDY, ServerAnswer, ServerClient
-from truetune.serving.training_record import TrainedPrompt
 from truetune.serving.wrong_adapter_scalings import list_wrong_scalings, make_rescaled_adapter
 
 # Chosen, not measured: a few hundred tokens over all prompts, over which the rounding of one does not count.

@@ -25,8 +25,8 @@ from truetune.generation.backends.model_source import ModelSource, find_model_so
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.server_prompt_ids import chat_request
 from truetune.generation.server_observations import ContextLength, ServerObservations
-from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.template import Template
+from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.serving.adapter_strength import (
     OwnAnswers,
     measure_served_strength,
@@ -39,11 +39,15 @@ from truetune.serving.infer_prompt_from_answers import (
     compare_prompts_by_answers,
     was_refused_by_server,
 )
+from truetune.serving.load_contract_of_trained_prompts import (
+    TrainedPrompt,
+    TrainingRecord,
+    load_training_record,
+)
+from truetune.serving.observe_where_answers_stop import observe_stops
 from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
 from truetune.serving.server_client import ServerClient
-from truetune.serving.server_stops import observe_stops
 from truetune.serving.service_report import ServiceReport
-from truetune.serving.training_record import TrainedPrompt, TrainingRecord, load_training_record
 from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: reading twice as many takes a server without a GPU minutes; --longest asks for more.

@@ -24,11 +24,15 @@ from truetune.generation.backends.backend import Backend, Decoding, Ids
 from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.transformers_backend import TransformersBackend
-from truetune.generation.proof_prompts import prepare_prompts
+from truetune.generation.prompts_to_compare_model_forms import prepare_prompts
 from truetune.lazy_report_drawers import load_drawer
 from truetune.render.serving_contract import make_serving_contract, verify
 from truetune.render.tokenizer import Tokenizer
-from truetune.serving.adapter_effect import AdapterEffect, SequenceLogprobs, measure_effect
+from truetune.serving.measure_kept_adapter_effect import (
+    AdapterEffect,
+    SequenceLogprobs,
+    measure_effect,
+)
 
 # Chosen, not measured: as in `adapter_strength`, a hundred tokens over four prompts are enough for factor and cosine.
 MAX_NEW_TOKENS = 32

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from truetune.generation.backends.http_client import ANSWER_TIMEOUT_S, Server, map_concurrently
 from truetune.generation.backends.server_prompt_ids import ServerPrompt, ask_server_prompt
 from truetune.generation.server_observations import PromptComparison
-from truetune.render.probes import Probes
+from truetune.render.template_probes import Probes
+from truetune.serving.load_contract_of_trained_prompts import TrainedPrompt
 from truetune.serving.prompts_of_known_mistakes import (
     guess_cause_at_difference,
     list_prompt_variants,
 )
-from truetune.serving.training_record import TrainedPrompt
 
 # Chosen for a line of a terminal: the difference, with what stands before it.
 MAX_SHOWN_CHARS = 80

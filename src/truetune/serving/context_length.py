@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from truetune.generation.server_observations import ContextLength
+from truetune.serving.load_contract_of_trained_prompts import TrainedPrompt
 from truetune.serving.server_client import GREEDY, ServerAnswer, ServerClient
-from truetune.serving.training_record import TrainedPrompt
 
 # Chosen, not measured: more than a template adds or a count may be off, little against any context.
 EXTRA_TOKENS = 64

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from truetune.generation.backends.http_client import map_concurrently
-from truetune.render.probes import Probes
+from truetune.render.template_probes import Probes
 from truetune.serving.compare_prompts import (
     ComparedPrompt,
     describe_inferred_difference,

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from truetune.errors import TemplateError
-from truetune.render.probes import Probes
 from truetune.render.template import Template
+from truetune.render.template_probes import Probes
 from truetune.render.traced_string import plain_text
-from truetune.serving.training_record import TrainedPrompt
+from truetune.serving.load_contract_of_trained_prompts import TrainedPrompt
 
 ROLES = ("system", "user", "assistant")
 # `<s>` and "User" stand in other formats and in plain text; marks from four characters on are their format's own.

@@ -14,8 +14,8 @@ from typing import Any
 
 from truetune.generation.server_observations import RepeatedRequests, ServerSampling
 from truetune.serving.infer_prompt_from_answers import LOGPROB_FIELDS
+from truetune.serving.load_contract_of_trained_prompts import TrainedPrompt
 from truetune.serving.server_client import GREEDY, REJECTED_STATUSES, ServerAnswer, ServerClient
-from truetune.serving.training_record import TrainedPrompt
 
 # Chosen, not measured: sampling at temperature 1 leaves the greedy path within a few tokens.
 ANSWER_TOKENS = 16

@@ -16,12 +16,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.weight_files import read_json_object
+from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.errors import UsageError
 from truetune.generation.backends.model_source import GENERATION_CONFIG, ModelSource, serving_stops
 from truetune.generation.backends.vllm_backend import LORA_RANKS, unsupported_adapter_settings
-from truetune.render.probes import Probes
-from truetune.serving.template_segments import TemplateSegments, split_template_into_segments
+from truetune.render.template_probes import Probes
+from truetune.serving.split_template_around_contents import (
+    TemplateSegments,
+    split_template_into_segments,
+)
 
 MODELFILE_SAMPLING = {
     "temperature": "temperature",

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from truetune.checkpoint.weight_files import read_json_object
+from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.generation.backends.model_source import ModelSource
 
 ADAPTER_CONFIG = "adapter_config.json"

@@ -1,4 +1,4 @@
-"""Tells whether what lies beside a program shows that it ran past its own settings.
+"""Tells whether a program has trained before with its settings as they are, by what lies beside it.
 
 A name that a release no longer takes stops the call that is given it. Where the program has logged, saved or answered
 since, a release ran that takes it. The release that is installed beside truetune decides nothing: many keep truetune

@@ -33,7 +33,7 @@ from truetune.settings.stacks.read_config_of_any_stack import (
 )
 from truetune.settings.stacks.registry import config_readers
 from truetune.settings.suggest_spelling import did_you_mean_path
-from truetune.trainers.trainer_facts import TrainerName
+from truetune.trainers.trainer_fact_types import TrainerName
 
 FileKind = Literal[
     "data",

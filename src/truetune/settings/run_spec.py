@@ -21,7 +21,7 @@ from pydantic import (
 
 from truetune.settings.row_formats import require_known_format
 from truetune.settings.training_settings import Training
-from truetune.trainers.trainer_facts import TRAINER_NAMES, TrainerName
+from truetune.trainers.trainer_fact_types import TRAINER_NAMES, TrainerName
 
 Severity = Literal["error", "warning", "info"]
 SupervisedPart = Literal["assistant", "last", "completion", "all"]

@@ -22,7 +22,7 @@ from typing import Any
 from truetune.errors import DataError
 from truetune.parsing.input_limits import NOTEBOOK
 from truetune.parsing.parse_json_within_limits import parse_json
-from truetune.source.source_text import LineIndex
+from truetune.source.decode_source_and_convert_positions import LineIndex
 
 # A string, a sign of the structure, or a run of anything else (a number, true, false, null).
 JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.S)

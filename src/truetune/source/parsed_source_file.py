@@ -27,10 +27,14 @@ from truetune.parsing.parse_python_within_limits import parse_python
 from truetune.settings.release_pins import Pins, pins_of_notebook, pins_of_script
 from truetune.source import notebook_code_cells
 from truetune.source.data_flow import DataFlow
+from truetune.source.decode_source_and_convert_positions import (
+    LineIndex,
+    decode_source,
+    read_source_bytes,
+)
 from truetune.source.name_bindings_in_scopes import Scope, Scopes
 from truetune.source.qualified_names import spelling_of_variable
 from truetune.source.resolved_calls import Call
-from truetune.source.source_text import LineIndex, decode_source, read_source_bytes
 
 if TYPE_CHECKING:
     from truetune.source.group_files_by_imports import Program

@@ -24,29 +24,29 @@ from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.known_keys import load_known_keys
 from truetune.settings.stacks.read_trainer_arguments import METHOD_OF_CLASS, class_defaults
 from truetune.settings.stacks.settings_of_python_calls import ConfigCall, config_of_calls_in_run
-from truetune.source.command_line_options_of_script import (
+from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.find_command_line_option_values import (
     find_option_default,
     option_given_by_commands,
 )
-from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.find_guarded_arguments import (
+    ADDED_BY_UNSLOTH,
+    arguments_added_by_subclass,
+    find_guarded_arguments,
+    find_possible_names,
+)
+from truetune.source.find_quantization_configs_and_readers import find_read_quantization_configs
 from truetune.source.how_script_prepares_training import (
     has_frozen_parameters,
     trainer_truncates_rows,
 )
 from truetune.source.parsed_source_file import Module, read_module
-from truetune.source.read_quantization_configs import find_read_quantization_configs
 from truetune.source.resolved_calls import Call
 from truetune.source.trainer_arguments_from_parser import (
     CommandSettings,
     ParsedSettings,
     command_options_read_by_parser,
     settings_files_read_by_parser,
-)
-from truetune.source.version_guards import (
-    ADDED_BY_UNSLOTH,
-    arguments_added_by_subclass,
-    find_guarded_arguments,
-    find_possible_names,
 )
 
 # Calls beside a trainer's arguments that its Config takes settings from.

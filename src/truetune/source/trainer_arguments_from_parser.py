@@ -21,13 +21,13 @@ from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.known_keys import RENAMED_KEYS
 from truetune.settings.stacks.read_config_of_any_stack import identify_stack
 from truetune.settings.stacks.read_trainer_arguments import METHOD_OF_CLASS, class_defaults
-from truetune.settings.stacks.settings_of_trl_commands import (
+from truetune.settings.stacks.settings_of_stack_commands import (
     SETTINGS_FILE,
     parse_options,
     position_of_option,
 )
-from truetune.source.command_line_options_of_script import StartingCommand, commands_starting
 from truetune.source.evaluate_constant_expressions import UNKNOWN
+from truetune.source.find_command_line_option_values import StartingCommand, commands_starting
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.settings_files_as_expressions import ARGUMENT_FILES

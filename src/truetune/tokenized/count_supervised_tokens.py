@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.render.probes import Probes
-from truetune.tokenized.place_tokens import TokenPlacer
+from truetune.render.template_probes import Probes
+from truetune.tokenized.find_token_sources import TokenPlacer
+from truetune.tokenized.open_token_cache import TokenCache
 from truetune.tokenized.row_chunks import read_chunks
-from truetune.tokenized.token_cache import TokenCache
 
 
 @dataclass(frozen=True)

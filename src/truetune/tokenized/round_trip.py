@@ -20,10 +20,10 @@ from truetune.encoding.stream_batches import make_batch
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
 from truetune.generation.garbage_text import find_garbage
-from truetune.render.probes import Probes
 from truetune.render.rendering import Source
-from truetune.tokenized.find_turn_layout import ROLE_NAMES, find_turn_layout
-from truetune.tokenized.place_tokens import PlacedChunk
+from truetune.render.template_probes import Probes
+from truetune.tokenized.find_token_sources import PlacedChunk
+from truetune.tokenized.find_turn_layout_of_template import ROLE_NAMES, find_turn_layout
 from truetune.tokenized.row_chunks import Ints, Mask
 
 # Chosen, not measured: a template that differs differs in most rows, and each row costs two

@@ -1,7 +1,7 @@
 """The tokenized rows that rules judge: a cache, read once, with its tokens placed by the
 tokenizer's template. What the rules on it look at.
 
-All rows pass once through `place_tokens`, a summary counts them, and a sample goes through a round trip. Rules then ask
+All rows pass once through `find_token_sources`, a summary counts them, and a sample goes through a round trip. Rules then ask
 this object; none reads the rows again but for a single one that a finding shows.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from truetune.errors import DataError
-from truetune.render.probes import Probes
+from truetune.render.template_probes import Probes
 from truetune.settings.run_spec import RunSpec
-from truetune.tokenized.place_tokens import PlacedChunk, TokenPlacer
+from truetune.tokenized.find_token_sources import PlacedChunk, TokenPlacer
+from truetune.tokenized.open_token_cache import CacheDifference, TokenCache, find_cache_differences
 from truetune.tokenized.round_trip import RoundTrip, RoundTripSampler
 from truetune.tokenized.row_chunks import Chunk, Progress, read_chunks
-from truetune.tokenized.token_cache import CacheDifference, TokenCache, find_cache_differences
 from truetune.tokenized.tokenized_summary import TokenizedSummary
 from truetune.trainers import TrainerFacts
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Origin
 from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.render.rendering import IGNORED, Source
-from truetune.tokenized.place_tokens import PlacedChunk, TokenPlacer
+from truetune.tokenized.find_token_sources import PlacedChunk, TokenPlacer
 from truetune.tokenized.row_chunks import Chunk, Ints, Mask
 
 # Chosen, not measured: a report shows some ten, and a page can list these.

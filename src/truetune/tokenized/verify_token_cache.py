@@ -20,11 +20,11 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import retry_without_shortcuts, stream_batches
 from truetune.errors import DataError
-from truetune.render.probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
-from truetune.tokenized.place_tokens import TokenPlacer
+from truetune.tokenized.find_token_sources import TokenPlacer
+from truetune.tokenized.open_token_cache import TokenCache
 from truetune.tokenized.row_chunks import Chunk, read_chunks
-from truetune.tokenized.token_cache import TokenCache
 
 # Chosen, not measured: enough to see what such rows have in common.
 MAX_KEPT_PLACES = 20

@@ -19,7 +19,7 @@ from truetune.trainers import (
     truetune_facts,
     unsloth_facts,
 )
-from truetune.trainers.trainer_facts import TRAINER_NAMES, UNKNOWN, TrainerFacts, TrainerName
+from truetune.trainers.trainer_fact_types import TRAINER_NAMES, UNKNOWN, TrainerFacts, TrainerName
 
 __all__ = [
     "TRAINERS",

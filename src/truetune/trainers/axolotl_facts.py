@@ -6,7 +6,7 @@ by default, where most trainers cut them.
 
 from __future__ import annotations
 
-from truetune.trainers.trainer_facts import Cut, Fact, Learning, RowKind, Switch, TrainerFacts
+from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, RowKind, Switch, TrainerFacts
 
 CHAT = "axolotl/prompt_strategies/chat_template.py"
 ENCODE = "axolotl/prompt_tokenizers.py"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from truetune.trainers import TRAINERS
-from truetune.trainers.trainer_facts import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, TrainerFacts
 
 # A fact without a title fails when the page is written: none is left out by mistake.
 FACT_TITLES: Mapping[str, str] = {

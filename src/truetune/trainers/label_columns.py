@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from truetune.trainers.trainer_facts import TrainerName
+from truetune.trainers.trainer_fact_types import TrainerName
 
 
 class LabelColumns(NamedTuple):

@@ -6,7 +6,7 @@ Stage pt has transformers' language-modelling collator, which masks by id: the r
 
 from __future__ import annotations
 
-from truetune.trainers.trainer_facts import Cut, Fact, Learning, RowKind, Switch, TrainerFacts
+from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, RowKind, Switch, TrainerFacts
 
 ROWS = "llamafactory/data/processor/supervised.py"
 ENCODE = "SupervisedDatasetProcessor._encode_data_example"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from truetune.trainers.trainer_facts import UNKNOWN
+from truetune.trainers.trainer_fact_types import UNKNOWN
 
 FACTS = replace(
     UNKNOWN,

@@ -1,12 +1,12 @@
 """transformers' Trainer with `DataCollatorForLanguageModeling(mlm=False)`, release 5.23.0.
 
 The Trainer renders and encodes nothing: the script does, and the collator makes the labels. With another collator the
-facts on labels do not hold; `checks.detected_trainers` sees which one a script names.
+facts on labels do not hold; `checks.detect_trainer_and_apply_facts` sees which one a script names.
 """
 
 from __future__ import annotations
 
-from truetune.trainers.trainer_facts import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, TrainerFacts
 
 COLLATORS = "transformers/data/data_collator.py"
 COLLATOR = "DataCollatorForLanguageModeling.torch_call"

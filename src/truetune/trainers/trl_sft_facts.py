@@ -5,7 +5,7 @@ Unsloth patches it, so that its facts are those of `unsloth_facts`.
 
 from __future__ import annotations
 
-from truetune.trainers.trainer_facts import Cut, Fact, Learning, Switch, TrainerFacts
+from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, Switch, TrainerFacts
 
 SFT = "trl/trainer/sft_trainer.py"
 COLLATOR = "DataCollatorForLanguageModeling.torch_call"

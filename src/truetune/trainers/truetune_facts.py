@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from truetune.package import __version__
-from truetune.trainers.trainer_facts import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, TrainerFacts
 
 PAD = "truetune/training/prepare_tokenizer.py"
 FACTS = TrainerFacts(
@@ -34,7 +34,9 @@ FACTS = TrainerFacts(
     # One that ends nothing, for other people's code downstream may mask by id.
     missing_pad=Fact("chosen", PAD, "_choose_padding"),
     clashing_pad=Fact("replaced", PAD, "_choose_padding"),
-    appends_eos=Fact(frozenset(), "truetune/render/probes.py", "Probes.renderer (append_eos)"),
+    appends_eos=Fact(
+        frozenset(), "truetune/render/template_probes.py", "Probes.renderer (append_eos)"
+    ),
     doubles_bos=Fact(True, "truetune/render/renderer.py", "Renderer._render_text_row"),
     stops_learned=Fact("turn", "truetune/render/inference_contract.py", "plan_examples"),
     cut=Fact(
@@ -43,7 +45,7 @@ FACTS = TrainerFacts(
         "truetune/training/default_settings.py",
         "DEFAULT_MAX_LENGTH",
     ),
-    template=Fact("tokenizer", "truetune/render/probes.py", "make_probes"),
+    template=Fact("tokenizer", "truetune/render/template_probes.py", "make_probes"),
     as_served=Fact(True, "truetune/settings/run_spec.py", "RunSpec.history"),
     file_truncation=Fact("removed", "truetune/render/tokenizer.py", "load_tokenizer"),
     prepares_model=Fact(True, "truetune/training/enlarge_embeddings.py", "fit_embedding_rows"),

@@ -5,7 +5,7 @@ It prepares the rows itself (`sft_prepare_dataset`), and differs from TRL in thi
 
 from __future__ import annotations
 
-from truetune.trainers.trainer_facts import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, TrainerFacts
 from truetune.trainers.trl_sft_facts import FACTS as TRL
 
 ROWS = "unsloth_zoo/dataset_utils.py"

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from truetune.collate import PaddingCollator, PaddingFreeCollator
-from truetune.training.packing_attention import ModelAttention
+from truetune.training.does_attention_keep_documents_apart import ModelAttention
 
 # Chosen by memory, not by speed: at twice as many the mask takes four times the room (1 GiB as
 # float32); at half, batches of long rows are padded that need not be.

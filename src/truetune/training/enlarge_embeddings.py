@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from truetune.errors import UsageError
-from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat
+from truetune.render.template_probes import ANSWER, QUESTION, Probes, alternating_chat
 from truetune.settings.run_spec import RunSpec
 from truetune.training.training_recipe import Choice
 

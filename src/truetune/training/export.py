@@ -23,19 +23,19 @@ from typing import Any
 import torch
 
 from truetune.checkpoint.compare_tensor_samples import map_tensor
-from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.load_checkpoint import (
     Checkpoint,
     find_model_folder,
     is_checkpoint,
     read_checkpoint,
 )
-from truetune.checkpoint.weight_files import read_json_object
+from truetune.checkpoint.read_weight_files_and_faults import read_json_object
+from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 from truetune.checks.judgement import NotJudged
 from truetune.data.guard_output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import model_class
-from truetune.generation.proof_prompts import (
+from truetune.generation.prompts_to_compare_model_forms import (
     ProofPrompts,
     ServingFacts,
     prepare_prompts,
@@ -46,7 +46,15 @@ from truetune.training.atomic_folder import (
     copy_tokenizer_files,
     write_folder_atomically,
 )
-from truetune.training.fidelity_proof import (
+from truetune.training.compare_gguf_with_model import (
+    COARSE_TOLERANCE,
+    GgufFile,
+    compare_tensors_with_gguf,
+    compare_tokenizer_with_gguf,
+    relative_rms_error,
+)
+from truetune.training.merge import DTYPE_BYTES, DTYPE_NAMES, MERGE_FILE
+from truetune.training.prove_merge_or_export import (
     FormComparison,
     ModelObservation,
     Proof,
@@ -55,14 +63,6 @@ from truetune.training.fidelity_proof import (
     make_proof,
     observe_model,
 )
-from truetune.training.gguf_file import (
-    COARSE_TOLERANCE,
-    GgufFile,
-    compare_tensors_with_gguf,
-    compare_tokenizer_with_gguf,
-    relative_rms_error,
-)
-from truetune.training.merge import DTYPE_BYTES, DTYPE_NAMES, MERGE_FILE
 
 OUTTYPES = ("auto", "f32", "f16", "bf16", "q8_0")
 # In this order: a checkout of llama.cpp that the user put on the PATH is newer than a package, as a

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encoding.encode_run import Encoded, Progress, encode
+from truetune.encoding.encode_data_set import Encoded, Progress, encode
 from truetune.encoding.pack_documents import pack_best_fit
 from truetune.errors import DataError, UsageError
 from truetune.render.rendering import IGNORED

@@ -26,8 +26,8 @@ from peft import PeftModel
 
 from truetune.checkpoint.base_fingerprint import fingerprint_base
 from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
+from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.checkpoint.weight_diff import MovementManifest
-from truetune.checkpoint.weight_files import read_json_object
 from truetune.checks.checkpoint.adapter_on_another_base import AdapterOnAnotherBase
 from truetune.checks.checkpoint.weights_changed_since_training import WeightsChangedSinceTraining
 from truetune.checks.findings import Finding
@@ -36,14 +36,18 @@ from truetune.checks.weight_diff_report import judge_weights_of_checkpoint
 from truetune.data.guard_output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import adapter_vocabulary, model_class
-from truetune.generation.proof_prompts import ProofPrompts, prepare_prompts, read_serving_facts
+from truetune.generation.prompts_to_compare_model_forms import (
+    ProofPrompts,
+    prepare_prompts,
+    read_serving_facts,
+)
 from truetune.package import __version__
 from truetune.training.atomic_folder import (
     check_new_folder,
     copy_tokenizer_files,
     write_folder_atomically,
 )
-from truetune.training.fidelity_proof import (
+from truetune.training.prove_merge_or_export import (
     ModelObservation,
     Proof,
     compare_form,

@@ -17,17 +17,17 @@ import torch
 from accelerate import PartialState
 from accelerate.utils.memory import should_reduce_batch_size
 
-from truetune.checkpoint.run_folder import list_checkpoints
+from truetune.checkpoint.read_run_and_check_checkpoints import list_checkpoints
 from truetune.errors import OutOfMemoryError
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan
+from truetune.training.files_written_by_run import first_free_path
 from truetune.training.fit_memory import (
     MemoryChange,
     MemoryFitting,
     changes_after_out_of_memory,
     changes_as_yaml_lines,
 )
-from truetune.training.run_files import first_free_path
 
 # Chosen, not measured: each retry loads the model again. The plan has about ten remedies; after
 # four that did not help, its figures are wrong for this model and guessing on is waste.

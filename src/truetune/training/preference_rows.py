@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as arrow
 from numpy.typing import NDArray
 
-from truetune.encoding.encode_run import Progress, encode
+from truetune.encoding.encode_data_set import Progress, encode
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
 from truetune.settings.run_spec import RunSpec

@@ -23,14 +23,14 @@ from truetune.checks.reports import AuditReport, Report, add_judgement
 from truetune.data.conversation import Conversation
 from truetune.data.find_data_files import find_sources
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.encoding.source_file_names import source_names_of
+from truetune.encoding.relative_names_of_data_files import source_names_of
 from truetune.errors import FindingsError
 from truetune.package import __version__
 from truetune.probe.peek_batches import peek_batches
 from truetune.probe.temporary_data_loader import temporary_data_loader
 from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
-from truetune.training.progress_output import Listener
+from truetune.training.progress_listeners import Listener
 
 # Other trainers choose to pack without borders or to train on raw text; truetune train never does,
 # so that here the finding can only mean that something is broken.

@@ -10,15 +10,18 @@ from typing import Any
 
 import torch
 
-from truetune.render.probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 from truetune.training.align_special_ids import align_special_ids
 from truetune.training.choose_collator import Collate, choose_collator
+from truetune.training.does_attention_keep_documents_apart import (
+    ModelAttention,
+    probe_packing_attention,
+)
 from truetune.training.enlarge_embeddings import fit_embedding_to_ids
 from truetune.training.load_base_model import load_base_model
-from truetune.training.packing_attention import ModelAttention, probe_packing_attention
-from truetune.training.peft_adapter import load_starting_adapter, make_lora_config
+from truetune.training.make_or_load_adapter import load_starting_adapter, make_lora_config
 from truetune.training.prepare_tokenizer import prepare_tokenizer
 from truetune.training.supervised_token_losses import use_fused_head
 from truetune.training.training_recipe import Choice

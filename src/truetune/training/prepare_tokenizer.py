@@ -15,8 +15,8 @@ import transformers
 
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import TokenizerError, UsageError
-from truetune.render.pad_token import choose_pad_token
-from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat
+from truetune.render.choose_pad_token import choose_pad_token
+from truetune.render.template_probes import ANSWER, QUESTION, Probes, alternating_chat
 from truetune.settings.run_spec import RunSpec
 from truetune.training.training_recipe import Choice
 

@@ -19,15 +19,21 @@ from transformers import PrinterCallback, ProgressCallback, set_seed
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.judgement import NotJudged
 from truetune.settings.run_spec import RunSpec
-from truetune.training import preflight_checks, write_contract
-from truetune.training.claim_folder import FolderClaim, check_same_run, claim_folder, lock_folder
-from truetune.training.distributed_run import (
+from truetune.training import preflight_checks, write_contract_of_trained_prompts
+from truetune.training.claim_or_resume_run_folder import (
+    FolderClaim,
+    check_same_run,
+    claim_folder,
+    lock_folder,
+)
+from truetune.training.coordinate_processes_of_run import (
     as_single_process,
     describe_idle_gpus,
     first_process_first,
     join_processes,
     settings_for_processes,
 )
+from truetune.training.files_written_by_run import EXTENDED_TOKENIZER, check_run_folder
 from truetune.training.fit_memory import MemoryFitting, plan_run_memory, usable_gpu_bytes
 from truetune.training.load_training_rows import TrainingData, highest_id
 from truetune.training.out_of_memory import (
@@ -36,13 +42,12 @@ from truetune.training.out_of_memory import (
     reduce_memory_of_next_attempt,
 )
 from truetune.training.prepare_model import PreparedModel, prepare_model
-from truetune.training.progress_output import (
+from truetune.training.progress_listeners import (
     Listener,
     ListenerCallback,
     PlainListener,
     SilentListener,
 )
-from truetune.training.run_files import EXTENDED_TOKENIZER, check_run_folder
 from truetune.training.save_checkpoints import (
     CheckpointSaver,
     measure_loss_after_training,
@@ -50,8 +55,8 @@ from truetune.training.save_checkpoints import (
     save_final_weights,
 )
 from truetune.training.training_recipe import Recipe, make_recipe
+from truetune.training.watch.exchange_between_sampling_processes import describe_sharding
 from truetune.training.watch.make_watcher import make_watcher
-from truetune.training.watch.process_group import describe_sharding
 from truetune.training.write_extended_tokenizer import extend_tokenizer
 from truetune.training.write_run_record import RunFile, begin_record, collect_run_inputs
 
@@ -182,7 +187,7 @@ def _attempt_run(
         record = begin_record(place, inputs, filled, ready, data)
         record.update(fitted=fitting.as_record())
         if record.writes:
-            write_contract.write_contract(folder, ready.probes, ready.tokenizer)
+            write_contract_of_trained_prompts.write_contract(folder, ready.probes, ready.tokenizer)
         trainer = build(filled, ready, data)
         # The listener draws; transformers' own bar and dictionaries would run through its lines.
         for kind in (PrinterCallback, ProgressCallback):
@@ -359,7 +364,7 @@ def _functions_of_method(method: str) -> tuple[LoadRows, BuildTrainer]:
     """What loads the rows of a method, and what makes its trainer."""
     if method == "sft":
         from truetune.training.load_training_rows import load_training_data
-        from truetune.training.supervised_trainer import make_supervised_trainer
+        from truetune.training.trainer_with_supervised_token_loss import make_supervised_trainer
 
         return load_training_data, make_supervised_trainer
     from truetune.training import preference_rows, preference_trainers

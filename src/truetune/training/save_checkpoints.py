@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerState
 
 from truetune.checkpoint.base_fingerprint import FINGERPRINT_FILE as FINGERPRINT
-from truetune.checkpoint.run_folder import (
+from truetune.checkpoint.read_run_and_check_checkpoints import (
     RECORD_FORMAT,
     RUN_FILE,
     WHOLE_FILE,
@@ -37,8 +37,8 @@ from truetune.data.guard_output_folder import ForeignFile, foreign_file_error
 from truetune.errors import UsageError
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.parse_json_within_limits import parse_json
-from truetune.training.claim_folder import FolderClaim
-from truetune.training.run_files import remove_checkpoint, remove_unfinished
+from truetune.training.claim_or_resume_run_folder import FolderClaim
+from truetune.training.files_written_by_run import remove_checkpoint, remove_unfinished
 from truetune.training.write_run_record import RunFile
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

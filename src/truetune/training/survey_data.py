@@ -19,7 +19,7 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import make_batch as batch_of
 from truetune.errors import SpecError, TruetuneError
-from truetune.render.probes import prepare_probes_of_run
+from truetune.render.template_probes import prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 from truetune.training.read_model_shape import ModelShape, read_model_shape
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from truetune.errors import SpecError
-from truetune.training.distributed_run import keep_off_data_parallel
+from truetune.training.coordinate_processes_of_run import keep_off_data_parallel
 
 
 def make_trainer_arguments(kind: type[Any], arguments: Mapping[str, Any]) -> Any:

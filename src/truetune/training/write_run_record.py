@@ -22,7 +22,7 @@ from accelerate import PartialState
 
 from truetune.checkpoint.base_fingerprint import fingerprint_base
 from truetune.checkpoint.load_checkpoint import find_model_folder, is_checkpoint, read_checkpoint
-from truetune.checkpoint.run_folder import (
+from truetune.checkpoint.read_run_and_check_checkpoints import (
     RECORD_FORMAT,
     RUN_FILE,
     WHOLE_FILE,
@@ -31,14 +31,14 @@ from truetune.checkpoint.run_folder import (
     list_files_with_digests,
     step_of_checkpoint_name,
 )
-from truetune.checkpoint.weight_files import ADAPTER_FILE
+from truetune.checkpoint.read_weight_files_and_faults import ADAPTER_FILE
 from truetune.checks.findings import RANK, Finding
 from truetune.data import write_atomically
 from truetune.package import __version__
 from truetune.settings.run_spec import RunSpec
 
 if TYPE_CHECKING:
-    from truetune.training.claim_folder import FolderClaim
+    from truetune.training.claim_or_resume_run_folder import FolderClaim
     from truetune.training.load_training_rows import TrainingData
     from truetune.training.prepare_model import PreparedModel
     from truetune.training.training_recipe import Recipe

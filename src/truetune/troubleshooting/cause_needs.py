@@ -15,7 +15,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from truetune.checks.explaining.project_traits import GENERATES, TRAINS
-from truetune.troubleshooting.evidence import MIN_LOSSES, Evidence, RuleOutRow, make_rule_out_row
+from truetune.troubleshooting.evidence_against_causes import (
+    MIN_LOSSES,
+    Evidence,
+    RuleOutRow,
+    make_rule_out_row,
+)
 
 ASKS = re.compile(
     r"\.generate\(|pipeline\(|completions\.create|create_chat_completion|ollama\.(?:chat|generate)"

@@ -18,14 +18,14 @@ from truetune.checks.check_data import Progress
 from truetune.checks.check_paths import check_paths
 from truetune.checks.explain_answers_by_scripts import explain_answers_by_scripts
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.paths.rows_of_folder import ANSWERS
-from truetune.checks.put_cuts_before_answers import put_cuts_before_answers
-from truetune.checks.put_training_before_answers import put_training_before_answers
+from truetune.checks.paths.choose_judged_rows_of_folder import ANSWERS
+from truetune.checks.put_row_cuts_before_endless_answers import put_cuts_before_answers
+from truetune.checks.put_training_faults_before_answers import put_training_before_answers
 from truetune.checks.reports import Report, Subject, add_judgement
 from truetune.checks.rule_runner import join_equal_findings
 from truetune.data.tell_training_files_from_predictions import list_prediction_files
 from truetune.errors import DataError, TruetuneError
-from truetune.fixing.suggested_edits import with_suggested_edits
+from truetune.fixing.put_tried_edits_into_findings import with_suggested_edits
 from truetune.settings.run_spec import RunSpec
 
 RULE_SETTINGS = ("select", "ignore", "fail_on", "allow_unjudged")
@@ -87,7 +87,7 @@ class _AnswerFilesJudgement(NamedTuple):
 
 def _judge_answer_files_together(named: Sequence[str], spec: RunSpec) -> _AnswerFilesJudgement:
     """What the rules say of such files among the paths."""
-    from truetune.evaluation.judge_answer_files import judge_answer_files
+    from truetune.evaluation.judge_files_on_two_models import judge_answer_files
 
     return _AnswerFilesJudgement(*judge_answer_files(named, spec))
 

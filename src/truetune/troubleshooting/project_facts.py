@@ -24,9 +24,9 @@ from truetune.checks.explaining.project_traits import (
     traits_switched_off_by_line,
 )
 from truetune.troubleshooting.project_words import ProjectText, TextLine
-from truetune.troubleshooting.signs.find_signs import find_signs
-from truetune.troubleshooting.signs.sign import Sign
-from truetune.troubleshooting.statements import COMMENT, MAX_LINE_CHARACTERS
+from truetune.troubleshooting.signs.find_signs_in_statements import find_signs
+from truetune.troubleshooting.signs.sign_as_statement_patterns import Sign
+from truetune.troubleshooting.split_files_into_statements import COMMENT, MAX_LINE_CHARACTERS
 
 # Chosen, not measured: a cause shows the lines with its own setting, which may stand behind the first of their kind.
 MAX_LINES_OF_TRAIT = 16

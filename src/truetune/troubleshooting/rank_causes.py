@@ -44,8 +44,8 @@ from truetune.checks.rule import AnswersRule
 from truetune.checks.rule_catalogue import all_rules
 from truetune.troubleshooting.project_facts import ProjectFacts
 from truetune.troubleshooting.project_words import TextLine
-from truetune.troubleshooting.signs.find_signs import signs_of_cause
-from truetune.troubleshooting.signs.sign import Sign
+from truetune.troubleshooting.signs.find_signs_in_statements import signs_of_cause
+from truetune.troubleshooting.signs.sign_as_statement_patterns import Sign
 from truetune.troubleshooting.signs.sign_rarity import rarity_of_sign
 
 # How much the words of the files count beside those of the user. Measured on the starts above, with plain words

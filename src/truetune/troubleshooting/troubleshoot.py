@@ -24,7 +24,7 @@ from truetune.errors import UsageError
 from truetune.logs.run_log import RunLog
 from truetune.settings.run_spec import RunSpec
 from truetune.troubleshooting.check_project import check_project
-from truetune.troubleshooting.evidence import Evidence, read_evidence
+from truetune.troubleshooting.evidence_against_causes import Evidence, read_evidence
 from truetune.troubleshooting.project_facts import read_facts
 from truetune.troubleshooting.project_words import ProjectText, read_project_texts, words_of_texts
 from truetune.troubleshooting.rank_causes import (
@@ -37,7 +37,7 @@ from truetune.troubleshooting.rank_causes import (
     rules_of_many_causes,
     share_of_cause_in_finding,
 )
-from truetune.troubleshooting.ruled_out import find_reason_against
+from truetune.troubleshooting.rule_out_causes import find_reason_against
 from truetune.troubleshooting.symptom_report import CauseState, JudgedCause, SymptomReport
 
 OF_LOGS = "LOG"

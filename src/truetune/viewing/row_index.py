@@ -22,7 +22,7 @@ from truetune.data.read_file_records import Record, read_json_lines, read_part_o
 from truetune.data.split_lines_into_stretches import Stretch, cut_stretches
 from truetune.errors import DataError
 from truetune.parsing.decompress_within_limits import UNREADABLE
-from truetune.viewing.file_readers import (
+from truetune.viewing.read_parts_of_files import (
     ForwardReader,
     TextReader,
     has_row_per_line,

@@ -30,11 +30,11 @@ from truetune.report.page.tokens_section import token_view_section
 from truetune.report.visible_text import visible
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
-from truetune.tokenized.token_cache import open_token_cache
-from truetune.viewing.conversation_rows import ConversationRows
+from truetune.tokenized.open_token_cache import open_token_cache
 from truetune.viewing.local_server import ViewServer
 from truetune.viewing.row_index import RowIndex
 from truetune.viewing.row_service import MAX_ROWS, RowService
+from truetune.viewing.token_rows_of_conversations import ConversationRows
 
 # As many as the page asks for at once (rows.js): the first answer is drawn while the browser
 # still loads.
@@ -51,13 +51,13 @@ def make_row_service(spec: RunSpec) -> RowService:
     # Encoded data has a manifest; a folder of data files has none.
     folder = Path(spec.data[0]) if len(spec.data) == 1 else None
     if folder is not None and (folder / "manifest.json").is_file():
-        from truetune.viewing.encoded_rows import EncodedRows, shard_sources
+        from truetune.viewing.token_rows_of_encoded_folder import EncodedRows, shard_sources
 
         packs = EncodedRows(folder, spec)
         sources = shard_sources(folder, packs.manifest)
         return RowService(lambda: RowIndex(sources, kept=KEPT_ENCODED_ROWS), packs, packs.notice)
     if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
-        from truetune.viewing.token_id_rows import TokenIdRows
+        from truetune.viewing.token_rows_of_token_ids import TokenIdRows
 
         cache = open_token_cache(spec.data[0])
         return RowService(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.checks.pages.answers import look, watched
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     MAX_CHANCE,
     BadAnswerCount,
     count_bad_answers,

@@ -172,7 +172,7 @@ def test_lines_that_share_a_length_by_chance_are_not_cut() -> None:
 
 
 def test_images_that_the_batch_holds_as_numbers_are_used() -> None:
-    from truetune.checks.column_contents import does_batch_hold_media
+    from truetune.checks.recognise_prose_and_media_columns import does_batch_hold_media
 
     assert does_batch_hold_media("images", {"input_ids", "pixel_values", "image_grid_thw"})
     assert does_batch_hold_media("image", {"pixel_values"})

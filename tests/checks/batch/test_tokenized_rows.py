@@ -14,7 +14,7 @@ import truetune
 from tests.auditing import tiny
 from tests.parts import folder
 from truetune.checks.reports import AuditReport
-from truetune.render.probes import make_probes
+from truetune.render.template_probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 
@@ -216,7 +216,7 @@ def test_turns_are_found_by_the_template_in_reverse(family: str) -> None:
 
 
 def test_a_marker_is_spelled_as_its_tokens_are() -> None:
-    from truetune.auditing.expected_tokens import find_answer_marker
+    from truetune.auditing.expected_tokens_without_rendering import find_answer_marker
 
     made = make_probes(load_tokenizer(str(folder("phi3"))), RunSpec())
     assert find_answer_marker(made).endswith(b"<|assistant|>")

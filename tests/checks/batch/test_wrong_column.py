@@ -11,7 +11,11 @@ from datasets import Dataset
 
 import truetune
 from tests.auditing import tiny
-from truetune.probe.canary_dataset import REPEATED_METHODS, ROW_CHOOSING_METHODS, follow_datasets
+from truetune.probe.follow_canary_through_maps import (
+    REPEATED_METHODS,
+    ROW_CHOOSING_METHODS,
+    follow_datasets,
+)
 
 WORDS = (
     "harbour",

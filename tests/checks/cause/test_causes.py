@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from tests.checks.pages.cause import inquest
-from truetune.checks.find_causes import find_causes
+from truetune.checks.find_causes_of_bad_answers import find_causes
 from truetune.generation.model_evidence import StopEstimate, TrainingEffect
 from truetune.settings.run_spec import RunSpec
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from truetune.checkpoint.run_folder import RECORD_FORMAT
+from truetune.checkpoint.read_run_and_check_checkpoints import RECORD_FORMAT
 from truetune.checks.weight_diff_report import movement
 
 LAYERS = 9

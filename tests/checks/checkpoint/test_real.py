@@ -580,7 +580,7 @@ def test_a_pipe_for_a_config_is_not_waited_for(copy: Callable[[str], Path]) -> N
 
 
 def test_gaps_of_layers_are_counted_by_their_borders() -> None:
-    from truetune.checks.checkpoint.layer_names import find_stacks
+    from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import find_stacks
 
     (stack,) = find_stacks(["layers.1.w", "layers.99999.w"])
     assert stack.missing_number_ranges() == [(0, 0), (2, 99_998)]

@@ -11,7 +11,7 @@ import yaml
 
 from tests.checks.config.settings import TRL
 from tests.checks.pages.config import lay_out
-from truetune.checks.config.evidence.step_counts import max_steps_of_run
+from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.diagnose_log import diagnose
-from truetune.checks.entropy_floor import loss_floor_of_data
+from truetune.checks.loss_floors_from_frequencies import loss_floor_of_data
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, UsageError
 from truetune.settings.read_truetune_settings import validate_settings

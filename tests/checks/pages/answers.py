@@ -24,7 +24,7 @@ from truetune.generation.answer_samples import (
     Scores,
     StepLosses,
 )
-from truetune.generation.label_scores import mark_given_references
+from truetune.generation.labels_said_by_answers import mark_given_references
 
 GOOD: dict[str, Any] = {
     "stopped": True,

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import yaml
 
+from truetune.checks.find_uses_of_weight_folders import find_weight_uses
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.checks.weight_uses import find_weight_uses
 from truetune.settings.config import Config
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 

@@ -21,7 +21,7 @@ from truetune.checks.rule import Rule
 from truetune.data.llm_judge_verdicts_and_bias import JudgedPair, parse_winning_place
 from truetune.evaluation.row_statistics import mcnemar_p
 from truetune.evaluation.try_parser import add_model_answers, try_parser
-from truetune.generation.answer_parsers import make_parser
+from truetune.generation.answer_parsers_named_by_user import make_parser
 from truetune.generation.evaluation_results import (
     Agreement,
     EqualAnswers,
@@ -32,7 +32,7 @@ from truetune.generation.evaluation_results import (
     StopCalibration,
     TrainedRows,
 )
-from truetune.generation.parser_selftest import ParserSelftest
+from truetune.generation.parser_selftest_results import ParserSelftest
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:

@@ -19,10 +19,10 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.logs.findings_in_files_beside_log import FilesBeside, RowsBeside, RunBeside
+from truetune.logs.facts_in_files_beside_log import FilesBeside, RowsBeside, RunBeside
 from truetune.logs.read_run_log import read_run
+from truetune.logs.rows_and_steps_of_sibling_runs import RunSize
 from truetune.logs.run_log import DataFacts
-from truetune.logs.sibling_runs import RunSize
 from truetune.parsing.read_nvidia_smi_output import MIB, GpuReading
 
 FACTS = {

@@ -14,10 +14,10 @@ from typing import Any
 import yaml
 
 from tests.tokenized import make
-from truetune.checks.detected_trainers import trainer_facts_of_run
+from truetune.checks.detect_trainer_and_apply_facts import trainer_facts_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.tokenized.token_cache import open_token_cache
+from truetune.tokenized.open_token_cache import open_token_cache
 from truetune.tokenized.tokenized_data import read_tokenized
 
 NAMES = {"demo": "demo", "bos": "llama3-instruct"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.checks.ranking_line_of_pairs import find_ranking_line
+from truetune.checks.find_script_line_ranking_pairs import find_ranking_line
 from truetune.settings.run_spec import RunSpec
 
 BUILD = """import json

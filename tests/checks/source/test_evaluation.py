@@ -8,7 +8,7 @@ import pytest
 
 from tests.checks.source.table import HEAD, codes
 from truetune.checks.lint import lint
-from truetune.report.headline import next_step_of_report
+from truetune.report.verdict_and_next_step import next_step_of_report
 
 
 def trained(train: str, held: str, head: str = "") -> str:

@@ -17,8 +17,8 @@ from truetune.checks.source.evidence.pad_candidates import (
     FREE_PADS,
     free_pad_of_model,
 )
-from truetune.render.pad_token import choose_pad_token
-from truetune.render.probes import make_probes
+from truetune.render.choose_pad_token import choose_pad_token
+from truetune.render.template_probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.run_spec import RunSpec
 

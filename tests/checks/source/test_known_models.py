@@ -9,13 +9,18 @@ import pytest
 from tests.checks.source.table import codes
 from tests.parts import folder
 from truetune.checks.lint import lint
-from truetune.checks.source.evidence.published_families import (
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     FAMILIES,
     FINE_TUNES,
     family_named_in_derivative,
     family_of_model,
 )
-from truetune.render.probes import ANSWER, QUESTION, alternating_chat, prepare_probes_of_run
+from truetune.render.template_probes import (
+    ANSWER,
+    QUESTION,
+    alternating_chat,
+    prepare_probes_of_run,
+)
 from truetune.settings.run_spec import RunSpec
 
 PARTS = {

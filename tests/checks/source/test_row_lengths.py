@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
+from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import longest_encoded_row
 from truetune.source.parsed_source_file import parse_module
 
 HEAD = """

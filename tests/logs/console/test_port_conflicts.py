@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.logs.console.port_conflicts import PortConflict, PortConflictReader
+from truetune.logs.console.port_conflicts_within_run import PortConflict, PortConflictReader
 from truetune.logs.console.strip_line_prefixes import strip_codes_and_prefixes
 
 RAISED = (

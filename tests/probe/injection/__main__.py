@@ -25,12 +25,12 @@ OWN = (
     "truetune.probe.trainer_hook",
     "truetune.probe.audit_session",
     "truetune.probe.forked_process",
-    "truetune.probe.find_trainer",
+    "truetune.probe.find_trainers_and_their_datasets",
     "truetune.probe.own_loop_hook",
     "truetune.probe.live_objects",
     "truetune.probe.audit_time_limits",
     "truetune.probe.failure_boundary",
-    "truetune.probe.canary_dataset",
+    "truetune.probe.follow_canary_through_maps",
 )
 HEAD = """# What becomes of a run whose hook fails
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[3] / "src"
 PROBE = ROOT / "truetune" / "probe"
 START = PROBE / "hooked" / "sitecustomize.py"
-REHEARSAL = ("truetune.probe.rehearsal_hook", "truetune.probe.rehearse_run")
+REHEARSAL = ("truetune.probe.rehearsal_hook", "truetune.probe.rehearse_by_memorising_and_reciting")
 """The other mode's: they are loaded in a rehearsal alone, where a failure must end the process"""
 FAULTS = ("raise", "exit", "interrupt", "hang", "spin", "none", "weird")
 
@@ -27,10 +27,10 @@ ENTRY_POINTS = frozenset({
     ("truetune.probe.trainer_hook", "patch_trainer.on_train_begin"),
     ("truetune.probe.own_loop_hook", "watch_optimizers.before_step"),
     ("truetune.probe.own_loop_hook", "OwnLoop._watch_forward.after_forward"),
-    ("truetune.probe.find_trainer", "NewTrainer.__call__"),
-    ("truetune.probe.canary_dataset", "_wrap_constructor.call"),
-    ("truetune.probe.canary_dataset", "_wrap_method.call"),
-    ("truetune.probe.canary_dataset", "_wrap_concatenate.call"),
+    ("truetune.probe.find_trainers_and_their_datasets", "NewTrainer.__call__"),
+    ("truetune.probe.follow_canary_through_maps", "_wrap_constructor.call"),
+    ("truetune.probe.follow_canary_through_maps", "_wrap_method.call"),
+    ("truetune.probe.follow_canary_through_maps", "_wrap_concatenate.call"),
 })  # fmt: skip
 """What the user's program calls: each consists of a call of `contain`, and of what it wraps, or loads `contain`"""
 BOUNDARY = "truetune.probe.failure_boundary"

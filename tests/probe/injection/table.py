@@ -29,7 +29,7 @@ HEALTHY_SECONDS = 60.0
 CANARY = (
     "truetune.probe.trace_canary",
     "truetune.probe.watermarks",
-    "truetune.probe.canary_dataset",
+    "truetune.probe.follow_canary_through_maps",
 )
 OWN_LOOP = (
     "truetune.probe.own_loop_hook",

@@ -11,7 +11,7 @@ from truetune.checks.explaining.guides import GUIDES
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_guide
 from truetune.troubleshooting.signs.answers import SIGNS
-from truetune.troubleshooting.signs.find_signs import find_signs
+from truetune.troubleshooting.signs.find_signs_in_statements import find_signs
 
 ASK = "out = model.generate(**batch, max_new_tokens=300)\n"
 TRAIN = "trainer = Trainer(model, args, train_dataset=rows)\n"

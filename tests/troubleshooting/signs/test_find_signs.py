@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 from truetune.checks.explaining.guides import GUIDES
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_guide
-from truetune.troubleshooting.signs.find_signs import SIGNS, find_signs, signs_of_cause
+from truetune.troubleshooting.signs.find_signs_in_statements import (
+    SIGNS,
+    find_signs,
+    signs_of_cause,
+)
 from truetune.troubleshooting.signs.required_literals import required_literals
 from truetune.troubleshooting.signs.sign_rarity import (
     COUNTS,
@@ -22,7 +26,7 @@ from truetune.troubleshooting.signs.sign_rarity import (
     count_key_of_sign,
     rarity_of_sign,
 )
-from truetune.troubleshooting.statements import (
+from truetune.troubleshooting.split_files_into_statements import (
     MAX_OF_A_SHAPE,
     MAX_STATEMENT_CHARACTERS,
     list_statements,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.troubleshooting.project_words import ProjectText
-from truetune.troubleshooting.signs.find_signs import find_signs
+from truetune.troubleshooting.signs.find_signs_in_statements import find_signs
 from truetune.troubleshooting.signs.flat_losses import SIGNS
 
 LOOP = (

@@ -9,9 +9,9 @@ import pytest
 
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_guide
-from truetune.troubleshooting.signs.find_signs import find_signs, signs_of_cause
-from truetune.troubleshooting.signs.learning import SIGNS
-from truetune.troubleshooting.statements import MAX_STATEMENT_CHARACTERS
+from truetune.troubleshooting.signs.find_signs_in_statements import find_signs, signs_of_cause
+from truetune.troubleshooting.signs.nothing_learned import SIGNS
+from truetune.troubleshooting.split_files_into_statements import MAX_STATEMENT_CHARACTERS
 
 GUIDE = "nothing-is-learned"
 NO_TEXT_SHOWS = (

@@ -8,7 +8,7 @@ import pytest
 
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_guide
-from truetune.troubleshooting.signs.find_signs import find_signs, signs_of_cause
+from truetune.troubleshooting.signs.find_signs_in_statements import find_signs, signs_of_cause
 
 LOAD = "model = AutoModelForCausalLM.from_pretrained(path, dtype='bfloat16')\n"
 STEP = "loss.backward()\n"

@@ -10,7 +10,7 @@ from truetune.checks.explaining.guides import GUIDES
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_guide
 from truetune.troubleshooting.signs import metrics
-from truetune.troubleshooting.signs.find_signs import find_signs, signs_of_cause
+from truetune.troubleshooting.signs.find_signs_in_statements import find_signs, signs_of_cause
 
 TEMPLATE = "text = tok.apply_chat_template(m, tokenize=False, add_generation_prompt=True)\n"
 ASK = "enc = tok(prompts, return_tensors='pt', padding=True)\nout = model.generate(**enc)\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from truetune.troubleshooting.project_words import ProjectText
-from truetune.troubleshooting.signs import preferences
-from truetune.troubleshooting.signs.find_signs import find_signs
+from truetune.troubleshooting.signs import preference_training_without_effect
+from truetune.troubleshooting.signs.find_signs_in_statements import find_signs
 
 DPO = "args = DPOConfig(rpo_alpha=1.0)\n"
 LOSS = "loss = -F.logsigmoid(beta * margin).mean()\n"
@@ -230,7 +230,9 @@ CASES = [
 
 def is_shown(cause: str, text: str) -> bool:
     found = find_signs([ProjectText(Path("a.py"), text, True)])
-    return any(cause in sign.words for sign in found if sign in preferences.SIGNS)
+    return any(
+        cause in sign.words for sign in found if sign in preference_training_without_effect.SIGNS
+    )
 
 
 @pytest.mark.parametrize(("cause", "text", "near_miss"), CASES)
@@ -246,6 +248,8 @@ def test_each_sign_is_tested() -> None:
         sign
         for _, text, _ in CASES
         for sign in find_signs([ProjectText(Path("a.py"), text, True)])
-        if sign in preferences.SIGNS
+        if sign in preference_training_without_effect.SIGNS
     }
-    assert [sign.words for sign in preferences.SIGNS if sign not in shown] == []
+    assert [
+        sign.words for sign in preference_training_without_effect.SIGNS if sign not in shown
+    ] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truetune.troubleshooting.project_words import ProjectText
-from truetune.troubleshooting.signs.find_signs import find_signs
+from truetune.troubleshooting.signs.find_signs_in_statements import find_signs
 from truetune.troubleshooting.signs.speed import SIGNS
 
 LOAD = "model = AutoModelForCausalLM.from_pretrained(path, dtype='bfloat16')\n"

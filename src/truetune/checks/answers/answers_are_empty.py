@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     are_all_bad,
     cases_of_samples,
     find_bad_answers,

@@ -46,7 +46,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     MIN_ANSWERS,
     PAD_ON_THE_LEFT,
     cases_of_samples,

@@ -47,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     BadAnswers,
     are_all_bad,
     cases_of_samples,
@@ -59,7 +59,7 @@ from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
-from truetune.generation.unfinished_answers import are_mostly_cut_in_thinking
+from truetune.generation.answers_with_unclosed_parts import are_mostly_cut_in_thinking
 
 # Chosen, not measured: some questions of any data invite a long answer. At half, single ones would count; at double, a
 # fifth of the answers would have to ramble.

@@ -59,8 +59,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import MAX_CASES, AnswersRule
 from truetune.checks.shorten_text import quote_shortened
 from truetune.data.conversation import Origin
-from truetune.generation.answer_row_order import MIN_ELSEWHERE, RowOrder, row_order_of
 from truetune.generation.answer_samples import Sample
+from truetune.generation.find_answers_beside_wrong_rows import MIN_ELSEWHERE, RowOrder, row_order_of
 
 
 class AnswersBelongToOtherRows(AnswersRule):

@@ -53,8 +53,15 @@ from collections.abc import Iterator, Sequence
 from math import sqrt
 from statistics import mean, stdev
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, cases_of_samples, is_late_in_run
-from truetune.checks.answers.loss_curves import content_losses, first_and_last_loss_level
+from truetune.checks.answers.count_bad_answers_per_pass import (
+    MIN_ANSWERS,
+    cases_of_samples,
+    is_late_in_run,
+)
+from truetune.checks.answers.loss_curves_by_token_source import (
+    content_losses,
+    first_and_last_loss_level,
+)
 from truetune.checks.bad_answer_share_rule import MORE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -48,12 +48,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     are_all_bad,
     cases_of_samples,
     find_bad_answers,
 )
-from truetune.checks.answers.prompt_cuts_beside import PromptCut, prompt_cut_beside
+from truetune.checks.answers.find_script_line_cutting_prompt_off import PromptCut, prompt_cut_beside
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet

@@ -51,7 +51,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     MIN_ANSWERS,
     cases_of_samples,
     count_bad_answers,

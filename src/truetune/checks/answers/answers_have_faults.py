@@ -45,7 +45,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     PAD_ON_THE_LEFT,
     are_all_bad,
     cases_of_samples,

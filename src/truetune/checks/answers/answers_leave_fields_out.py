@@ -80,12 +80,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, cases_of_samples
+from truetune.checks.answers.count_bad_answers_per_pass import MIN_ANSWERS, cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import Sample
-from truetune.generation.field_scores import FieldScores, score_fields
+from truetune.generation.json_field_scores import FieldScores, score_fields
 
 MIN_BAD_ANSWERS = 3
 """Answers that leave fields out, at least. Chosen by hand: one or two are a slip of the model, and

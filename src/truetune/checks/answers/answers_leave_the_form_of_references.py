@@ -47,12 +47,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, cases_of_samples
+from truetune.checks.answers.count_bad_answers_per_pass import MIN_ANSWERS, cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import Sample
-from truetune.generation.json_answers import CUT_OFF, are_references_json, json_fault
+from truetune.generation.json_faults_of_answers import CUT_OFF, are_references_json, json_fault
 
 ENDS_INSIDE = "end by themselves inside of it"
 MIN_BAD = 3

@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     MIN_ANSWERS,
     cases_of_samples,
     count_bad_answers,
@@ -54,8 +54,8 @@ from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
-from truetune.generation.field_scores import share_of_right_fields
 from truetune.generation.final_answers import MAX_ANSWER_WORDS, holds_final_answer
+from truetune.generation.json_field_scores import share_of_right_fields
 from truetune.generation.split_words import split_words
 
 # Chosen, not measured: a model that learns a hard task slowly is right in 1 of 5; from 4 of 5 without a word in common

@@ -46,7 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     NOT_A_NUMBER,
     UNLEARNED_STOP_PROBABILITY,
     BadAnswers,
@@ -62,12 +62,12 @@ from truetune.checks.answers.bad_answer_counts import (
     median_stop_probability,
 )
 from truetune.checks.answers.evidence.remedy_for_cut_thinking import REMEDY_FOR_CUT_THINKING
-from truetune.checks.answers.loss_curves import content_loss_falls
+from truetune.checks.answers.loss_curves_by_token_source import content_loss_falls
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import NO_LIMIT, Sample, SampledRun
-from truetune.generation.unfinished_answers import are_mostly_cut_in_thinking
+from truetune.generation.answers_with_unclosed_parts import are_mostly_cut_in_thinking
 from truetune.settings.run_spec import Severity
 
 # Chosen, not measured: some answers are long by nature, and the limit of a watched run is short. At half, runs with

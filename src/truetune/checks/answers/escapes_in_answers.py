@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     MIN_ANSWERS,
     cases_of_samples,
     find_bad_answers,

@@ -54,7 +54,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, cases_of_samples
+from truetune.checks.answers.count_bad_answers_per_pass import MIN_ANSWERS, cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -71,7 +71,7 @@ from truetune.generation.final_answers import (
     normalise_reading,
 )
 from truetune.generation.split_words import split_words
-from truetune.render.render_plan import THINK_END
+from truetune.render.unfilled_example_plan import THINK_END
 
 # Share of the answers that may be their reference word for word: with more of them exact match measures something.
 MAX_EXACT_SHARE = 0.1

@@ -53,7 +53,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.checks.answers.bad_answer_counts import cases_of_samples
+from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule

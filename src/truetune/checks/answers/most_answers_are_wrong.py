@@ -66,7 +66,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     MIN_ANSWERS,
     BadAnswerCount,
     cases_of_samples,
@@ -77,7 +77,7 @@ from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
-from truetune.generation.label_scores import LabelScores, score_labels
+from truetune.generation.labels_said_by_answers import LabelScores, score_labels
 
 TOLERATED = 0.5
 """The share of wrong answers up to which nothing is said: `most` in the rule's name"""

@@ -44,7 +44,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     MAX_CHANCE,
     MIN_ANSWERS,
     BadAnswerCount,
@@ -55,7 +55,7 @@ from truetune.checks.answers.bad_answer_counts import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.multiple_choice_options import position_of_answered_option
+from truetune.checks.position_of_answered_option import position_of_answered_option
 from truetune.checks.rule import AnswersRule
 from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass

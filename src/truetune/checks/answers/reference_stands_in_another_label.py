@@ -45,12 +45,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, cases_of_samples
+from truetune.checks.answers.count_bad_answers_per_pass import MIN_ANSWERS, cases_of_samples
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import Sample
-from truetune.generation.label_scores import LabelScores, score_labels
+from truetune.generation.labels_said_by_answers import LabelScores, score_labels
 
 MIN_BAD_ANSWERS = 3
 """Answers that say another label, at least. Chosen by hand: one or two are a slip of the model, and

@@ -47,8 +47,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import exp
 
-from truetune.checks.answers.bad_answer_counts import is_late_in_run
-from truetune.checks.answers.loss_curves import first_and_last_loss_level, loss_curve_of_source
+from truetune.checks.answers.count_bad_answers_per_pass import is_late_in_run
+from truetune.checks.answers.loss_curves_by_token_source import (
+    first_and_last_loss_level,
+    loss_curve_of_source,
+)
 from truetune.checks.figure import Figure, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -53,12 +53,12 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Field, Sample
-from truetune.auditing.row_fields import list_row_fields
+from truetune.auditing.list_row_texts_with_sources import list_row_fields
 from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels, text_around
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS, explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import format_name_list
 from truetune.render.rendering import Source

@@ -41,14 +41,14 @@ import numpy as np
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.answer_spans import length_limit_of_audit
-from truetune.checks.batch.evidence.line_documents import (
+from truetune.checks.batch.evidence.documents_in_batch_lines import (
     are_batches_packed,
     document_spans,
     has_prompt_and_answer,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 # As in `length_limit_of_audit`: two lines of one length may be chance.

@@ -50,14 +50,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.evidence.line_documents import document_spans
+from truetune.checks.batch.evidence.documents_in_batch_lines import document_spans
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_BOS, NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
-from truetune.render.probes import alternating_chat
 from truetune.render.rendering import Source
+from truetune.render.template_probes import alternating_chat
 
 SHOWN_TOKENS = 5
 

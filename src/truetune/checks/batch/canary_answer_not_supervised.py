@@ -44,7 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.evidence.canary_texts import (
+from truetune.checks.batch.evidence.fates_of_canary_texts import (
     CONTEXT,
     LEARNED,
     LOST,
@@ -55,7 +55,7 @@ from truetune.checks.batch.evidence.canary_texts import (
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_CANARY, NO_LABELS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 

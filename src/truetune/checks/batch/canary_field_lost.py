@@ -45,17 +45,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.batch.evidence.canary_texts import (
+from truetune.checks.batch.evidence.fates_of_canary_texts import (
     LOST,
     CanaryText,
     answers_of_canary,
     texts_of_canary,
 )
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_CANARY
-from truetune.checks.column_contents import PROMPT_COLUMNS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.recognise_prose_and_media_columns import PROMPT_COLUMNS
 from truetune.checks.rule import BatchRule
 
 

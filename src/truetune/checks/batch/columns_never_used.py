@@ -47,9 +47,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.evidence.line_documents import keys_of_batches
+from truetune.checks.batch.evidence.documents_in_batch_lines import keys_of_batches
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS
-from truetune.checks.column_contents import (
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.recognise_prose_and_media_columns import (
     PROMPT_COLUMNS,
     does_batch_hold_media,
     is_mostly_in_rendering,
@@ -57,9 +60,6 @@ from truetune.checks.column_contents import (
     single_spaced,
     texts_of_row,
 )
-from truetune.checks.findings import Case, Finding
-from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import format_name_list
 from truetune.settings.run_spec import Severity

@@ -49,9 +49,9 @@ from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_lab
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_TOKENIZER, explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.render.probes import ANSWER, QUESTION, alternating_chat
+from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 CONTROL_TOKEN = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>")
 """What is a control token in all templates that write it"""

@@ -46,7 +46,7 @@ from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_LABELS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 SHIFTS = (-2, -1, 1, 2)

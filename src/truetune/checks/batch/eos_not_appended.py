@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from truetune.auditing.audit import Audit
-from truetune.auditing.expected_tokens import find_answer_marker
+from truetune.auditing.expected_tokens_without_rendering import find_answer_marker
 from truetune.checks.batch.evidence.answer_spans import (
     Answer,
     answers_in_recognised_lines,
@@ -56,7 +56,7 @@ from truetune.checks.batch.evidence.unmet_batch_needs import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 

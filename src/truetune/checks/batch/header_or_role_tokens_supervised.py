@@ -53,14 +53,14 @@ from truetune.checks.batch.evidence.answer_spans import (
     prompt_mask,
     true_runs,
 )
-from truetune.checks.batch.evidence.loss_masks import is_prompt_loss_explained
+from truetune.checks.batch.evidence.loss_masks_lost_in_batches import is_prompt_loss_explained
 from truetune.checks.batch.evidence.unmet_batch_needs import (
     PROMPTS_EXPLAINED,
     explain_missing_answer,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 

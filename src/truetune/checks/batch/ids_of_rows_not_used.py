@@ -51,7 +51,7 @@ import numpy as np
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.data.column_name_aliases import token_id_columns
 from truetune.errors import format_name_list

@@ -40,13 +40,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.answer_spans import text_around
-from truetune.checks.batch.evidence.loss_masks import (
+from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
     labels_learned_despite_minus_100,
     masked_labels_of_rows,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 

@@ -46,7 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.answer_spans import text_around
-from truetune.checks.batch.evidence.loss_masks import (
+from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
     count_learned_tokens,
     explain_lost_mask,
     mask_column_of_rows,
@@ -56,10 +56,10 @@ from truetune.checks.batch.evidence.loss_masks import (
     prompt_mask_setting_without_effect,
     tokens_learned_despite_mask,
 )
-from truetune.checks.batch.evidence.pretokenized_rows import did_rows_come_tokenized
+from truetune.checks.batch.evidence.pretokenized_rows_without_labels import did_rows_come_tokenized
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import format_name_list
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.evidence.loss_masks import (
+from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
     all_tokens_learned,
     count_learned_tokens,
     explain_lost_mask,
@@ -46,14 +46,14 @@ from truetune.checks.batch.evidence.loss_masks import (
     prompt_mask_setting_without_effect,
     tokens_learned_despite_mask,
 )
-from truetune.checks.batch.evidence.pretokenized_rows import (
+from truetune.checks.batch.evidence.pretokenized_rows_without_labels import (
     ENCODE_REMEDY,
     did_rows_come_tokenized,
     did_rows_come_without_labels,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import format_name_list
 

@@ -50,7 +50,7 @@ import numpy as np
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import TruetuneError
 from truetune.render.tokenizer import load_tokenizer

@@ -48,7 +48,7 @@ from itertools import groupby
 from truetune.checks.batch.evidence.answer_spans import Answer, answers_in_recognised_lines
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 MAX_SHOWN_TURNS = 6

@@ -38,10 +38,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.evidence.line_documents import has_prompt_and_answer
+from truetune.checks.batch.evidence.documents_in_batch_lines import has_prompt_and_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 

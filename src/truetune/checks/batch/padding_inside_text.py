@@ -48,7 +48,7 @@ from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 SHOWN_TOKENS = 6

@@ -46,7 +46,7 @@ from truetune.auditing.audit import Audit
 from truetune.checks.data_unmet_reasons import NO_PAIRS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 

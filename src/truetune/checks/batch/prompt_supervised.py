@@ -47,8 +47,8 @@ from truetune.checks.batch.evidence.answer_spans import (
     row_format_of_audit,
     text_around,
 )
-from truetune.checks.batch.evidence.loss_masks import is_prompt_loss_explained
-from truetune.checks.batch.evidence.pretokenized_rows import (
+from truetune.checks.batch.evidence.loss_masks_lost_in_batches import is_prompt_loss_explained
+from truetune.checks.batch.evidence.pretokenized_rows_without_labels import (
     ENCODE_REMEDY,
     did_rows_come_tokenized,
     prompts_learned_for_lack_of_labels,
@@ -61,7 +61,7 @@ from truetune.checks.batch.evidence.unmet_batch_needs import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 

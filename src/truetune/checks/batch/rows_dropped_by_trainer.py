@@ -42,11 +42,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.evidence.line_documents import are_batches_packed
+from truetune.checks.batch.evidence.documents_in_batch_lines import are_batches_packed
 from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 # Chosen, not measured: filters take some rows out of any large set; from a hundredth on it is worth

@@ -44,7 +44,7 @@ from functools import cached_property
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 # Twelve rows are in the order of the file by chance once in 479 million draws (12!); audits see a

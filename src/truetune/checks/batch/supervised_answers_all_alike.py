@@ -53,7 +53,7 @@ from functools import cached_property
 
 from truetune.checks.answer_diversity import AnswerDiversity
 from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels
-from truetune.checks.batch.evidence.learned_documents import (
+from truetune.checks.batch.evidence.learned_texts_of_documents import (
     MIN_DOCUMENTS,
     LearnedDocument,
     are_row_answers_alike,
@@ -68,7 +68,7 @@ from truetune.checks.batch.evidence.unsupervised_columns import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import format_name_list
 from truetune.settings.run_spec import Severity

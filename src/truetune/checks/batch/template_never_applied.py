@@ -53,9 +53,9 @@ from truetune.checks.batch.evidence.unmet_batch_needs import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.render.probes import ANSWER, QUESTION, alternating_chat
+from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 
 class TemplateNeverApplied(BatchRule):

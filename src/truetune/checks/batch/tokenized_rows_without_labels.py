@@ -50,8 +50,11 @@ import numpy as np
 
 from truetune.auditing.audit import Audit
 from truetune.checks.batch.evidence.answer_spans import prompt_mask, text_around
-from truetune.checks.batch.evidence.loss_masks import count_learned_tokens, prompt_mask_setting
-from truetune.checks.batch.evidence.pretokenized_rows import (
+from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
+    count_learned_tokens,
+    prompt_mask_setting,
+)
+from truetune.checks.batch.evidence.pretokenized_rows_without_labels import (
     ENCODE_REMEDY,
     PromptsOfUnlabelledRows,
     columns_before_preparation,
@@ -62,7 +65,7 @@ from truetune.checks.batch.evidence.pretokenized_rows import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import format_name_list
 

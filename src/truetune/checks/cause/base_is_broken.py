@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answer_counts import cases_of_samples
+from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
 from truetune.checks.cause.failing_answers import (
     FAILING_SHARE,
     count_garbage,

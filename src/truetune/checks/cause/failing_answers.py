@@ -8,7 +8,7 @@ may be chance.
 
 from __future__ import annotations
 
-from truetune.checks.answers.bad_answer_counts import (
+from truetune.checks.answers.count_bad_answers_per_pass import (
     BadAnswerCount,
     BadAnswers,
     count_bad_answers,

@@ -43,7 +43,7 @@ from truetune.checkpoint.adapter_tensor_names import (
     list_modules_and_parents,
     parse_adapter_tensors,
 )
-from truetune.checks.checkpoint.layer_names import layer_number
+from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import layer_number
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule

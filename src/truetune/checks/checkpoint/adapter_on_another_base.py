@@ -47,10 +47,10 @@ from truetune.checkpoint.adapter_tensor_names import (
 )
 from truetune.checkpoint.base_fingerprint import FINGERPRINT_FILE, compare_base_with_fingerprint
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES, TokenMatrix
-from truetune.checkpoint.float_formats import NUMPY_TYPES
 from truetune.checkpoint.load_checkpoint import Checkpoint
+from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checkpoint.weight_files import read_json_object
+from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CheckpointRule
 

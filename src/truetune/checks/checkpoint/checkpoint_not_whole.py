@@ -33,13 +33,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.run_folder import (
+from truetune.checkpoint.read_run_and_check_checkpoints import (
     RUN_FILE,
     WHOLE_FILE,
     find_checkpoint_fault,
     step_of_checkpoint_name,
 )
-from truetune.checkpoint.weight_files import read_json_object
+from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule

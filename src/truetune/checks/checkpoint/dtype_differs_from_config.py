@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checkpoint.float_formats import NUMPY_TYPES
+from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES
 from truetune.checks.checkpoint.text_model_settings import first_set_text_model_setting
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

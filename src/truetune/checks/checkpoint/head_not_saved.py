@@ -41,7 +41,7 @@ from truetune.checkpoint.adapter_tensor_names import (
     parse_adapter_tensors,
 )
 from truetune.checkpoint.embedding_matrices import HEAD_NAMES
-from truetune.checks.checkpoint.layer_names import layer_number
+from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import layer_number
 from truetune.checks.checkpoint.text_model_settings import model_classes
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -62,7 +62,10 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.detect_merge import is_merge
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
-from truetune.checks.checkpoint.layer_names import are_adapter_targets, are_whole_kinds_or_layers
+from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import (
+    are_adapter_targets,
+    are_whole_kinds_or_layers,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule

@@ -44,8 +44,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.run_folder import CONTRACT_FILE, step_of_checkpoint_name
-from truetune.checkpoint.weight_files import read_json_object
+from truetune.checkpoint.read_run_and_check_checkpoints import (
+    CONTRACT_FILE,
+    step_of_checkpoint_name,
+)
+from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule

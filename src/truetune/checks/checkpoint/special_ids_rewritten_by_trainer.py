@@ -36,7 +36,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from truetune.checkpoint.load_checkpoint import Checkpoint
-from truetune.checkpoint.weight_files import read_json_object
+from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.checks.checkpoint.text_model_settings import first_set_text_model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet

@@ -38,12 +38,12 @@ from collections.abc import Iterator
 from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
 from truetune.checkpoint.embedding_matrices import HEAD_NAMES
 from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checks.checkpoint.adapter_gaps import (
+from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import Stack, find_stacks
+from truetune.checks.checkpoint.find_missing_adapter_tensors import (
     NO_LAYER_LIMIT,
     list_half_pairs,
     list_unadapted_modules,
 )
-from truetune.checks.checkpoint.layer_names import Stack, find_stacks
 from truetune.checks.checkpoint.text_model_settings import (
     first_positive_text_model_setting,
     first_set_text_model_setting,

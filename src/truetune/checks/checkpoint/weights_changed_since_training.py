@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.run_folder import RUN_FILE, describe_damages
+from truetune.checkpoint.read_run_and_check_checkpoints import RUN_FILE, describe_damages
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule

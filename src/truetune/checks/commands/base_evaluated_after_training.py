@@ -49,11 +49,11 @@ from truetune.checks.commands.evidence.models_used_by_commands import (
     uses_output_as_model,
     uses_without_adapter,
 )
-from truetune.checks.findings import Finding
-from truetune.checks.rule import CommandRule
-from truetune.checks.trained_by_scripts import (
+from truetune.checks.find_what_scripts_train_and_where import (
     canonical_folder_name,
 )
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 

@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
-from truetune.checks.harness_commands import HarnessRun, find_harness_runs
+from truetune.checks.read_evaluation_harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.checks.shell_loops import (
     ASSIGNED,

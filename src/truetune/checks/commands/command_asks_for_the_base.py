@@ -36,9 +36,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.adapter_servers import find_adapter_servers_of_project
+from truetune.checks.find_servers_with_base_and_adapter import find_adapter_servers_of_project
 from truetune.checks.findings import Finding
-from truetune.checks.harness_commands import find_harness_runs
+from truetune.checks.read_evaluation_harness_commands import find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import (
     CommandFile,

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.cut_replies_beside import files_with_all_replies_cut
+from truetune.checks.find_server_replies_cut_at_limit import files_with_all_replies_cut
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.stop_tokens_switched_off import (

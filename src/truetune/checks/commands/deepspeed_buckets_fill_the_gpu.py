@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.launch_files import (
+from truetune.checks.read_settings_in_launch_files import (
     LaunchFiles,
     LocatedValue,
     find_launches_with_files,

@@ -58,7 +58,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.launch_files import find_in_folder_or_parents, parse_script
+from truetune.checks.read_settings_in_launch_files import find_in_folder_or_parents, parse_script
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import (
     CommandFile,

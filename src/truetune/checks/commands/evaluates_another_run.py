@@ -36,15 +36,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from truetune.checks.adapter_servers import shell_commands_of_project
 from truetune.checks.commands.evidence.models_used_by_commands import (
     only_unused_training,
     output_paths,
     training_of,
 )
+from truetune.checks.find_servers_with_base_and_adapter import shell_commands_of_project
+from truetune.checks.find_what_scripts_train_and_where import (
+    TrainedByScripts,
+    canonical_folder_name,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.checks.trained_by_scripts import TrainedByScripts, canonical_folder_name
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 MODEL_OPTIONS = (

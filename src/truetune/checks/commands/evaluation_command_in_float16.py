@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
-from truetune.checks.model_identity import overflowing_family
+from truetune.checks.identify_model_by_published_name import overflowing_family
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option

@@ -33,13 +33,17 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.host_memory_needs import fully_trained_model_of_launch
-from truetune.checks.launch_files import LaunchFiles, LocatedValue, find_launches_with_files
-from truetune.checks.launch_memory_settings import (
+from truetune.checks.launcher_gpu_memory_settings import (
     BY_SIZE,
     GATHERING,
     NO_POLICY,
     min_unit_parameters,
     one_unit_policy,
+)
+from truetune.checks.read_settings_in_launch_files import (
+    LaunchFiles,
+    LocatedValue,
+    find_launches_with_files,
 )
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile

@@ -35,7 +35,7 @@ from collections.abc import Iterator
 
 from truetune.checks.commands.evidence.generative_tasks import GENERATIVE_TASKS
 from truetune.checks.findings import Finding
-from truetune.checks.harness_commands import HarnessRun, find_harness_runs
+from truetune.checks.read_evaluation_harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_digits
 

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.harness_commands import HarnessRun, find_harness_runs
+from truetune.checks.read_evaluation_harness_commands import HarnessRun, find_harness_runs
 from truetune.checks.rule import CommandRule
 from truetune.errors import DataError
 from truetune.parsing.lm_eval_results_as_command import (

@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.identify_model_by_published_name import model_identity
 from truetune.checks.job_gpus_and_processes import (
     GpuCount,
     ProcessLaunch,
@@ -53,7 +54,6 @@ from truetune.checks.job_gpus_and_processes import (
     visible_gpus_of_command,
     visible_gpus_set_in_script,
 )
-from truetune.checks.model_identity import model_identity
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option

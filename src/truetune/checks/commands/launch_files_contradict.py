@@ -42,18 +42,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.deepspeed_schedule import peak_rate_of_schedule, positive_rate
+from truetune.checks.find_deepspeed_schedule_rate import peak_rate_of_schedule, positive_rate
 from truetune.checks.findings import Case, Finding
 from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
 from truetune.checks.job_gpus_and_processes import find_launches
-from truetune.checks.launch_files import (
+from truetune.checks.node_rendezvous import node_count_of_job
+from truetune.checks.read_settings_in_launch_files import (
     LaunchFiles,
     LocatedValue,
     find_launches_with_files,
     first_set_value,
     parse_script,
 )
-from truetune.checks.node_rendezvous import node_count_of_job
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, last_option
 

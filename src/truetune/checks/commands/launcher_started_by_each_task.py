@@ -41,14 +41,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.findings import Finding
-from truetune.checks.job_gpus_and_processes import find_launches, gpus_requested_by_job
-from truetune.checks.rule import CommandRule
-from truetune.checks.tasks_around_launchers import (
+from truetune.checks.find_launchers_repeated_per_task import (
     TaskLaunch,
     does_hold_launcher_directly,
     find_task_launches,
 )
+from truetune.checks.findings import Finding
+from truetune.checks.job_gpus_and_processes import find_launches, gpus_requested_by_job
+from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile
 
 

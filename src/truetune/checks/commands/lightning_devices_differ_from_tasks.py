@@ -45,7 +45,7 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.job_gpus_and_processes import tasks_per_node
-from truetune.checks.launch_files import (
+from truetune.checks.read_settings_in_launch_files import (
     find_in_folder_or_parents,
     first_set_value,
     parse_script,

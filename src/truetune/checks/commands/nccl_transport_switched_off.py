@@ -41,9 +41,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from truetune.checks.describe_cost_of_nccl_variables import NCCL_VARIABLES, lost_transport
 from truetune.checks.findings import Case, Finding
 from truetune.checks.job_gpus_and_processes import find_launches, gpus_requested_by_job
-from truetune.checks.nccl_variables import NCCL_VARIABLES, lost_transport
 from truetune.checks.node_rendezvous import find_node_rendezvous, node_count_of_job
 from truetune.checks.rule import CommandRule
 from truetune.errors import DataError

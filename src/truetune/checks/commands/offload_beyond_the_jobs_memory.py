@@ -46,17 +46,17 @@ from truetune.checks.host_memory_needs import (
     fully_trained_model_of_launch,
     memory_to_ask_for,
 )
-from truetune.checks.host_memory_settings import memory_limit
-from truetune.checks.launch_files import (
+from truetune.checks.host_memory_settings_of_model_loads import memory_limit
+from truetune.checks.launcher_gpu_memory_settings import line_of_optimizer_offload
+from truetune.checks.node_rendezvous import node_count_of_job
+from truetune.checks.read_settings_in_launch_files import (
     LaunchFiles,
     LocatedValue,
     find_launches_with_files,
     first_set_value,
 )
-from truetune.checks.launch_memory_settings import line_of_optimizer_offload
-from truetune.checks.node_rendezvous import node_count_of_job
 from truetune.checks.rule import CommandRule
-from truetune.logs.findings_in_files_beside_log import SettingBeside
+from truetune.logs.facts_in_files_beside_log import SettingBeside
 from truetune.parsing.shell_commands import CommandFile, last_option
 
 

@@ -40,11 +40,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.template_marks import question_mark_of_template
+from truetune.checks.config.evidence.template_marks_before_questions import (
+    question_mark_of_template,
+)
 from truetune.checks.findings import Finding
-from truetune.checks.modelfile.trained_format_beside import find_trained_format_beside
+from truetune.checks.modelfile.find_trained_prompt_format_beside import find_trained_format_beside
 from truetune.checks.rule import CommandRule
-from truetune.checks.source.evidence.own_model_names import is_surely_published_or_helper
+from truetune.checks.source.evidence.own_or_published_model_names import (
+    is_surely_published_or_helper,
+)
 from truetune.checks.source.evidence.questions_without_template import TURN_MARKS
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import REPLY

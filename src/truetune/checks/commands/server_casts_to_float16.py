@@ -35,10 +35,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from truetune.checks.find_gpus_in_files_beside import find_gpus_beside
+from truetune.checks.find_only_gpu_named_in_files import GPU_WITHOUT_BFLOAT16
 from truetune.checks.findings import Finding
-from truetune.checks.gpus_beside import find_gpus_beside
-from truetune.checks.model_identity import overflowing_family
-from truetune.checks.named_gpu import GPU_WITHOUT_BFLOAT16
+from truetune.checks.identify_model_by_published_name import overflowing_family
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder

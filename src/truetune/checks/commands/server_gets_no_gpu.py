@@ -39,7 +39,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.errors import TruetuneError
-from truetune.parsing.docker_compose_services import is_compose_file
+from truetune.parsing.docker_compose_services_as_commands import is_compose_file
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import CommandFile, ShellCommand

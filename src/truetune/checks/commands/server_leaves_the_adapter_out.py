@@ -34,11 +34,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.find_uses_of_weight_folders import is_same_folder
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.prompt_forms import model_folders_written
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
-from truetune.checks.weight_uses import is_same_folder
 from truetune.errors import TruetuneError
 from truetune.parsing.container_command_on_host import host_folders_and_mount_targets
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option

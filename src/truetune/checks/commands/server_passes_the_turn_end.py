@@ -45,7 +45,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.template_marks import question_mark_of_chat_model
+from truetune.checks.config.evidence.template_marks_before_questions import (
+    question_mark_of_chat_model,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.sglang_server_commands import sglang_server
@@ -53,8 +55,8 @@ from truetune.checks.source.evidence.model_folder_settings import (
     is_model_folder,
     read_folder_settings,
 )
-from truetune.checks.source.evidence.published_families import family_of_model
-from truetune.checks.source.evidence.unheeded_turn_ends import unheeded_turn_end
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import family_of_model
+from truetune.checks.source.evidence.turn_ends_missing_from_stop_tokens import unheeded_turn_end
 from truetune.checks.tgi_server_commands import tgi_server
 from truetune.checks.vllm_server_commands import find_vllm_server_commands, model_of_server
 from truetune.errors import TruetuneError

@@ -42,10 +42,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.base_below_adapter import explain_base_below
+from truetune.checks.find_merged_weights_and_adapters import (
+    ADAPTER_OPTION,
+    option_value,
+    read_script_of_command,
+)
 from truetune.checks.findings import Case, Finding
-from truetune.checks.merged_weights import ADAPTER_OPTION, option_value, read_script_of_command
-from truetune.checks.model_identity import base_in_only_adapter_file, base_of_adapter
+from truetune.checks.identify_model_by_published_name import (
+    base_in_only_adapter_file,
+    base_of_adapter,
+)
+from truetune.checks.is_adapter_on_its_trained_base import explain_base_below
 from truetune.checks.rule import CommandRule
 from truetune.checks.sglang_server_commands import sglang_server
 from truetune.checks.tgi_server_commands import tgi_server

@@ -31,13 +31,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.template_marks import (
+from truetune.checks.config.evidence.template_marks_before_questions import (
     SAVED_TEMPLATES,
     question_mark_of_chat_model,
     question_mark_of_template,
 )
 from truetune.checks.findings import Finding
-from truetune.checks.modelfile.trained_format_beside import find_trained_format_beside
+from truetune.checks.modelfile.find_trained_prompt_format_beside import find_trained_format_beside
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.errors import DataError

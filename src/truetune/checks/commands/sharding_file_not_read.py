@@ -49,9 +49,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.find_unread_sharding_files import UnreadFile, find_unread_sharding_file
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
-from truetune.checks.sharding_files_beside import UnreadFile, find_unread_sharding_file
 from truetune.parsing.input_limits import SETTINGS as SCRIPT_LIMIT
 from truetune.parsing.input_limits import InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit

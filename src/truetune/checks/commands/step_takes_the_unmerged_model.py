@@ -45,10 +45,14 @@ from truetune.checks.commands.evidence.models_used_by_commands import (
     output_paths,
     uses_without_adapter,
 )
+from truetune.checks.find_merge_quantize_export_commands import (
+    MODEL_OPTIONS,
+    MakingStep,
+    model_making_steps,
+)
+from truetune.checks.find_what_scripts_train_and_where import canonical_folder_name
 from truetune.checks.findings import Finding
-from truetune.checks.model_making_steps import MODEL_OPTIONS, MakingStep, model_making_steps
 from truetune.checks.rule import CommandRule
-from truetune.checks.trained_by_scripts import canonical_folder_name
 from truetune.parsing.shell_commands import SETS_A_VARIABLE, CommandFile, ShellCommand, last_option
 from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
 

@@ -55,9 +55,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.find_trainings_without_process_group import LoneTrainings, find_lone_trainings
 from truetune.checks.findings import Finding
 from truetune.checks.node_rendezvous import node_count_of_job
-from truetune.checks.processes_without_a_group import LoneTrainings, find_lone_trainings
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile
 

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.data.answering_roles import ANSWERING_ROLES
 

@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
-from truetune.checks.measurement import Measurement
+from truetune.checks.measurement_without_findings import Measurement
 from truetune.checks.rule import ConfigRule
 
 HAS_KERNELS = re.compile(

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.metric_directions import LOWER_IS_BETTER, words_with_known_direction
+from truetune.checks.metric_direction_words import LOWER_IS_BETTER, words_with_known_direction
 from truetune.checks.rule import ConfigRule
 
 

@@ -44,7 +44,7 @@ from typing import Any
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import parse_json

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import case_at_place
 from truetune.checks.findings import Finding
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 
 

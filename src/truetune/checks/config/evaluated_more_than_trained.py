@@ -59,7 +59,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.step_counts import (
+from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
     count_rows,
     count_training_rows,
     max_steps_of_run,

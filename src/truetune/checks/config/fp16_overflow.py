@@ -44,12 +44,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.config.evidence.facts_from_model_folder import stored_dtype
 from truetune.checks.config.evidence.missing_input_reasons import NO_MODEL
-from truetune.checks.config.evidence.model_folder import stored_dtype
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
+from truetune.checks.identify_model_by_published_name import overflowing_family
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 

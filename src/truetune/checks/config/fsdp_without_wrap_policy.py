@@ -44,8 +44,8 @@ from typing import Any
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.launch_memory_settings import NO_POLICY
-from truetune.checks.measurement import Measurement
+from truetune.checks.launcher_gpu_memory_settings import NO_POLICY
+from truetune.checks.measurement_without_findings import Measurement
 from truetune.checks.rule import ConfigRule
 from truetune.errors import TruetuneError
 from truetune.settings.located_document import read_config_text

@@ -42,7 +42,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement
+from truetune.checks.measurement_without_findings import Measurement
 from truetune.checks.rule import ConfigRule
 
 LAYER_CLASS_KEYS = ("transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap")

@@ -49,10 +49,10 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
+from truetune.checks.find_only_gpu_named_in_files import NamedGpu, find_named_gpu
 from truetune.checks.findings import Case, Finding
+from truetune.checks.identify_model_by_published_name import model_identity
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import model_identity
-from truetune.checks.named_gpu import NamedGpu, find_named_gpu
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 

@@ -89,14 +89,14 @@ from typing import NamedTuple
 from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.checks.source.evidence.heads_of_sorted_files import (
+from truetune.checks.source.evidence.evaluations_on_head_of_sorted_file import (
     SPLIT_OF_ROWS,
     describe_head_difference,
     head_of_one_kind,
 )
-from truetune.checks.source.evidence.local_rows_of_values import read_rows_of_file
+from truetune.checks.source.evidence.file_rows_behind_values import read_rows_of_file
 from truetune.settings.config import Config
 
 NO_LIMIT = Unmet("it is about evaluations on the first rows of a file: none is set")

@@ -58,12 +58,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.optimizer_kind import published_adamw_rates_apply
-from truetune.checks.config.evidence.other_program_settings import keeps_stack_defaults
+from truetune.checks.config.evidence.do_adamw_rates_apply import published_adamw_rates_apply
 from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
+from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
 from truetune.checks.findings import Case, Finding
+from truetune.checks.identify_model_by_published_name import model_identity
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import model_identity
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.other_program_settings import keeps_stack_defaults
+from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 

@@ -52,13 +52,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.lora_module_names import PATTERN_SIGN, modules_matching_name
+from truetune.checks.config.evidence.facts_from_model_folder import linear_module_shapes
+from truetune.checks.config.evidence.match_module_names_like_peft import (
+    PATTERN_SIGN,
+    modules_matching_name,
+)
 from truetune.checks.config.evidence.missing_input_reasons import NO_LORA, NO_WEIGHTS
-from truetune.checks.config.evidence.model_folder import linear_module_shapes
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.setting_values import format_setting
 

@@ -47,11 +47,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from truetune.checks.config.evidence.facts_from_model_folder import (
+    linear_module_shapes,
+    model_config,
+    tensor_shapes,
+)
 from truetune.checks.config.evidence.family_module_names import (
     layer_names_of_family,
     targets_of_other_families_only,
 )
-from truetune.checks.config.evidence.lora_module_names import (
+from truetune.checks.config.evidence.match_module_names_like_peft import (
     FULLY_TRAINED_NAMES,
     LINEAR_NAMES,
     PATTERN_SIGN,
@@ -60,15 +65,10 @@ from truetune.checks.config.evidence.lora_module_names import (
     modules_matching_name,
 )
 from truetune.checks.config.evidence.missing_input_reasons import NO_LORA, NO_WEIGHTS
-from truetune.checks.config.evidence.model_folder import (
-    linear_module_shapes,
-    model_config,
-    tensor_shapes,
-)
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.setting_values import format_setting
 

@@ -49,12 +49,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.config.evidence.facts_from_model_folder import is_head_tied, local_model_folder
 from truetune.checks.config.evidence.missing_input_reasons import NO_LORA
-from truetune.checks.config.evidence.model_folder import is_head_tied, local_model_folder
 from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
 from truetune.checks.findings import Finding
+from truetune.checks.identify_model_by_published_name import chat_markers_base_never_trained
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import chat_markers_base_never_trained
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.parsing.input_limits import MODEL_FILE

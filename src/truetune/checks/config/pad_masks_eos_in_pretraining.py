@@ -44,8 +44,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.config.evidence.facts_from_model_folder import local_model_folder
 from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
-from truetune.checks.config.evidence.model_folder import local_model_folder
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet

@@ -68,7 +68,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from truetune.checks.architecture_overrides import (
+from truetune.checks.config.evidence.facts_from_model_folder import model_config
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.find_uses_of_weight_folders import is_same_or_below
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.position_and_attention_overrides import (
     ONLY_FAR_POSITIONS,
     POSITIONS,
     Override,
@@ -79,12 +84,7 @@ from truetune.checks.architecture_overrides import (
     read_model_config,
     scaling_lines_for_config,
 )
-from truetune.checks.config.evidence.model_folder import model_config
-from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.findings import Case, Finding
-from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.checks.weight_uses import is_same_or_below
 from truetune.settings.config import WeightUse
 
 NO_OVERRIDE = Unmet("it is about trainings that change positions or attention of the model")

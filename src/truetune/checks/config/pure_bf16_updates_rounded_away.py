@@ -57,8 +57,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.config.evidence.model_folder import sample_linear_weights, stored_dtype
-from truetune.checks.config.evidence.optimizer_kind import overrides_optim_setting
+from truetune.checks.config.evidence.do_adamw_rates_apply import overrides_optim_setting
+from truetune.checks.config.evidence.facts_from_model_folder import (
+    sample_linear_weights,
+    stored_dtype,
+)
 from truetune.checks.config.evidence.setting_places import (
     is_of_program,
     is_value_unknown,

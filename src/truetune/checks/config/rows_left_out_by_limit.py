@@ -54,10 +54,10 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
-from truetune.checks.config.evidence.step_counts import count_rows
+from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 

@@ -55,10 +55,10 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
+from truetune.checks.config.evidence.first_rows_of_run import count_characters, first_rows_of_run
 from truetune.checks.config.evidence.padding_to_a_length import find_padding_to_a_length
-from truetune.checks.config.evidence.run_rows import count_characters, first_rows_of_run
-from truetune.checks.config.evidence.script_token_rows import lengths_of_script_rows
 from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
+from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import lengths_of_script_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.padding_share import (

@@ -54,22 +54,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from truetune.checks.config.evidence.local_tokenizer import has_local_tokenizer
-from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
-from truetune.checks.config.evidence.run_rows import (
+from truetune.checks.config.evidence.first_rows_of_run import (
     CHATS,
     count_characters,
     first_rows_of_run,
     text_columns_of_recipe,
 )
-from truetune.checks.config.evidence.script_token_rows import RowsAtLimit, find_rows_cut_by_script
+from truetune.checks.config.evidence.is_tokenizer_on_this_machine import has_local_tokenizer
+from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import (
+    RowsAtLimit,
+    find_rows_cut_by_script,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.lost_row_ends import ENDS_ARE_LOST
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import is_nearly_all
+from truetune.checks.texts_about_cut_row_ends import ENDS_ARE_LOST
 from truetune.data.answering_roles import is_answering_role
 from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
 from truetune.settings.config import Config

@@ -68,20 +68,20 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.prompt_and_answer_tokens import count_prompt_and_answer_tokens
-from truetune.checks.config.evidence.prompt_shares import measure_prompt_characters
-from truetune.checks.findings import Case, Finding
-from truetune.checks.judgement import Unmet
-from truetune.checks.loss_bases import (
+from truetune.checks.config.evidence.prompt_share_of_learned_text import measure_prompt_characters
+from truetune.checks.describe_what_loss_averages import (
     LEARNED_BY,
     PACKING_SWITCHES,
     ROW_SWITCHES,
     SUM_SWITCHES,
     TOKEN_SWITCHES,
 )
+from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.checks.training_stages import stage_of_config
-from truetune.checks.weight_uses import is_same_folder, is_same_or_below
 from truetune.settings.config import Config, LossBasis, LossSetting, TrainingStage
 from truetune.settings.evidence_of_past_run import has_trained_before
 

@@ -52,7 +52,10 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.step_counts import count_training_rows, training_bytes
+from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
+    count_training_rows,
+    training_bytes,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

@@ -47,10 +47,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.deepspeed_schedule import ScheduleRate, peak_rate_of_schedule
+from truetune.checks.find_deepspeed_schedule_rate import ScheduleRate, peak_rate_of_schedule
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.launch_files import find_in_folder_or_parents
+from truetune.checks.read_settings_in_launch_files import find_in_folder_or_parents
 from truetune.checks.rule import ConfigRule
 from truetune.errors import TruetuneError
 from truetune.settings import located_document

@@ -69,7 +69,7 @@ from pathlib import Path
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.template_marks import (
+from truetune.checks.config.evidence.template_marks_before_questions import (
     CHATML,
     CONTROL_TOKEN,
     LLAMA3,
@@ -83,10 +83,10 @@ from truetune.checks.config.evidence.template_marks import (
     question_mark_of_template,
     tokenizer_has_token,
 )
+from truetune.checks.find_uses_of_weight_folders import is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.checks.weight_uses import is_same_or_below
 from truetune.parsing.read_ollama_modelfile import is_modelfile_name
 from truetune.settings.config import Config, WeightUse
 

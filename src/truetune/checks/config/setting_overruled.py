@@ -46,9 +46,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from truetune.checks.config.evidence.other_program_settings import keeps_stack_defaults
 from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
-from truetune.checks.config.evidence.step_counts import max_steps_of_run
+from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
+from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config

@@ -41,17 +41,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.other_program_settings import (
+from truetune.checks.config.evidence.renamed_setting_fix import fix_of_old_name
+from truetune.checks.config.evidence.setting_places import case_at_place, is_of_program, known_keys
+from truetune.checks.config.evidence.settings_read_by_another_program import (
     describe_fate_of_unknown_key,
     describe_readers_of_old_names,
     describe_removal_release,
     is_mostly_another_programs,
     words_of_another_program,
 )
-from truetune.checks.config.evidence.renamed_setting_fix import fix_of_old_name
-from truetune.checks.config.evidence.setting_places import case_at_place, is_of_program, known_keys
 from truetune.checks.findings import Finding
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import RenamedKey
 from truetune.settings.evidence_of_past_run import has_trained_before, severity_of_removed_name

@@ -50,17 +50,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.base_below_adapter import explain_base_below
 from truetune.checks.config.evidence.setting_places import setting_case, setting_place
+from truetune.checks.find_uses_of_weight_folders import is_same_or_below
 from truetune.checks.findings import Case, Finding
-from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import (
+from truetune.checks.identify_model_by_published_name import (
     are_base_and_instruct_model,
     base_of_adapter,
     explain_different_weights,
 )
+from truetune.checks.is_adapter_on_its_trained_base import explain_base_below
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.checks.weight_uses import is_same_or_below
 from truetune.parsing.shell_commands import is_command_file
 from truetune.settings.config import WeightUse
 

@@ -68,11 +68,11 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.training_stages import LATER_METHODS, stage_of_config
-from truetune.checks.weight_uses import is_same_folder, is_same_or_below
 from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import DataError
 from truetune.settings.config import Config, TrainingStage

@@ -55,7 +55,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.training_file_columns import last_changed_training_file
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_STEPS
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.step_counts import max_steps_of_run
+from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

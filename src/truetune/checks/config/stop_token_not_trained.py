@@ -44,10 +44,13 @@ from typing import Any
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
-from truetune.checks.config.evidence.template_marks import MARKERS, answer_end_and_eos
+from truetune.checks.config.evidence.template_marks_before_questions import (
+    MARKERS,
+    answer_end_and_eos,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 
 TURN_ENDS = {

@@ -46,7 +46,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
-from truetune.checks.config.evidence.template_marks import (
+from truetune.checks.config.evidence.template_marks_before_questions import (
     CHATML,
     GEMMA,
     LLAMA3,

@@ -66,11 +66,11 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
+from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.training_stages import LATER_METHODS, stage_of_config
-from truetune.checks.weight_uses import is_same_folder, is_same_or_below
 from truetune.settings.config import Config, TrainingStage, WeightUse
 
 NO_USES = Unmet(

@@ -44,14 +44,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.other_program_settings import (
-    DATA_SET_LISTS,
-    describe_fate_of_unknown_key,
-    is_unknown_keyword_refused,
-    likely_meant_key,
-    unknown_keys,
-    words_of_another_program,
-)
 from truetune.checks.config.evidence.setting_places import (
     case_at_place,
     is_of_program,
@@ -59,9 +51,17 @@ from truetune.checks.config.evidence.setting_places import (
     numbered_tables_of_list,
     setting_case,
 )
+from truetune.checks.config.evidence.settings_read_by_another_program import (
+    DATA_SET_LISTS,
+    describe_fate_of_unknown_key,
+    is_unknown_keyword_refused,
+    likely_meant_key,
+    unknown_keys,
+    words_of_another_program,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.errors import format_name_list
 from truetune.settings.stacks.known_keys import load_known_keys

@@ -36,8 +36,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.devices.launch_settings import SPREADING_MAPS, STACKS_THAT_PLACE_THE_MODEL
-from truetune.checks.devices.run_size import find_local_architecture
+from truetune.checks.devices.launch_setting_constants import (
+    SPREADING_MAPS,
+    STACKS_THAT_PLACE_THE_MODEL,
+)
+from truetune.checks.devices.read_architecture_and_row_count import find_local_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import estimate_memory

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.devices.run_size import find_local_architecture
+from truetune.checks.devices.read_architecture_and_row_count import find_local_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import GIB

@@ -57,10 +57,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.devices.run_size import find_local_architecture
+from truetune.checks.devices.read_architecture_and_row_count import find_local_architecture
+from truetune.checks.find_cpu_offload_of_launcher import find_launch_offload
+from truetune.checks.find_gpus_in_files_beside import GpuBeside, find_gpus_beside
 from truetune.checks.findings import Case, Finding
-from truetune.checks.gpus_beside import GpuBeside, find_gpus_beside
-from truetune.checks.launch_offload import find_launch_offload
 from truetune.checks.rule import DeviceRule
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, parse_architecture

@@ -30,7 +30,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.devices.launch_settings import SPREADING_MAPS, STACKS_THAT_PLACE_THE_MODEL
+from truetune.checks.devices.launch_setting_constants import (
+    SPREADING_MAPS,
+    STACKS_THAT_PLACE_THE_MODEL,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from truetune.checks.findings import SHOWN_CASES, Case
-from truetune.generation.parser_selftest import ParserReading
+from truetune.generation.parser_selftest_results import ParserReading
 
 # Chosen to fit a line together with both values.
 SHOWN_CHARS = 80

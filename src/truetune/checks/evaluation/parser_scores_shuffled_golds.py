@@ -41,7 +41,7 @@ from truetune.checks.evaluation.parser_reading_cases import cases_of_readings
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.generation.parser_selftest import ParserSelftest
+from truetune.generation.parser_selftest_results import ParserSelftest
 
 # Score over chance, as a share of the way from chance to 1. Chosen, not measured: golds that are equal but for their
 # spelling raise it a little. At half, those would count; at double, a parser that is blind for every tenth pair passes.

@@ -45,7 +45,10 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.prompt_likelihood_gain import HELP, have_prompts_gained_like_answers
+from truetune.checks.prompts_learned_by_likelihood_gain import (
+    HELP,
+    have_prompts_gained_like_answers,
+)
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.unmet_reasons import NOT_AGAINST
 

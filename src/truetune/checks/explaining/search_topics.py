@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Literal
 
 from truetune.checks.explaining.guides import GUIDES, Cause
-from truetune.checks.explaining.pasted_record import (
+from truetune.checks.explaining.read_causes_from_pasted_records import (
     Proof,
     causes_excluded_by_records,
     list_proofs_of_records,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from truetune.checks.explaining.figure_phrases import words_for_figures
+from truetune.checks.explaining.replace_figures_by_their_meaning import words_for_figures
 
 WORD = re.compile(r"[a-z][a-z0-9]+|(?<![\d.])[1-9]\d{2,}(?![\d.])")
 """Numbers only from three digits on: statuses and exit codes. Smaller ones are counts that say nothing of a symptom"""

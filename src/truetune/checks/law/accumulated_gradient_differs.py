@@ -54,7 +54,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.evidence.broken_laws import FORWARD_LAWS, any_law_broken
+from truetune.checks.law.evidence.is_deeper_law_broken import FORWARD_LAWS, any_law_broken
 from truetune.checks.rule import LawRule
 
 

@@ -53,7 +53,7 @@ from typing import Any
 
 from truetune.checks.batch.evidence.answer_spans import lines_with_unshifted_labels
 from truetune.checks.findings import Finding
-from truetune.checks.law.evidence.target_positions import describe_positions
+from truetune.checks.law.evidence.describe_tokens_taught_by_loss import describe_positions
 from truetune.checks.rule import LawRule
 
 # Chosen, not measured: shifted labels are so at every place but the last of a line, unshifted ones

@@ -56,7 +56,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.evidence.target_positions import (
+from truetune.checks.law.evidence.describe_tokens_taught_by_loss import (
     are_targets_mostly_other_tokens,
     describe_positions,
 )

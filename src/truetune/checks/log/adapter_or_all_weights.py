@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from truetune.checks.source.evidence.adapter_folders import ADAPTER_CONFIG
-from truetune.logs.findings_in_files_beside_log import FROZEN_IN_CODE
+from truetune.checks.source.evidence.models_loaded_from_adapter_folders import ADAPTER_CONFIG
+from truetune.logs.facts_in_files_beside_log import FROZEN_IN_CODE
 from truetune.logs.run_log import RunLog
 
 

@@ -42,7 +42,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.evidence.fall_of_loss import CLASS_METRIC
 from truetune.checks.rule import OutputRule
-from truetune.logs.findings_in_files_beside_log import FROZEN_IN_CODE, SOFT_PROMPT
+from truetune.logs.facts_in_files_beside_log import FROZEN_IN_CODE, SOFT_PROMPT
 from truetune.logs.run_log import RunLog
 
 MIN_PARAMETERS = 50_000_000

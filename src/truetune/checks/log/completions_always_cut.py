@@ -52,7 +52,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import explain_too_short_curve
-from truetune.logs.reward_and_length_signal import (
+from truetune.logs.grpo_learning_signal_and_cut_answers import (
     constant_length_of_evaluation_answers,
     is_share_always_one,
     mean_answer_length,

@@ -51,7 +51,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
-from truetune.logs.findings_in_files_beside_log import FilesBeside, SettingBeside
+from truetune.logs.facts_in_files_beside_log import FilesBeside, SettingBeside
 from truetune.logs.share_of_time_beside_training import TimeShares, measure_time_shares
 
 MUCH, MOST = 1 / 3, 0.5

@@ -36,7 +36,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.evidence.exceptions_on_answers import failed_to_parse_an_answer
-from truetune.checks.log.message_evidence import explain_message
+from truetune.checks.log.explain_log_messages_and_progress import explain_message
 from truetune.checks.rule import OutputRule
 
 MAX_TEXT = 200

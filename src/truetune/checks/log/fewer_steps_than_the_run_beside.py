@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
-from truetune.logs.sibling_runs import RunSize, size_of_finished_run
+from truetune.logs.rows_and_steps_of_sibling_runs import RunSize, size_of_finished_run
 
 SAME_ROWS = 0.05
 """Rows that differ by less are as many: the last batch of an epoch may be filled up or left out on each process"""

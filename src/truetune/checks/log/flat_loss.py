@@ -68,7 +68,7 @@ from truetune.checks.log.evidence.fall_of_loss import (
 )
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.findings_in_files_beside_log import RunBeside
+from truetune.logs.facts_in_files_beside_log import RunBeside
 from truetune.logs.robust_statistics import fit_robust_trend
 from truetune.logs.run_log import Curve, RunLog
 from truetune.settings.run_spec import Severity

@@ -48,7 +48,7 @@ import numpy as np
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
-from truetune.logs.findings_in_files_beside_log import SettingBeside
+from truetune.logs.facts_in_files_beside_log import SettingBeside
 from truetune.logs.run_log import RunLog
 
 TIMED = re.compile(r"time taken|\btiming|(?:^|[_/])times?(?:[_/]|$)|seconds|_s(?:/|$)", re.I)

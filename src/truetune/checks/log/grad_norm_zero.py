@@ -43,7 +43,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.dpo_settings_from_curves import all_logps_are_zero
-from truetune.logs.reward_and_length_signal import (
+from truetune.logs.grpo_learning_signal_and_cut_answers import (
     is_share_always_one,
     share_of_cut_off_answers,
     share_of_prompts_without_signal,

@@ -48,7 +48,7 @@ from pathlib import Path
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.nccl_transports import INFINIBAND, TCP, NcclTransports
-from truetune.logs.findings_in_files_beside_log import IMAGE_WITHOUT_VERBS, RunBeside
+from truetune.logs.facts_in_files_beside_log import IMAGE_WITHOUT_VERBS, RunBeside
 from truetune.logs.outline_run_for_comparison import outline_run
 from truetune.settings.run_spec import Severity
 

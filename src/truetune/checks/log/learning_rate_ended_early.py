@@ -42,7 +42,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.evidence.bounds_of_loss_and_rate import IDLE_RATE
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.findings_in_files_beside_log import SCHEDULE_STEPS, SettingBeside
+from truetune.logs.facts_in_files_beside_log import SCHEDULE_STEPS, SettingBeside
 from truetune.logs.run_log import Curve
 
 MIN_POINTS, MIN_ZEROS = 8, 3

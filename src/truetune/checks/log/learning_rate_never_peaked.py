@@ -44,7 +44,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.findings_in_files_beside_log import WARMUP_STEPS, SettingBeside
+from truetune.logs.facts_in_files_beside_log import WARMUP_STEPS, SettingBeside
 from truetune.logs.robust_statistics import warmup_slope
 from truetune.logs.run_log import Curve
 from truetune.settings.run_spec import Severity

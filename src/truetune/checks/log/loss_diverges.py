@@ -52,12 +52,15 @@ from truetune.checks.log.evidence.end_of_loss import (
     jumps_after_first_record,
     measure_loss_levels,
 )
-from truetune.checks.log.float16_in_logs import is_float16_run, precision_in_place_of_float16
+from truetune.checks.log.float16_use_and_overflow import (
+    is_float16_run,
+    precision_in_place_of_float16,
+)
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.restart_advice import advise_restart
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import RESUMED, explain_too_short_curve
-from truetune.logs.restart_detection import find_restarts
+from truetune.logs.detect_resumes_without_state import find_restarts
 from truetune.logs.robust_statistics import (
     block_medians,
     jumps_up_repeatedly,

@@ -43,7 +43,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS, explain_too_short_curve
-from truetune.logs.findings_in_files_beside_log import SettingBeside
+from truetune.logs.facts_in_files_beside_log import SettingBeside
 from truetune.logs.is_loss_summed_not_averaged import (
     MAX_REMAINING_SHARE,
     MIN_EVALUATIONS,

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.float16_in_logs import (
+from truetune.checks.log.float16_use_and_overflow import (
     is_float16_run,
     precision_in_place_of_float16,
 )

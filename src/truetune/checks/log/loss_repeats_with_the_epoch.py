@@ -46,13 +46,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
+from truetune.logs.detect_resumes_without_state import find_restarts
 from truetune.logs.periodic_events import (
     GROUPED_STEPS,
     STRETCHES_OF_SHORT_EPOCH,
     USUAL_PROCESS_COUNTS,
     may_group_by_length,
 )
-from truetune.logs.restart_detection import find_restarts
 from truetune.logs.robust_statistics import noise_sigma
 from truetune.logs.run_log import Curve, Floats, RunLog
 

@@ -40,7 +40,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.float16_in_logs import float16_overflow_evidence, float16_overflow_remedy
+from truetune.checks.log.float16_use_and_overflow import (
+    float16_overflow_evidence,
+    float16_overflow_remedy,
+)
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 

@@ -48,8 +48,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.checks.severity_by_trainer import is_nearly_all
-from truetune.logs.console.skipped_steps import SkippedSteps
-from truetune.logs.findings_in_files_beside_log import LOSS_SCALE
+from truetune.logs.console.steps_skipped_on_float16_overflow import SkippedSteps
+from truetune.logs.facts_in_files_beside_log import LOSS_SCALE
 from truetune.logs.run_log import RunLog
 
 # Chosen: below a tenth, single batches overflow, and the run learns from the others.

@@ -44,7 +44,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS, RESUMED
-from truetune.logs.restart_detection import find_restarts
+from truetune.logs.detect_resumes_without_state import find_restarts
 from truetune.logs.robust_statistics import MAD_TO_SIGMA, rolling_median, stretches_of_true
 from truetune.logs.run_log import Curve, Floats
 

@@ -52,7 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.float16_in_logs import (
+from truetune.checks.log.float16_use_and_overflow import (
     family_overflowing_in_float16,
     float16_overflow_evidence,
     float16_overflow_remedy,

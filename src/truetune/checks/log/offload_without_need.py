@@ -42,8 +42,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.find_gpus_in_files_beside import smallest_memory_of_gpu_gb
 from truetune.checks.findings import Finding
-from truetune.checks.gpus_beside import smallest_memory_of_gpu_gb
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
 from truetune.logs.share_of_time_beside_training import step_seconds_without_evaluations

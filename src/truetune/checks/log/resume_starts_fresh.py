@@ -48,8 +48,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import explain_too_short_curve
-from truetune.logs.findings_in_files_beside_log import NOTHING_RESUMED
-from truetune.logs.restart_detection import MIN_LOSSES, MIN_RATES, Restart, find_restarts
+from truetune.logs.detect_resumes_without_state import MIN_LOSSES, MIN_RATES, Restart, find_restarts
+from truetune.logs.facts_in_files_beside_log import NOTHING_RESUMED
 
 SAYS = {
     "schedule": "the learning-rate schedule (and the optimizer with it) restarted",

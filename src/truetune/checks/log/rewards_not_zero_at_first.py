@@ -45,8 +45,8 @@ import numpy as np
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.findings_in_files_beside_log import FilesBeside
-from truetune.logs.restart_detection import find_restarts
+from truetune.logs.detect_resumes_without_state import find_restarts
+from truetune.logs.facts_in_files_beside_log import FilesBeside
 from truetune.logs.run_log import Curve, Floats, RunLog
 
 FIRST = 3

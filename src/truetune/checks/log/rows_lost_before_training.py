@@ -54,7 +54,7 @@ from truetune.checks.rule import OutputRule
 from truetune.data.find_data_files import open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
-from truetune.logs.findings_in_files_beside_log import RowsBeside
+from truetune.logs.facts_in_files_beside_log import RowsBeside
 from truetune.parsing.decompress_within_limits import UNREADABLE
 
 MIN_SHARE = 0.1

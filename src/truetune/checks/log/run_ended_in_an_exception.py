@@ -44,10 +44,8 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.log.best_metric_missing import MissingMetric, explain_missing_metric
 from truetune.checks.log.evidence.exceptions_on_answers import failed_to_parse_an_answer
-from truetune.checks.log.host_memory_evidence import describe_rows_in_a_list
-from truetune.checks.log.message_evidence import (
+from truetune.checks.log.explain_log_messages_and_progress import (
     EVEN_SHARES,
     UNEVEN,
     describe_steps_or_records,
@@ -55,7 +53,15 @@ from truetune.checks.log.message_evidence import (
     lines_printed_by_one_rank,
     optimizer_steps_made,
 )
+from truetune.checks.log.explain_missing_best_metric import MissingMetric, explain_missing_metric
+from truetune.checks.log.what_filled_host_memory import describe_rows_in_a_list
 from truetune.checks.rule import OutputRule
+from truetune.logs.console.explain_out_of_memory_with_advice import (
+    MODE_OF_EVALUATION,
+    MemoryStory,
+    is_first_step_after_evaluation,
+    memory_of_run,
+)
 from truetune.logs.console.failure_phase import find_failure_phase
 from truetune.logs.console.messages import KnownMessage
 from truetune.logs.console.out_of_memory_causes import (
@@ -75,14 +81,8 @@ from truetune.logs.console.out_of_memory_message import (
     parse_memory_error,
     with_ranks_counted,
 )
-from truetune.logs.console.out_of_memory_story import (
-    MODE_OF_EVALUATION,
-    MemoryStory,
-    is_first_step_after_evaluation,
-    memory_of_run,
-)
 from truetune.logs.console.out_of_memory_weights import evidence_of_adapter_slots
-from truetune.logs.console.port_conflicts import PortConflict
+from truetune.logs.console.port_conflicts_within_run import PortConflict
 from truetune.logs.console.read_console_output import (
     COLLECTIVE_TIMEOUT_RAISED,
     ConsoleOutput,

@@ -40,13 +40,7 @@ from pathlib import Path
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.host_memory_evidence import (
-    HostMemoryCause,
-    find_memory_cause_at_any_time,
-    find_memory_cause_before_first_step,
-    gib_held_by_killed_process,
-)
-from truetune.checks.log.message_evidence import (
+from truetune.checks.log.explain_log_messages_and_progress import (
     EVEN_SHARES,
     UNEVEN,
     describe_steps_or_records,
@@ -54,11 +48,17 @@ from truetune.checks.log.message_evidence import (
     lines_printed_by_one_rank,
     optimizer_steps_made,
 )
+from truetune.checks.log.what_filled_host_memory import (
+    HostMemoryCause,
+    find_memory_cause_at_any_time,
+    find_memory_cause_before_first_step,
+    gib_held_by_killed_process,
+)
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.read_console_output import COLLECTIVE_TIMEOUT, ConsoleOutput, Notice
 from truetune.logs.console.step_pace import parse_date_and_time
 from truetune.logs.console.uneven_counts_of_ranks import RankCounts
-from truetune.logs.findings_in_files_beside_log import (
+from truetune.logs.facts_in_files_beside_log import (
     HOST_GIB,
     LOADED_BY_EVERY_PROCESS,
     MODEL_GIB,

@@ -46,7 +46,7 @@ from pathlib import Path
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
-from truetune.logs.findings_in_files_beside_log import RunBeside
+from truetune.logs.facts_in_files_beside_log import RunBeside
 from truetune.logs.outline_run_for_comparison import outline_run
 
 SAME_BATCHES = 0.02

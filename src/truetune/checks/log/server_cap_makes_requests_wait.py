@@ -49,15 +49,15 @@ from pathlib import Path
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
-from truetune.checks.server_caps import (
+from truetune.checks.server_concurrency_caps import (
     HOW_TO_RAISE,
     SPELLED,
     cap_setting_of_log,
     find_cap,
     find_cap_in_files_beside,
 )
-from truetune.logs.console.server_requests import RequestQueue
-from truetune.logs.findings_in_files_beside_log import ADAPTERS_AT_ONCE, SettingBeside
+from truetune.logs.console.running_and_waiting_requests import RequestQueue
+from truetune.logs.facts_in_files_beside_log import ADAPTERS_AT_ONCE, SettingBeside
 
 FEW = 64
 """Requests at once below which a cap leaves most of a GPU idle. Chosen: generation gains up to about as many"""

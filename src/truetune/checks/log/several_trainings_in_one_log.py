@@ -59,7 +59,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.repeated_records import RepeatedRecords
+from truetune.logs.console.records_printed_by_several_trainings import RepeatedRecords
 
 
 class SeveralTrainingsInOneLog(OutputRule):

@@ -46,7 +46,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOG_MORE, OTHER_LOSS
-from truetune.logs.findings_in_files_beside_log import LABELS_OF_PADS
+from truetune.logs.facts_in_files_beside_log import LABELS_OF_PADS
 from truetune.logs.robust_statistics import noise_sigma
 from truetune.logs.run_log import Curve, Floats
 

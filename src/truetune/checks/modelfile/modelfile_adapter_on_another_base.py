@@ -35,10 +35,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.base_below_adapter import explain_base_below
 from truetune.checks.findings import Case, Finding
+from truetune.checks.identify_model_by_published_name import base_of_adapter
+from truetune.checks.is_adapter_on_its_trained_base import explain_base_below
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import base_of_adapter
 from truetune.checks.rule import ModelfileRule
 
 

@@ -36,7 +36,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.modelfile.weights_of_modelfile import is_own_weights
+from truetune.checks.modelfile.classify_modelfile_from import is_own_weights
 from truetune.checks.rule import ModelfileRule
 
 END_MARKS = (

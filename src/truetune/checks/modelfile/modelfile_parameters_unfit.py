@@ -42,7 +42,7 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import GENERATION, limit_breaches, parse_limit_number
 from truetune.checks.judgement import Unmet
-from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_nearby_chats
+from truetune.checks.read_training_chats_nearby import count_answers_cut_by_stop, find_nearby_chats
 from truetune.checks.rule import ModelfileRule
 from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
 from truetune.parsing.read_ollama_modelfile import Instruction

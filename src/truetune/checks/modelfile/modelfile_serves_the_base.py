@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.findings import Finding
-from truetune.checks.modelfile.weights_of_modelfile import is_own_weights
+from truetune.checks.modelfile.classify_modelfile_from import is_own_weights
 from truetune.checks.rule import ModelfileRule
 from truetune.errors import TruetuneError
 from truetune.parsing.read_ollama_modelfile import Instruction

@@ -45,22 +45,27 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.template_marks import (
+from truetune.checks.config.evidence.template_marks_before_questions import (
     question_mark_of_chat_model,
     question_mark_of_template,
 )
 from truetune.checks.findings import Finding
+from truetune.checks.identify_model_by_published_name import base_of_adapter
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import base_of_adapter
-from truetune.checks.modelfile.trained_format_beside import (
+from truetune.checks.modelfile.classify_modelfile_from import is_file_or_folder_name, is_own_weights
+from truetune.checks.modelfile.find_trained_prompt_format_beside import (
     TrainedFormat,
     find_trained_format_beside,
 )
-from truetune.checks.modelfile.weights_of_modelfile import is_file_or_folder_name, is_own_weights
 from truetune.checks.rule import ModelfileRule
 from truetune.errors import TruetuneError
 from truetune.parsing.read_ollama_modelfile import Instruction
-from truetune.render.probes import QUESTION, Probes, alternating_chat, prepare_probes_of_run
+from truetune.render.template_probes import (
+    QUESTION,
+    Probes,
+    alternating_chat,
+    prepare_probes_of_run,
+)
 from truetune.settings.run_spec import RunSpec
 
 MARK = re.compile(

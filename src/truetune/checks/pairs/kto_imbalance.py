@@ -39,11 +39,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from truetune.checks.answers_beside_unread_columns import last_answer
 from truetune.checks.data_unmet_reasons import NO_VERDICTS
 from truetune.checks.findings import Finding
+from truetune.checks.is_wrong_column_learned import last_answer
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.read_answer_scores_beside_pairs import read_candidate_scores
 from truetune.encoding.batch import Batch

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.rule import PairRule, Setup
 from truetune.encoding.batch import Batch

@@ -46,9 +46,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.cases_at_tokens_and_turns import case_in_example
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import completion_ids, wilson_interval
 from truetune.checks.pairs.evidence.token_edit_distance import (
     Ids,
@@ -58,7 +59,6 @@ from truetune.checks.pairs.evidence.token_edit_distance import (
     without_common_ends,
 )
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import case_in_example
 from truetune.encoding.batch import Batch
 
 # Chosen, not measured: one word in twenty. At 0.9 short answers that differ in one word of ten

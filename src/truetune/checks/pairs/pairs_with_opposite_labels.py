@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import completion_ids
 from truetune.checks.pairs.evidence.winner_columns import do_columns_prefer_rejected
 from truetune.checks.rule import MAX_CASES, PairRule, Setup

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import wilson_interval
 from truetune.checks.rule import PairRule, Setup
 from truetune.data.conversation import Conversation

@@ -38,8 +38,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.cases_at_tokens_and_turns import case_at_answer
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import (
     completion_ids,
     cut_completion,
@@ -47,7 +48,6 @@ from truetune.checks.pairs.evidence.pair_sides import (
     pair_texts,
 )
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import case_at_answer
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.settings.run_spec import Severity

@@ -46,9 +46,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.cases_at_tokens_and_turns import case_in_row
+from truetune.checks.find_script_line_ranking_pairs import find_ranking_line
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.bad_answer_signs import (
     HARM,
     OpenEnds,
@@ -57,10 +59,8 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
     is_marked_as_cut,
 )
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
-from truetune.checks.ranking_line_of_pairs import find_ranking_line
 from truetune.checks.rows_cut_at_one_length import MIN_SHARE_AT_ONE_LENGTH
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import case_in_row
 from truetune.data.conversation import Conversation
 from truetune.data.read_answer_scores_beside_pairs import (
     CandidateScores,

@@ -35,11 +35,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.displaced_answers_of_file import DisplacedAnswersOfFile
 from truetune.checks.find_displaced_answers import DisplacedAnswers
+from truetune.checks.find_displaced_answers_in_chunks import DisplacedAnswersOfFile
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.rule import PairRule, Setup
 from truetune.encoding.batch import Batch

@@ -12,8 +12,9 @@ from truetune.checks.paths.check_by_kind import inspect_checkpoint_folder
 from truetune.checks.paths.check_folder import check_member
 from truetune.checks.paths.check_log_file import check_notebook_outputs
 from truetune.checks.paths.check_settings_file import check_settings_file
+from truetune.checks.paths.choose_judged_rows_of_folder import take_rows_of_scripts
+from truetune.checks.paths.explain_not_judged_paths import not_judged_since_unreadable
 from truetune.checks.paths.folder_members import find_last_checkpoint, list_user_entries
-from truetune.checks.paths.not_judged_paths import not_judged_since_unreadable
 from truetune.checks.paths.path_kinds import (
     MODEL_FOLDER_KINDS,
     SOURCE_KINDS,
@@ -22,7 +23,6 @@ from truetune.checks.paths.path_kinds import (
     kinds_or_none,
 )
 from truetune.checks.paths.paths_check_state import PathsCheck
-from truetune.checks.paths.rows_of_folder import take_rows_of_scripts
 from truetune.data.tell_training_files_from_predictions import list_training_files
 from truetune.errors import TruetuneError
 from truetune.settings.recognise_input_kind import InputKind, is_model_without_weights

@@ -9,22 +9,22 @@ from pathlib import Path
 from truetune.checks.judgement import NotJudged
 from truetune.checks.paths.check_by_kind import CHECK_BY_KIND, lint_sources
 from truetune.checks.paths.check_settings_file import check_settings_file
+from truetune.checks.paths.choose_judged_rows_of_folder import (
+    add_training_rows_of_folder,
+    take_rows_of_folder,
+    take_rows_of_scripts,
+)
+from truetune.checks.paths.explain_not_judged_paths import (
+    REASON_BY_UNJUDGED_KIND,
+    not_judged_since_unreadable,
+)
 from truetune.checks.paths.folder_members import (
     list_folder_members,
     list_row_folders_below,
     models_below,
 )
-from truetune.checks.paths.not_judged_paths import (
-    REASON_BY_UNJUDGED_KIND,
-    not_judged_since_unreadable,
-)
 from truetune.checks.paths.path_kinds import MODEL_BELOW, SOURCE_KINDS
 from truetune.checks.paths.paths_check_state import PathsCheck
-from truetune.checks.paths.rows_of_folder import (
-    add_training_rows_of_folder,
-    take_rows_of_folder,
-    take_rows_of_scripts,
-)
 from truetune.checks.unread_training_settings import (
     not_judged_unread_settings,
     unread_training_settings,

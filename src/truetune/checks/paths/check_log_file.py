@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from truetune.checks.gpus_beside import read_gpu_file
+from truetune.checks.find_gpus_in_files_beside import read_gpu_file
 from truetune.checks.judgement import NotJudged
 from truetune.checks.log.gpus_mostly_idle import describe_gpus
 from truetune.checks.paths.paths_check_state import PathsCheck

@@ -8,13 +8,13 @@ from pathlib import Path
 from truetune.checks.paths.check_beside_path import check_beside_path
 from truetune.checks.paths.check_by_kind import CHECK_BY_KIND, check_as_kind
 from truetune.checks.paths.check_folder import check_folder
-from truetune.checks.paths.not_judged_paths import (
+from truetune.checks.paths.choose_judged_rows_of_folder import take_rows_of_folder
+from truetune.checks.paths.explain_not_judged_paths import (
     REASON_BY_UNJUDGED_KIND,
     not_judged_since_unreadable,
 )
 from truetune.checks.paths.path_kinds import SOURCE_KINDS, WHOLE_FOLDER_KINDS, kinds_of_path
 from truetune.checks.paths.paths_check_state import PathsCheck
-from truetune.checks.paths.rows_of_folder import take_rows_of_folder
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.settings.recognise_input_kind import InputKind, title_of_kind
 from truetune.settings.stacks.registry import config_readers

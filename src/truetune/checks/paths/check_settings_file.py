@@ -8,7 +8,7 @@ from truetune.checks.config.own_rows_not_trained import trains_demo_data_alone
 from truetune.checks.inspect_tokenized import find_prepared_cache
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import NotJudged
-from truetune.checks.paths.missing_tokenizer import why_tokenizer_is_missing
+from truetune.checks.paths.explain_missing_tokenizer import why_tokenizer_is_missing
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reports import Subject
 from truetune.settings.config import Config

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from truetune.checks.paths.not_judged_paths import REASON_BY_UNJUDGED_KIND
+from truetune.checks.paths.explain_not_judged_paths import REASON_BY_UNJUDGED_KIND
 from truetune.checks.paths.path_kinds import (
     WHOLE_FOLDER_KINDS,
     are_kinds_of_row_folder,

@@ -8,7 +8,7 @@ from truetune.checks.check_data import Progress, check
 from truetune.checks.columns_read_by_scripts import columns_read_by_scripts
 from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rules
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
-from truetune.checks.paths.missing_tokenizer import (
+from truetune.checks.paths.explain_missing_tokenizer import (
     why_tokenizer_of_scripts_is_missing,
     without_advice_of_transformers,
 )

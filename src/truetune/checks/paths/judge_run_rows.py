@@ -14,7 +14,14 @@ from truetune.checks.check_data import Progress
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized
 from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rules
+from truetune.checks.judge_token_ids_made_by_script import (
+    inspect_rows_of_ids,
+    judge_columns_without_tokenizer,
+    judge_labels_of_classifier,
+)
 from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.paths.complete_run_by_its_script import shape_run_by_script
+from truetune.checks.paths.explain_missing_tokenizer import find_tokenizer_of_scripts
 from truetune.checks.paths.judge_held_out_rows import (
     judge_rows_and_held_out,
     report_evaluation_rows,
@@ -24,15 +31,8 @@ from truetune.checks.paths.judge_rendered_rows import (
     judge_rows,
     tokens_added_by_paths,
 )
-from truetune.checks.paths.missing_tokenizer import find_tokenizer_of_scripts
 from truetune.checks.paths.paths_check_state import PathsCheck
-from truetune.checks.paths.shape_run_by_script import shape_run_by_script
 from truetune.checks.reports import Report, Subject
-from truetune.checks.rows_of_ids_by_script import (
-    inspect_rows_of_ids,
-    judge_columns_without_tokenizer,
-    judge_labels_of_classifier,
-)
 from truetune.data.find_data_files import find_sources
 from truetune.data.script_rows.find_row_shaping_script import training_scripts
 from truetune.errors import DataError, TokenizerError, TruetuneError, format_name_list

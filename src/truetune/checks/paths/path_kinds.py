@@ -21,7 +21,7 @@ from truetune.settings.recognise_input_kind import (
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.registry import config_readers
 from truetune.settings.suggest_spelling import did_you_mean_path
-from truetune.trainers.trainer_facts import TrainerName
+from truetune.trainers.trainer_fact_types import TrainerName
 
 SOURCE_KINDS: tuple[InputKind, ...] = ("source", "notebook")
 MODEL_BELOW: tuple[InputKind, ...] = ("model",)

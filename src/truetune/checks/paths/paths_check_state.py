@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from truetune.checks.detected_trainers import DetectedTrainers
+from truetune.checks.detect_trainer_and_apply_facts import DetectedTrainers
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.read_files_beside import find_settings_files_and_logs, read_files_beside
+from truetune.checks.read_files_beside_log import find_settings_files_and_logs, read_files_beside
 from truetune.checks.reports import Report, Subject
 from truetune.data.script_rows.find_row_shaping_script import training_scripts
-from truetune.logs.findings_in_files_beside_log import FilesBeside
+from truetune.logs.facts_in_files_beside_log import FilesBeside
 from truetune.settings.config import WeightUse
 from truetune.settings.run_spec import RunSpec
 from truetune.source.find_source_files import find_source_files

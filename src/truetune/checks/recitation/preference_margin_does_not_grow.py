@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import read_recitation
 from truetune.checks.rule import RecitationRule
 from truetune.checks.shorten_text import quote_shortened

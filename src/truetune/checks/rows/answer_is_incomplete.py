@@ -57,13 +57,13 @@ from truetune.checks.rows_cut_at_one_length import MIN_SHARE_AT_ONE_LENGTH
 from truetune.checks.rule import MAX_CASES, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
+from truetune.generation.answers_with_unclosed_parts import unfinished_part
 from truetune.generation.cut_answers import ends_in_mid_sentence, have_one_length
-from truetune.generation.cut_ends import (
+from truetune.generation.cut_ends_of_training_texts import (
     ends_before_its_next_word,
     ends_inside_a_word,
     vocabulary_of,
 )
-from truetune.generation.unfinished_answers import unfinished_part
 
 MIN_CUT, MIN_CUT_ONE_IN = 8, 33
 """Answers that end in mid-sentence, and of how many one, from which a limit is blamed: some leave out the dot"""

@@ -51,12 +51,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.severity_by_trainer import is_nearly_all
-from truetune.checks.token_cases import case_in_row
 from truetune.data.column_name_aliases import is_answer_column_name, is_metadata_column_name
 from truetune.data.conversation import Message
 from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN

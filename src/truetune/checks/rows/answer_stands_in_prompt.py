@@ -38,10 +38,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers_beside_unread_columns import last_answer, texts_before_last_answer
 from truetune.checks.findings import Case, Finding
+from truetune.checks.is_wrong_column_learned import last_answer, texts_before_last_answer
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.prompt_fields_telling_answers import (
     TELLS,
     TellingField,

@@ -48,7 +48,7 @@ from truetune.checks.answer_text_rule import (
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
-from truetune.generation.serialized_answers import (
+from truetune.generation.texts_that_json_parsers_refuse import (
     SERIALIZATION_PHRASES,
     Serialization,
     asks_for_json,

@@ -66,16 +66,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from truetune.checks.answer_text_rule import NO_ANSWERS, AnswerText, learned_answers_of_row
+from truetune.checks.cases_at_tokens_and_turns import case_in_message, case_in_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.token_cases import case_in_message, case_in_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
+from truetune.generation.actual_and_expected_answer_language import RowLanguages, row_languages
 from truetune.generation.name_answer_language import LANGUAGE_NAMES
-from truetune.generation.row_languages import RowLanguages, row_languages
 
 FIRST_ROWS, NEXT_ROWS, STEP_FACTOR = 256, 64, 5
 """Rows that are all looked at; rows after which one in five times as many is. Odd, so that rows that take turns both

@@ -38,12 +38,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.answers_beside_unread_columns import last_answer, last_user_text
-from truetune.checks.displaced_answers_of_file import DisplacedAnswersOfFile
 from truetune.checks.find_displaced_answers import DisplacedAnswers
+from truetune.checks.find_displaced_answers_in_chunks import DisplacedAnswersOfFile
 from truetune.checks.findings import Case, Finding
+from truetune.checks.is_wrong_column_learned import last_answer, last_user_text
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.data.script_rows.find_source_rows_of_texts import Mispairing

@@ -47,9 +47,9 @@ from numpy.typing import NDArray
 
 from truetune.checks.find_near_copies import GrowingArray, find_near_copy_rows
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.hash_columns_read_into_prompts import hash_texts_beside
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.texts_beside_rows import hash_texts_beside
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.settings.run_spec import Severity

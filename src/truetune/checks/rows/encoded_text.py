@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from truetune.checks.answer_text_rule import text_besides_answers
 from truetune.checks.code_text_patterns import ABOUT_CODE, CODE
-from truetune.checks.detect_text_encoding import detect_text_encoding
+from truetune.checks.detect_base64_and_similar_texts import detect_text_encoding
 from truetune.checks.findings import Finding
 from truetune.checks.row_text_rule import RowText, RowTextRule, TextFault
 from truetune.data.conversation import Conversation

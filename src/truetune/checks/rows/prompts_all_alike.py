@@ -35,18 +35,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.answers_beside_unread_columns import (
+from truetune.checks.cases_at_tokens_and_turns import case_in_row
+from truetune.checks.columns_read_by_scripts import PLACEHOLDER
+from truetune.checks.findings import Case, Finding
+from truetune.checks.is_wrong_column_learned import (
     NOT_MAPPED,
     last_answer,
     texts_before_last_answer,
 )
-from truetune.checks.column_contents import MEDIA_KEYS, UNSPACED_SCRIPT
-from truetune.checks.columns_read_by_scripts import PLACEHOLDER
-from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.recognise_prose_and_media_columns import MEDIA_KEYS, UNSPACED_SCRIPT
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.token_cases import case_in_row
 from truetune.data.conversation import Conversation
 from truetune.data.count_media import MEDIA_COLUMNS, count_media
 from truetune.encoding.batch import Batch

@@ -34,12 +34,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.cases_at_tokens_and_turns import case_in_message
 from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import case_in_message
 from truetune.encoding.batch import Batch
 
 ASKING_ROLES = frozenset(("user", "tool", "function", "ipython"))

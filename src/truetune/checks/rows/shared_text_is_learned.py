@@ -53,8 +53,8 @@ from truetune.checks.boilerplate_tokens import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.learned_token_counts import ANSWER_SOURCES
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.learned_tokens_against_ideal_mask import ANSWER_SOURCES
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.encoding.batch import Batch

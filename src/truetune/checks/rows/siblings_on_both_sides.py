@@ -56,10 +56,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answer_text_rule import NO_ANSWERS
-from truetune.checks.answers_beside_unread_columns import last_answer
 from truetune.checks.findings import Finding
+from truetune.checks.is_wrong_column_learned import last_answer
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.sibling_rows import SiblingGroups, SiblingRows
 from truetune.encoding.batch import Batch

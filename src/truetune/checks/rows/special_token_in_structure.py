@@ -36,19 +36,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.data_unmet_reasons import NO_CONTROL_TOKENS
-from truetune.checks.findings import Case, Finding
-from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import (
+from truetune.checks.cases_at_tokens_and_turns import (
     case_at_character,
     first_character_of_message,
     index_of_last_example,
 )
+from truetune.checks.data_unmet_reasons import NO_CONTROL_TOKENS
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.encoding.find_forged_tokens import find_forged_token
+from truetune.encoding.find_control_tokens_in_structure import find_forged_token
 from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
 
 

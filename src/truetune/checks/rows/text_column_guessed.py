@@ -30,12 +30,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.data_unmet_reasons import NO_PLAIN_ROWS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.token_cases import case_in_row
 from truetune.data.column_name_aliases import find_only_text_column
 from truetune.encoding.batch import Batch
 

@@ -45,13 +45,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.answers_beside_unread_columns import last_answer
+from truetune.checks.conversations_in_training_and_evaluation import SharedConversations
 from truetune.checks.find_near_copies import find_near_rows_in
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.hash_columns_read_into_prompts import hash_texts_beside
+from truetune.checks.is_wrong_column_learned import last_answer
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.shared_conversations import SharedConversations
-from truetune.checks.texts_beside_rows import hash_texts_beside
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder

@@ -41,10 +41,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from truetune.checks.answer_words_in_columns import AnswerWords, AnswerWordsInColumns
-from truetune.checks.column_contents import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
+from truetune.checks.find_unread_columns_behind_answers import AnswerWords, AnswerWordsInColumns
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.recognise_prose_and_media_columns import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.column_name_aliases import is_answer_column_name
 from truetune.data.conversation import Conversation, Origin

@@ -42,7 +42,10 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.checks.serving.prompt_differences import PROMPT_REMEDY, severity_of_other_prompts
+from truetune.checks.serving.severity_of_prompt_differences import (
+    PROMPT_REMEDY,
+    severity_of_other_prompts,
+)
 from truetune.generation.server_observations import PromptComparison
 
 

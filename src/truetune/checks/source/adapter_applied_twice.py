@@ -45,8 +45,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.find_merged_weights_and_adapters import find_merge_of_adapter
 from truetune.checks.findings import Case, Finding
-from truetune.checks.merged_weights import find_merge_of_adapter
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node

@@ -49,7 +49,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapters_frozen_by_names import loops_that_freeze_adapters
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.optimizer_weights import owners_of_parameters
+from truetune.checks.source.evidence.optimizers_holding_wrong_weights import owners_of_parameters
 from truetune.checks.source.evidence.settings_beside_script import surely_lacks_argument
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module

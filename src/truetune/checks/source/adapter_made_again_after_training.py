@@ -64,7 +64,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.new_adapters_after_training import (
+from truetune.checks.source.evidence.trained_adapters_replaced_before_use import (
     LOADS,
     TRAINERS,
     USES,
@@ -74,7 +74,7 @@ from truetune.checks.source.evidence.new_adapters_after_training import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 
 MARK_OF_EXPORT = re.compile(r"# In ?\[(\d{1,9}| *)\]:?\s*$")
 

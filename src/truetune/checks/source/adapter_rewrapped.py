@@ -46,9 +46,9 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapter_folders import loads_adapter_folder
-from truetune.checks.source.evidence.adapter_guards import is_kept_from_adapters
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.guards_against_second_adapter import is_kept_from_adapters
+from truetune.checks.source.evidence.models_loaded_from_adapter_folders import loads_adapter_folder
 from truetune.checks.source.evidence.trl_release_of_trainer import reason_for_earlier_release
 from truetune.settings.release_windows_of_removed_names import SECOND_ADAPTER_HARMLESS
 from truetune.source.parsed_source_file import Module

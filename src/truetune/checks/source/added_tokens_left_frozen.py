@@ -53,7 +53,7 @@ from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
-from truetune.checks.model_identity import (
+from truetune.checks.identify_model_by_published_name import (
     are_base_and_instruct_model,
     chat_markers_base_never_trained,
     explain_different_weights,

@@ -52,18 +52,18 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.step_counts import count_rows
+from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_rows
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.code_repetitions import repetitions_of
 from truetune.checks.source.evidence.row_reading_calls import READERS, TAKES_ROWS
 from truetune.checks.source.evidence.text_generation_calls import (
     TEXT_GENERATION_CALLS,
     ModelQuestion,
     model_questions,
 )
+from truetune.checks.source.evidence.what_makes_code_run_again import repetitions_of
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import last_name_of_called
 

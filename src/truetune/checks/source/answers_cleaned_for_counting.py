@@ -54,11 +54,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.destroyed_answers import (
+from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.checks.source.evidence.training_answers_cleaned_for_word_counts import (
     answer_texts_of_rows,
     destroyed_answers,
 )
-from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.source.parsed_source_file import Module
 
 WRITING_METHODS = (

@@ -57,14 +57,16 @@ from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
-from truetune.checks.nearby_chat_files import find_nearby_chats
+from truetune.checks.read_training_chats_nearby import find_nearby_chats
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answer_token_limits import largest_answer_limit
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.decoded_answers_with_prompt import is_scored_by_metric
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.own_model_names import is_surely_published_or_helper
+from truetune.checks.source.evidence.own_or_published_model_names import (
+    is_surely_published_or_helper,
+)
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import loaded_model_names, trains_a_model
 from truetune.checks.source.evidence.served_model_folders import model_names_in_requests

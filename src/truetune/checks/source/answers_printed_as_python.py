@@ -55,11 +55,11 @@ from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
-from truetune.checks.nearby_chat_files import find_nearby_chats
+from truetune.checks.read_training_chats_nearby import find_nearby_chats
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
-from truetune.generation.serialized_answers import JSON_ASKED, PYTHON_ASKED
+from truetune.generation.texts_that_json_parsers_refuse import JSON_ASKED, PYTHON_ASKED
 from truetune.source.parsed_source_file import Module
 
 ANSWER_COLUMNS = ("completion", "output", "response", "answer", "target")

@@ -44,7 +44,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.chat_template_results import (
+from truetune.checks.source.evidence.uses_of_chat_template_results import (
     classified_uses_of_result,
     gives_dictionary_from_transformers_5,
 )

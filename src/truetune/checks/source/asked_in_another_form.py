@@ -62,7 +62,7 @@ from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
-from truetune.checks.nearby_chat_files import find_common_system_prompt, find_nearby_chats
+from truetune.checks.read_training_chats_nearby import find_common_system_prompt, find_nearby_chats
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import (
@@ -71,7 +71,7 @@ from truetune.checks.source.evidence.execution_order import (
     training_places,
 )
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.own_model_names import may_be_own_model
+from truetune.checks.source.evidence.own_or_published_model_names import may_be_own_model
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     PromptForm,
@@ -93,7 +93,7 @@ from truetune.checks.source.evidence.prompt_forms import (
 from truetune.checks.source.evidence.prompts_ending_in_space import (
     prompts_ending_in_untrained_space,
 )
-from truetune.checks.source.evidence.prompts_without_header import (
+from truetune.checks.source.evidence.prompts_without_answer_header import (
     renders_for_generation_without_header,
     requests_without_header,
 )
@@ -103,7 +103,7 @@ from truetune.checks.source.evidence.served_model_folders import (
     served_folders,
     vllm_servers_around,
 )
-from truetune.checks.source.evidence.serving_templates import (
+from truetune.checks.source.evidence.serving_template_differs_from_training import (
     asked_by_other_templates,
     served_by_other_templates,
 )

@@ -48,7 +48,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.engines_with_adapters import (
+from truetune.checks.source.evidence.engine_requests_without_adapter import (
     adapter_engines,
     answers_of_unloaded_model,
     requests_without_adapter,
@@ -61,7 +61,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     model_folders_written,
     training_scripts_beside,
 )
-from truetune.checks.source.evidence.published_families import family_of_model
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import family_of_model
 from truetune.checks.source.evidence.unread_adapter_parameters import (
     ADAPTER_NAME,
     unread_adapter_parameters,

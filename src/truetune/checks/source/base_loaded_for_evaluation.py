@@ -43,8 +43,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.adapter_servers import command_files_of_project
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.find_servers_with_base_and_adapter import command_files_of_project
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node

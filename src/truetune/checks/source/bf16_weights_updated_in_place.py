@@ -43,10 +43,10 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.job_starts_beside import is_option_given_by_starts
-from truetune.checks.source.evidence.narrow_weights_updated_in_place import (
+from truetune.checks.source.evidence.half_precision_weights_updated_in_place import (
     narrow_weights_of_optimizers,
 )
+from truetune.checks.source.evidence.job_commands_that_start_script import is_option_given_by_starts
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent

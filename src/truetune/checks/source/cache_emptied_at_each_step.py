@@ -57,8 +57,11 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.code_run_in_every_training_step import (
+    Loop,
+    loop_or_hook_of_each_step,
+)
 from truetune.checks.source.evidence.execution_order import call_routes_to
-from truetune.checks.source.evidence.training_step_places import Loop, loop_or_hook_of_each_step
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

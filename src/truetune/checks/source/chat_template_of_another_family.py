@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.template_marks import (
+from truetune.checks.config.evidence.template_marks_before_questions import (
     SAVED_TEMPLATES,
     question_mark_of_chat_model,
     question_mark_of_model,
@@ -62,7 +62,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import text_with_placeholders, trains_a_model
-from truetune.checks.source.evidence.published_families import likely_model_names
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import likely_model_names
 from truetune.source.parsed_source_file import Module
 
 MARK_BY_HAND = re.compile(

@@ -49,7 +49,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.published_families import normalized_model_name
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
+    normalized_model_name,
+)
 from truetune.source.parsed_source_file import Module
 
 CLASSIFIERS = ("transformers.*ForSequenceClassification.from_pretrained",)

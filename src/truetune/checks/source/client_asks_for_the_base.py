@@ -44,13 +44,16 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.adapter_servers import AdapterServer, find_adapter_servers_of_project
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.find_servers_with_base_and_adapter import (
+    AdapterServer,
+    find_adapter_servers_of_project,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.first_listed_models import first_listed_models
 from truetune.checks.source.evidence.models_named_in_requests import ModelRequest, model_requests
+from truetune.checks.source.evidence.requests_for_first_listed_model import first_listed_models
 from truetune.source.parsed_source_file import Module
 
 FIRST_LISTED = "models.list().data[0]"

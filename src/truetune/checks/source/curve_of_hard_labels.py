@@ -48,7 +48,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.class_decisions import class_decision
+from truetune.checks.source.evidence.is_class_decision_not_score import class_decision
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

@@ -52,13 +52,13 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.code_run_in_every_training_step import backward_loops
 from truetune.checks.source.evidence.execution_order import (
     runs_surely_before,
     runs_unconditionally,
     training_places,
     trains_anything,
 )
-from truetune.checks.source.evidence.training_step_places import backward_loops
 from truetune.source.parsed_source_file import Module
 
 SETS_ANOMALY = (

@@ -45,7 +45,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import has_encoder_models_only
-from truetune.checks.source.evidence.published_families import families_of_tokenizer
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
+    families_of_tokenizer,
+)
 from truetune.source.parsed_source_file import Module
 
 TOKEN_ADDING_NAMES = (

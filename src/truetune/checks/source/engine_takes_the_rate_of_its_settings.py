@@ -53,7 +53,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.deepspeed_engine_rates import (
+from truetune.checks.source.evidence.script_learning_rate_ignored_by_deepspeed import (
     EngineRate,
     engines_without_optimizer,
     find_engine_rates,

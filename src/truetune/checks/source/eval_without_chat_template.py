@@ -49,7 +49,7 @@ from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.symbolic_execution.fold_constants import constants_of_options
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import Result, options_of_choice
 

@@ -46,7 +46,7 @@ from truetune.checks.examined_code_places import CodePlaces, calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.held_out_loaders import (
+from truetune.checks.source.evidence.held_out_loaders_sharing_training_rows import (
     evaluation_file_options,
     files_given_twice,
     loaders_of_held_out_rows,
@@ -60,7 +60,7 @@ from truetune.checks.source.evidence.shared_rows_of_data_sets import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_back_to_load import lineages
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Mapping, Value, options_of_choice

@@ -63,7 +63,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import is_backward_call
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.training_step_places import Loop, loop_or_hook_of_each_step
+from truetune.checks.source.evidence.code_run_in_every_training_step import (
+    Loop,
+    loop_or_hook_of_each_step,
+)
 from truetune.source.parsed_source_file import Module
 
 NO_GRADIENT = ("no_grad", "inference_mode")

@@ -59,14 +59,14 @@ from truetune.checks.examined_code_places import CodePlaces, calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.held_out_loaders import (
+from truetune.checks.source.evidence.held_out_loaders_sharing_training_rows import (
     loaders_of_held_out_rows,
     training_and_held_out_rows,
 )
 from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.metric_functions_and_shifts import with_called_functions
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.values_of_run import (
     Choice,
     Function,

@@ -74,7 +74,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.figures_of_single_processes import (
+from truetune.checks.source.evidence.evaluation_figures_not_gathered_over_processes import (
     LoggedFigure,
     PartialEvaluation,
     partial_evaluations,

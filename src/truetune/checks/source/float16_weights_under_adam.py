@@ -44,7 +44,7 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.narrow_weights_updated_in_place import (
+from truetune.checks.source.evidence.half_precision_weights_updated_in_place import (
     TRAINERS,
     NarrowWeights,
     narrow_weights_of_optimizers,

@@ -65,12 +65,12 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
 from truetune.checks.source.evidence.backward_slices import backward_slice, may_record_gradients
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.unaveraged_gradients import unaveraged_passes
-from truetune.checks.source.evidence.wrapped_models import (
+from truetune.checks.source.evidence.model_calls_bypassing_ddp_or_fsdp import (
     constructions_of_model,
     model_called_around_wrapper,
     models_given_to_wrappers,
 )
+from truetune.checks.source.evidence.unaveraged_gradients import unaveraged_passes
 from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

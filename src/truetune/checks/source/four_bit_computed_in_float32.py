@@ -41,12 +41,12 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.source.make_source_edits import set_keyword
-from truetune.source.parsed_source_file import Module
-from truetune.source.read_quantization_configs import (
+from truetune.source.find_quantization_configs_and_readers import (
     BITSANDBYTES_CONFIG,
     find_read_quantization_configs,
 )
+from truetune.source.make_source_edits import set_keyword
+from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 LOADERS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")

@@ -61,8 +61,8 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.errors import SpecError
 from truetune.settings import located_document
 from truetune.settings.stacks.find_config_consumer import commands_that_launch
+from truetune.source.find_quantization_configs_and_readers import find_read_quantization_configs
 from truetune.source.parsed_source_file import Module
-from truetune.source.read_quantization_configs import find_read_quantization_configs
 from truetune.source.resolved_calls import Call
 from truetune.source.settings_of_script_as_configs import extract_configs
 

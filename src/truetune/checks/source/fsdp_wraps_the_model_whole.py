@@ -50,8 +50,8 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answering_models import billions_of_name
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.trace_answering_models_to_load import billions_of_name
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

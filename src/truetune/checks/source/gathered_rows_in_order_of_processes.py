@@ -54,11 +54,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.joins_after_only_one_side_changed import wrong_joins
 from truetune.checks.source.evidence.rows_divided_by_process import (
     backward_slice_through_loops,
     depends_on_process,
 )
-from truetune.checks.source.evidence.wrong_row_joins import wrong_joins
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

@@ -52,7 +52,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.training_step_places import (
+from truetune.checks.source.evidence.code_run_in_every_training_step import (
     Function,
     loop_or_hook_of_each_step,
 )

@@ -46,10 +46,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.find_gpus_in_files_beside import GB, GIB, GpuBeside, find_gpus_beside
 from truetune.checks.findings import Finding
-from truetune.checks.gpus_beside import GB, GIB, GpuBeside, find_gpus_beside
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answering_models import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.float32_copies_of_weights import WIDE
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.text_generation_calls import TRANSFORMERS_PIPELINE
+from truetune.checks.source.evidence.trace_answering_models_to_load import (
     EIGHT_BIT_OPTION,
     ModelChain,
     billions_of_model,
@@ -57,11 +62,6 @@ from truetune.checks.source.evidence.answering_models import (
     load_dtypes,
     model_chains,
 )
-from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.float32_copies_of_weights import WIDE
-from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.text_generation_calls import TRANSFORMERS_PIPELINE
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

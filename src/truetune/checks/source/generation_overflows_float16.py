@@ -46,9 +46,8 @@ from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
-from truetune.checks.model_identity import overflowing_family
+from truetune.checks.identify_model_by_published_name import overflowing_family
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answering_models import load_dtypes, model_chains
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.float32_copies_of_weights import FLOAT16
@@ -61,6 +60,7 @@ from truetune.checks.source.evidence.model_dtypes import (
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
+from truetune.checks.source.evidence.trace_answering_models_to_load import load_dtypes, model_chains
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

@@ -56,7 +56,7 @@ from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.model_folder_settings import is_model_folder
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.stops_without_turn_end import stops_without_turn_end
-from truetune.checks.source.evidence.unheeded_turn_ends import unheeded_turn_end
+from truetune.checks.source.evidence.turn_ends_missing_from_stop_tokens import unheeded_turn_end
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

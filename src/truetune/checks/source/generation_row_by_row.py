@@ -60,12 +60,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.code_repetitions import (
-    CodeRepetition,
-    repetitions_of,
-    uses_repeated_element,
-)
-from truetune.checks.source.evidence.generations_per_row import generations_per_row
+from truetune.checks.source.evidence.generations_repeated_row_by_row import generations_per_row
 from truetune.checks.source.evidence.requests_awaited_one_by_one import (
     is_asynchronous,
     waits_for_each_answer,
@@ -79,6 +74,11 @@ from truetune.checks.source.evidence.text_generation_calls import (
     TRANSFORMERS_PIPELINE,
     ModelQuestion,
     model_questions,
+)
+from truetune.checks.source.evidence.what_makes_code_run_again import (
+    CodeRepetition,
+    repetitions_of,
+    uses_repeated_element,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

@@ -47,11 +47,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.cut_replies_beside import files_with_all_replies_cut
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.find_server_replies_cut_at_limit import files_with_all_replies_cut
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import GENERATION
-from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_nearby_chats
+from truetune.checks.read_training_chats_nearby import count_answers_cut_by_stop, find_nearby_chats
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.high_temperature_requests import hot_requests

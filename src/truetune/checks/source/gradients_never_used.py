@@ -68,29 +68,29 @@ from truetune.checks.source.evidence.backward_and_steps import (
     optimizer_steps,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.clearings_before_steps import (
-    hooks_that_clear,
-    steps_with_cleared_gradients,
-)
 from truetune.checks.source.evidence.execution_order import FUNCTIONS, runs_surely_before
-from truetune.checks.source.evidence.generate_call_inputs import is_causal_model
-from truetune.checks.source.evidence.gradient_accumulation_conditions import (
+from truetune.checks.source.evidence.faulty_gradient_accumulation_conditions import (
     clearings_at_each_batch_of_accumulation,
     counters_raised_only_when_stepping,
+)
+from truetune.checks.source.evidence.generate_call_inputs import is_causal_model
+from truetune.checks.source.evidence.gradients_cleared_before_steps import (
+    hooks_that_clear,
+    steps_with_cleared_gradients,
 )
 from truetune.checks.source.evidence.model_changes_after_optimizers import (
     ChangedLater,
     diverging_calls,
     model_changes_after_optimizers,
 )
-from truetune.checks.source.evidence.optimizer_weights import (
-    owners_of_parameters,
-    weights_not_trained,
-)
 from truetune.checks.source.evidence.optimizers_before_adapters import (
     NO_OPTIMIZERS,
     OPTIMIZER_CLASSES,
     optimizers_before_adapters,
+)
+from truetune.checks.source.evidence.optimizers_holding_wrong_weights import (
+    owners_of_parameters,
+    weights_not_trained,
 )
 from truetune.settings.run_spec import Severity
 from truetune.source.parsed_source_file import Module

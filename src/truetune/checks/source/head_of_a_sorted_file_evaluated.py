@@ -75,12 +75,12 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.heads_of_sorted_files import (
+from truetune.checks.source.evidence.evaluations_on_head_of_sorted_file import (
     describe_head_difference,
     sorted_heads,
 )
-from truetune.checks.source.evidence.kinds_of_rows import is_label
 from truetune.checks.source.evidence.prompt_forms import asks_a_model, trains_a_model
+from truetune.checks.source.evidence.row_kinds_missing_in_first_rows import is_label
 from truetune.source.parsed_source_file import Module
 
 SCORES = re.compile(

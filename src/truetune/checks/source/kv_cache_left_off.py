@@ -54,7 +54,6 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.code_repetitions import repetitions_of
 from truetune.checks.source.evidence.execution_order import (
     Route,
     call_routes_to,
@@ -69,6 +68,7 @@ from truetune.checks.source.evidence.generations_with_cache_off_at_load import (
     generations_with_cache_off_at_load,
 )
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
+from truetune.checks.source.evidence.what_makes_code_run_again import repetitions_of
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

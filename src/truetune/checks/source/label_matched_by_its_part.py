@@ -58,7 +58,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.label_searches_by_name import (
+from truetune.checks.source.evidence.labels_searched_inside_answers import (
     find_label_inside_another,
     find_letter_inside_answers,
 )

@@ -50,7 +50,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.label_orders import (
+from truetune.checks.source.evidence.label_names_by_number import (
     LabelOrder,
     label_orders,
     label_orders_of_same_names_beside,

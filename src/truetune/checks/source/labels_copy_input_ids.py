@@ -63,6 +63,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.evaluation_only_code import function_around, only_evaluates
+from truetune.checks.source.evidence.exponentials_of_mean_losses import CROSS_ENTROPIES
 from truetune.checks.source.evidence.generate_call_inputs import (
     DATA_LOADERS,
     encoding_calls_of_dictionary,
@@ -75,7 +76,7 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
     maskings_of_pad_id,
     writes_ignored_label,
 )
-from truetune.checks.source.evidence.labels_copied_from_ids import (
+from truetune.checks.source.evidence.labels_copied_from_padded_ids import (
     CopiedIds,
     copied_padded_ids,
     hand_padding_of_labels,
@@ -85,7 +86,6 @@ from truetune.checks.source.evidence.labels_copied_from_ids import (
     padded_ids_as_loss_targets,
     without_copying_calls,
 )
-from truetune.checks.source.evidence.loss_expressions import CROSS_ENTROPIES
 from truetune.source.make_source_edits import Changes, replace_expression
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

@@ -68,7 +68,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.labels_cut_at_pads import CutLabels, labels_cut_at_pads
+from truetune.checks.source.evidence.labels_counted_from_padded_end import (
+    CutLabels,
+    labels_cut_at_pads,
+)
 from truetune.source.parsed_source_file import Module
 
 FIX = (

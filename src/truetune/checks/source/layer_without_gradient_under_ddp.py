@@ -73,7 +73,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.wrapped_models import (
+from truetune.checks.source.evidence.model_calls_bypassing_ddp_or_fsdp import (
     constructions_of_model,
     models_given_to_wrappers,
 )

@@ -49,7 +49,7 @@ from truetune.checks.hyperparameter_limits import MIN_SGD_RATE
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_numbers
-from truetune.source.command_line_options_of_script import GivenOption, option_given_by_commands
+from truetune.source.find_command_line_option_values import GivenOption, option_given_by_commands
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

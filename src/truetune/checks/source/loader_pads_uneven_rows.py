@@ -75,7 +75,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.script_token_rows import lengths_of_script_rows
+from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import lengths_of_script_rows
 from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.padding_share import (
@@ -88,11 +88,11 @@ from truetune.checks.padding_share import (
 )
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.encoded_row_lengths import longest_encoded_row
-from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
+from truetune.checks.source.evidence.file_rows_behind_values import FileRows, local_rows_of_value
+from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import longest_encoded_row
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Instance, Value
 

@@ -55,7 +55,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.divided_losses_in_logs import (
+from truetune.checks.source.evidence.losses_logged_divided_by_accumulation import (
     DividedLoss,
     divided_losses,
     logs_of_divided_loss,

@@ -54,10 +54,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.score_scales import ScoreScale, score_scale_of
+from truetune.checks.source.evidence.is_value_logit_or_probability import ScoreScale, score_scale_of
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import Result, Value
 

@@ -63,9 +63,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.loss_expressions import is_unweighted_loss
+from truetune.checks.source.evidence.exponentials_of_mean_losses import is_unweighted_loss
 from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
-from truetune.checks.source.evidence.score_counts_of_loops import (
+from truetune.checks.source.evidence.wrong_score_counts_in_loops import (
     counts_of_last_batch,
     uncounted_skipped_rows,
 )

@@ -66,13 +66,15 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.causal_token_metrics import (
+from truetune.checks.source.evidence.causal_predictions_compared_with_labels import (
     COMPARISON_NOT_SEEN,
     METRICS_NOT_SEEN,
     causal_trainers_with_metrics,
     token_picking_scopes,
 )
-from truetune.checks.source.evidence.causal_token_metrics import TOKEN_COMPARISONS as COMPARISONS
+from truetune.checks.source.evidence.causal_predictions_compared_with_labels import (
+    TOKEN_COMPARISONS as COMPARISONS,
+)
 from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.metric_functions_and_shifts import (
     functions_seeing_logits,

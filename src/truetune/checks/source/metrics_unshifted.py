@@ -61,14 +61,14 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.causal_token_metrics import (
+from truetune.checks.source.evidence.causal_predictions_compared_with_labels import (
     COMPARISON_NOT_SEEN,
     METRICS_NOT_SEEN,
     TOKEN_COMPARISONS,
     causal_trainers_with_metrics,
     token_picking_scopes,
 )
-from truetune.checks.source.evidence.look_ahead_of_token_accuracies import token_accuracies
+from truetune.checks.source.evidence.label_shifts_in_token_accuracies import token_accuracies
 from truetune.checks.source.evidence.metric_functions_and_shifts import (
     functions_seeing_logits,
     may_shift_tokens,

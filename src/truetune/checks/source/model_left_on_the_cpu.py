@@ -56,7 +56,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.models_used_on_cpu import (
+from truetune.checks.source.evidence.models_used_on_cpu_despite_gpu import (
     PIPELINE,
     TRAINERS,
     CpuUse,

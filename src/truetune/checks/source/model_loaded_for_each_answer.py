@@ -58,7 +58,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.code_repetitions import (
+from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.text_generation_calls import model_questions
+from truetune.checks.source.evidence.what_makes_code_run_again import (
     CodeRepetition,
     Function,
     callers_of,
@@ -66,8 +68,6 @@ from truetune.checks.source.evidence.code_repetitions import (
     result_is_cached,
     uses_repeated_element,
 )
-from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.text_generation_calls import model_questions
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

@@ -40,9 +40,9 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.describe_cost_of_nccl_variables import NCCL_VARIABLES, lost_transport
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
-from truetune.checks.nccl_variables import NCCL_VARIABLES, lost_transport
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.parsed_source_file import Module

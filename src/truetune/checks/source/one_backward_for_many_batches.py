@@ -62,7 +62,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.losses_kept_in_loops import (
+from truetune.checks.source.evidence.losses_kept_with_autograd_graph import (
     KeptLoss,
     backward_of_holder,
     carries_graph_of_model,

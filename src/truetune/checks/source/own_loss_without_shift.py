@@ -52,7 +52,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.look_ahead_of_own_losses import own_losses
+from truetune.checks.source.evidence.label_shifts_in_own_losses import own_losses
 
 
 class OwnLossWithoutShift(SourceRule):

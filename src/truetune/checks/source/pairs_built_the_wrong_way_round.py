@@ -42,7 +42,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.preference_pair_directions import (
+from truetune.checks.source.evidence.reversed_preference_pairs import (
     pairs_built_the_wrong_way_round,
     pairs_of_known_order,
 )

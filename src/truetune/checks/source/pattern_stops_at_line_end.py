@@ -67,7 +67,7 @@ from truetune.checks.source.evidence.patterns_stopping_at_line_end import (
     regex_search_calls,
     stopped_patterns,
 )
-from truetune.checks.source.evidence.rewards_of_references import TRAINERS
+from truetune.checks.source.evidence.reward_functions_rejecting_all_references import TRAINERS
 
 
 class PatternStopsAtLineEnd(SourceRule):

@@ -67,12 +67,12 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.readings_of_predictions import (
+from truetune.checks.source.evidence.better_readings_of_predictions import (
     OtherReading,
     better_reading_of_predictions,
 )
-from truetune.checks.source.evidence.taken_matches import (
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.which_regex_match_script_takes import (
     PART_NAMES,
     PARTS,
     TakenMatch,

@@ -59,14 +59,14 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.loss_expressions import (
+from truetune.checks.source.evidence.exponentials_of_mean_losses import (
     exponent_of,
     exponential_of_loss_in,
     is_exponential_of_mean,
     is_unweighted_loss,
 )
 from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
-from truetune.checks.source.evidence.perplexity_windows import overlapping_windows
+from truetune.checks.source.evidence.overlapping_perplexity_windows import overlapping_windows
 from truetune.checks.source.evidence.unweighted_perplexities import (
     AveragedPerplexities,
     averaged_perplexities,

@@ -61,7 +61,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.causal_token_metrics import causal_trainers_with_metrics
+from truetune.checks.source.evidence.causal_predictions_compared_with_labels import (
+    causal_trainers_with_metrics,
+)
 from truetune.checks.source.evidence.metric_functions_and_shifts import (
     functions_seeing_logits,
     picks_tokens,

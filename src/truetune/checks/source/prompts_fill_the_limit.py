@@ -68,7 +68,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.batches_without_label import (
+from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import find_rows_cut_by_script
+from truetune.checks.effect_of_batches_without_label import (
     EFFECT,
     GUARD_THE_DIVISION,
     REMEDY,
@@ -78,7 +79,6 @@ from truetune.checks.batches_without_label import (
     may_guard_mask_division,
     may_skip_unlabelled_batches,
 )
-from truetune.checks.config.evidence.script_token_rows import find_rows_cut_by_script
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule

@@ -41,7 +41,10 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.source.read_quantization_configs import QUANTIZATION_SETTINGS, is_config_never_read
+from truetune.source.find_quantization_configs_and_readers import (
+    QUANTIZATION_SETTINGS,
+    is_config_never_read,
+)
 from truetune.source.resolved_calls import Call
 
 

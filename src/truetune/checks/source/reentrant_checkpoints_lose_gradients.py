@@ -52,7 +52,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.faulty_reentrant_checkpoints import (
+from truetune.checks.source.evidence.faulty_reentrant_gradient_checkpointing import (
     ReentrantCheckpoints,
     checkpointing_places,
     reentrant_checkpoints,

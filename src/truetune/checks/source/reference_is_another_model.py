@@ -47,7 +47,7 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.preference_references import (
+from truetune.checks.source.evidence.compare_reference_model_with_policy import (
     LOG_SIGMOIDS,
     POLICY_TRAINERS,
     PREFERENCE_TRAINERS,

@@ -72,16 +72,16 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.compare_reference_model_with_policy import (
+    PREFERENCE_TRAINERS,
+    ReferenceIsPolicy,
+    references_that_are_the_policy,
+)
 from truetune.checks.source.evidence.logprob_model_uses import (
     ModelUse,
     are_one_model_object,
     model_uses,
     run_in_same_pass,
-)
-from truetune.checks.source.evidence.preference_references import (
-    PREFERENCE_TRAINERS,
-    ReferenceIsPolicy,
-    references_that_are_the_policy,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

@@ -71,8 +71,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.compare_reference_model_with_policy import (
+    LOG_SIGMOIDS,
+    PREFERENCE_TRAINERS,
+)
 from truetune.checks.source.evidence.logprob_model_uses import REFERENCE
-from truetune.checks.source.evidence.preference_references import LOG_SIGMOIDS, PREFERENCE_TRAINERS
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

@@ -45,11 +45,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.local_rows_of_values import local_rows_of_value
+from truetune.checks.source.evidence.file_rows_behind_values import local_rows_of_value
 from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 
 SACREBLEU = ("sacrebleu.corpus_*", "sacrebleu.*.corpus_*")
 SACREBLEU_METRICS = ("sacrebleu.BLEU", "sacrebleu.CHRF", "sacrebleu.TER", "sacrebleu.metrics.*")

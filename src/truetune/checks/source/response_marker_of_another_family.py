@@ -60,14 +60,14 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.published_families import (
-    likely_model_names,
-    normalized_model_name,
-)
 from truetune.checks.source.evidence.response_markers import (
     ResponseMarker,
     searched_markers,
     texts_searched_by_call,
+)
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
+    likely_model_names,
+    normalized_model_name,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

@@ -63,7 +63,10 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.rewards_of_references import TRAINERS, rewards_never_given
+from truetune.checks.source.evidence.reward_functions_rejecting_all_references import (
+    TRAINERS,
+    rewards_never_given,
+)
 
 
 class RewardIsNeverGiven(SourceRule):

@@ -73,9 +73,9 @@ from truetune.checks.source.evidence.texts_encoded_for_training import (
     encoded_rows,
     texts_of_unsloth,
 )
-from truetune.checks.source.evidence.texts_joined_for_packing import encodings_of_joined_texts
+from truetune.checks.source.evidence.texts_packed_without_end_token import encodings_of_joined_texts
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import Trace
 
 MIN_COLUMNS = 2

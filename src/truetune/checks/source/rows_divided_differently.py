@@ -62,7 +62,7 @@ from truetune.checks.source.evidence.multi_process_loops import (
     mentions_process,
     wrapped_models,
 )
-from truetune.checks.source.evidence.random_draws import (
+from truetune.checks.source.evidence.row_orders_and_splits_without_seed import (
     RandomDraw,
     is_seeded_alike,
     random_draws_without_own_seed,

@@ -51,7 +51,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.twice_divided_rows import (
+from truetune.checks.source.evidence.rows_sharded_twice_over_processes import (
     calls_dividing_rows,
     find_twice_divided_rows,
 )

@@ -54,10 +54,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.files_joined_by_position import (
+from truetune.checks.source.evidence.files_joined_in_different_order import (
     FilesInOtherOrder,
     files_in_other_order,
 )
+from truetune.checks.source.evidence.joins_after_only_one_side_changed import WrongJoin, wrong_joins
 from truetune.checks.source.evidence.joins_of_sides_filtered_apart import (
     joins_of_filtered_files,
     joins_of_shuffled_file,
@@ -69,7 +70,6 @@ from truetune.checks.source.evidence.listings_joined_by_position import (
     listings_joined_in_different_orders,
 )
 from truetune.checks.source.evidence.lists_compared_row_by_row import lists_compared_row_by_row
-from truetune.checks.source.evidence.wrong_row_joins import WrongJoin, wrong_joins
 from truetune.source.parsed_source_file import Module
 
 DONE = {

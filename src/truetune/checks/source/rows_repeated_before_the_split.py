@@ -56,15 +56,17 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.divided_overlapping_windows import random_divisions_of_windows
-from truetune.checks.source.evidence.rows_repeated_before_division import (
+from truetune.checks.source.evidence.overlapping_windows_split_at_random import (
+    random_divisions_of_windows,
+)
+from truetune.checks.source.evidence.rows_duplicated_before_split import (
     FOLDS,
     SPLITTERS,
     divisions_of_repeated_rows,
 )
 from truetune.checks.source.evidence.shared_rows_of_data_sets import division_of_repeated_rows
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
 

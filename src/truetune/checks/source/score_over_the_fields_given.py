@@ -54,7 +54,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.scores_over_given_fields import scores_over_given_fields
+from truetune.checks.source.evidence.scores_ignoring_omitted_fields import scores_over_given_fields
 from truetune.source.parsed_source_file import Module
 
 

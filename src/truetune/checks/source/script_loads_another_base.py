@@ -44,15 +44,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.base_below_adapter import BaseBelow, explain_base_below
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
-from truetune.checks.model_identity import (
+from truetune.checks.identify_model_by_published_name import (
     are_base_and_instruct_model,
     base_of_adapter,
     base_of_all_adapters_below,
     explain_different_weights,
 )
+from truetune.checks.is_adapter_on_its_trained_base import BaseBelow, explain_base_below
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import (
     adapted_models,

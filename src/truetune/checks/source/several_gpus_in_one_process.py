@@ -58,9 +58,8 @@ from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
-from truetune.checks.launch_files import read_document_in_folder_or_parents
+from truetune.checks.read_settings_in_launch_files import read_document_in_folder_or_parents
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answering_models import billions_of_model, billions_of_name
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.models_spread_over_gpus import (
     may_fit_one_gpu,
@@ -72,6 +71,10 @@ from truetune.checks.source.evidence.single_process_starts import (
     find_single_process_starts,
 )
 from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
+from truetune.checks.source.evidence.trace_answering_models_to_load import (
+    billions_of_model,
+    billions_of_name,
+)
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.find_config_consumer import commands_that_launch
 from truetune.source.evaluate_constant_expressions import UNKNOWN

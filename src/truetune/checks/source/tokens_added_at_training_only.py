@@ -64,7 +64,9 @@ from truetune.checks.source.evidence.prompt_forms import (
     model_folders_written,
     training_scripts_beside,
 )
-from truetune.checks.source.evidence.published_families import model_names_of_tokenizer
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
+    model_names_of_tokenizer,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

@@ -69,9 +69,9 @@ from truetune.checks.source.evidence.argument_renaming_changes import (
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.settings.evidence_of_past_run import severity_of_removed_name
 from truetune.settings.stacks.removed_arguments import RemovedArgument, find_removed_argument
+from truetune.source.find_guarded_arguments import find_guarded_arguments, find_possible_names
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.version_guards import find_guarded_arguments, find_possible_names
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
 

@@ -49,7 +49,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.dropped_transformations import (
+from truetune.checks.source.evidence.discarded_results_of_transformations import (
     DroppedTransformation,
     dropped_transformations,
     statements_of_pure_methods,

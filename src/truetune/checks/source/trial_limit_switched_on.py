@@ -61,7 +61,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.small_row_limits_of_trainings import TRAINERS
-from truetune.checks.source.evidence.trial_limits_switched_on import row_limits_switched_on
+from truetune.checks.source.evidence.trial_row_limits_switched_on import row_limits_switched_on
 
 
 class TrialLimitSwitchedOn(SourceRule):

@@ -50,9 +50,9 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.settings.evidence_of_past_run import severity_of_removed_name
 from truetune.settings.stacks.removed_arguments import RemovedExport, find_removed_export
+from truetune.source.find_guarded_arguments import is_behind_version_check
 from truetune.source.make_source_edits import Changes, insert_statements_before, replace_expression
 from truetune.source.parsed_source_file import Module
-from truetune.source.version_guards import is_behind_version_check
 
 INSTEAD = {
     "DataCollatorForCompletionOnlyLM": (

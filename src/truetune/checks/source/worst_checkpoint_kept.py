@@ -39,11 +39,11 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.kept_checkpoints import (
+from truetune.checks.source.evidence.best_checkpoint_metric_choices import (
     KeptCheckpoint,
     best_checkpoint_choices,
 )
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.parsed_source_file import Module
 
 

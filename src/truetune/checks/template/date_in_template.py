@@ -41,13 +41,13 @@ import datetime
 import difflib
 from collections.abc import Iterator
 
+from truetune.checks.cases_at_tokens_and_turns import case_at_character, first_answer
 from truetune.checks.data_unmet_reasons import NO_CHATS, explain_missing_template
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule
-from truetune.checks.token_cases import case_at_character, first_answer
 from truetune.encoding.batch import Batch
-from truetune.render.probes import ANSWER, QUESTION, alternating_chat
+from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 # They differ in each part of a date and a time, so that no format of it looks the same on both.
 PROBE_DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 13, 14, 15))

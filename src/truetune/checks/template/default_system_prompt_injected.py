@@ -40,15 +40,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.cases_at_tokens_and_turns import case_at_character
 from truetune.checks.data_unmet_reasons import NO_CHATS, explain_missing_template
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.token_cases import case_at_character
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.render.probes import ANSWER, QUESTION, alternating_chat
+from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 PROBE_SYSTEM_PROMPT = "Mind the canary."
 # Chosen, not measured: role names and headers are one word or two ("Human", "BEGINNING OF"), a

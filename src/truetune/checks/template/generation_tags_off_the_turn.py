@@ -36,21 +36,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from truetune.checks.cases_at_tokens_and_turns import case_at_stop, case_at_turn, first_answer
 from truetune.checks.data_unmet_reasons import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule
-from truetune.checks.template.evidence.generation_tags import (
+from truetune.checks.template.evidence.mark_generation_tags import (
     CLOSE_MARK,
     OPEN_MARK,
     mark_generation_tags,
 )
-from truetune.checks.token_cases import case_at_stop, case_at_turn, first_answer
 from truetune.encoding.batch import Batch
 from truetune.errors import TemplateError
-from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 from truetune.render.rendering import Turn
 from truetune.render.template import Template
+from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 
 class TaggedAnswer(NamedTuple):

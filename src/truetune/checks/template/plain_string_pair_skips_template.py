@@ -33,15 +33,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.data_unmet_reasons import explain_missing_template
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
-from truetune.checks.token_cases import case_in_row
 from truetune.encoding.batch import Batch
-from truetune.render.probes import ANSWER, QUESTION, alternating_chat
+from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 
 class PlainStringPairSkipsTemplate(DataRule):

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from truetune.checks.data_unmet_reasons import NO_CHATS, NO_TEMPLATE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template_refusal_cause import template_refusal_cause
 from truetune.encoding.batch import Batch

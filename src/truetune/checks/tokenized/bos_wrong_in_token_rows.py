@@ -33,10 +33,10 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of_row_places
-from truetune.render.probes import ANSWER, QUESTION, alternating_chat
+from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 # Chosen, not measured. Rows that a limit split begin inside a text, and of long-tailed data few
 # rows are that long; an encoder that wrote no BOS wrote none in any row. Lower, split rows would

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.tokenized.tokenized_data import MIN_STRANGE_ROWS, MIN_STRANGE_SHARE
 

@@ -36,7 +36,7 @@ from collections.abc import Iterable, Iterator
 from truetune.checks.data_unmet_reasons import NO_EMBEDDING
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 

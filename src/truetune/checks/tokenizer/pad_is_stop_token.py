@@ -45,7 +45,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
 from truetune.encoding.batch import Batch
-from truetune.render.pad_token import choose_pad_token
+from truetune.render.choose_pad_token import choose_pad_token
 from truetune.render.tokenizer import StopToken
 from truetune.settings.run_spec import Severity
 

@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
-from truetune.render.pad_token import choose_pad_token
+from truetune.render.choose_pad_token import choose_pad_token
 
 
 class PadMissing(DataRule):

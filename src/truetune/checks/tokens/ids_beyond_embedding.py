@@ -35,13 +35,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.cases_at_tokens_and_turns import case_at_token
 from truetune.checks.data_unmet_reasons import NO_EMBEDDING, NO_EXAMPLE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
-from truetune.checks.token_cases import case_at_token
 from truetune.encoding.batch import Batch
 
 

@@ -37,15 +37,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.cases_at_tokens_and_turns import case_in_example
 from truetune.checks.data_unmet_reasons import NO_EXAMPLE, explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.learned_token_counts import ideal_loss_mask
-from truetune.checks.lost_row_ends import ENDS_ARE_LOST
-from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.learned_tokens_against_ideal_mask import ideal_loss_mask
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact, is_nearly_all
-from truetune.checks.token_cases import case_in_example
+from truetune.checks.texts_about_cut_row_ends import ENDS_ARE_LOST
 from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source

@@ -18,19 +18,19 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any
 
-from truetune.data.script_rows.compute_python_functions import (
+from truetune.data.script_rows.dataframe_columns import (
+    call_column_method,
+    is_frame_column,
+    operate_on_columns,
+    rows_selected_by_mask,
+)
+from truetune.data.script_rows.known_python_functions import (
     MATCH,
     call_known_function,
     format_text,
     regex_flags,
     search_pattern,
     slice_text,
-)
-from truetune.data.script_rows.dataframe_columns import (
-    call_column_method,
-    is_frame_column,
-    operate_on_columns,
-    rows_selected_by_mask,
 )
 from truetune.data.script_rows.number_lists_and_tensors import (
     call_tensor_method,
@@ -64,7 +64,7 @@ from truetune.data.script_rows.tokenizer_calls_of_script import (
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
 from truetune.parsing.parse_yaml_within_limits import parse_yaml
-from truetune.source.command_line_options_of_script import option_given_to_script
+from truetune.source.find_command_line_option_values import option_given_to_script
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.interpreter import (

@@ -16,7 +16,7 @@ from truetune.fixing.remedy import (
     combine_into_one_attempt,
 )
 from truetune.fixing.row_edits import Edit, PutValue, ValuePath
-from truetune.fixing.row_turns import parse_json_list_or_object
+from truetune.fixing.row_messages_with_paths import parse_json_list_or_object
 from truetune.render.template import REASONING_KEYS
 
 CONTENT_KEYS = ("content", "value", "text", "tool_calls", *REASONING_KEYS)

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.fixing.judge_rows_before_and_after_edits import JudgedRows
 from truetune.fixing.remedies.rename_role_aliases import standard_role_of_name
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
 from truetune.fixing.row_edits import Edit, PutValue, RemoveEntry
-from truetune.fixing.row_judge import JudgedRows
-from truetune.fixing.row_turns import TEXT_KEYS, Turn
+from truetune.fixing.row_messages_with_paths import TEXT_KEYS, Turn
 
 JOINABLE = ("user", "assistant", "system")
 

@@ -8,7 +8,7 @@ from typing import Any
 from truetune.fixing.remedies.rename_role_aliases import standard_role_of_name
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, RenameKey
-from truetune.fixing.row_turns import ROLE_KEYS, TEXT_KEYS, Turn
+from truetune.fixing.row_messages_with_paths import ROLE_KEYS, TEXT_KEYS, Turn
 
 # Names that mean one thing in a message; `name` is not among them, for OpenAI's form has a name
 # beside the role.

@@ -8,7 +8,7 @@ from typing import Any
 from truetune.data.parse_messages import ROLE_BY_SHAREGPT_NAME, ROLES
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue
-from truetune.fixing.row_turns import Turn
+from truetune.fixing.row_messages_with_paths import Turn
 
 _SPOKEN = {
     "user": ("human", "prompter", "usr", "user_message", "customer", "client", "instruction"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue, RenameKey, ValuePath
-from truetune.fixing.row_turns import parse_json_list_or_object
+from truetune.fixing.row_messages_with_paths import parse_json_list_or_object
 
 HALF = re.compile("[\ud800-\udfff]")
 

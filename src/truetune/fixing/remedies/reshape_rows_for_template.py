@@ -14,10 +14,10 @@ from itertools import combinations
 from typing import Any
 
 from truetune.data.column_name_aliases import COLUMN_ALIASES
+from truetune.fixing.judge_rows_before_and_after_edits import JudgedRows
 from truetune.fixing.remedy import Attempt, Remedy, RemedyContext, RowView, Stage
 from truetune.fixing.row_edits import Edit, PutValue, ValuePath
-from truetune.fixing.row_judge import JudgedRows
-from truetune.fixing.row_turns import Turn, parse_json_list_or_object
+from truetune.fixing.row_messages_with_paths import Turn, parse_json_list_or_object
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import parse_json
 

@@ -1,7 +1,7 @@
-"""The next token in numpy: log-probabilities of logits, the choice of a token, and how likely a stop is.
+"""Chooses the next token in numpy: log-probabilities of logits, the choice of a token, and how likely a stop is.
 
 For engines that give logits to this process (llama.cpp). Models of transformers do the same in torch, on their device
-(`decode_batch`); the two are not shared, as the one must run without torch.
+(`generate_batch_with_transformers`); the two are not shared, as the one must run without torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a server tells of probabilities: of given ids, and of the next one.
+"""Asks a server for log-probabilities: of given ids, and of the next token.
 
 OpenAI's protocol has no route that scores a text, so each server has its own way, or none: vLLM's `prompt_logprobs`,
 `echo` with `logprobs` (llama-cpp-python and older ones), and of the next token alone the top `logprobs` of one

@@ -20,11 +20,11 @@ from truetune.checkpoint.load_checkpoint import (
     is_checkpoint,
     read_checkpoint,
 )
-from truetune.checkpoint.run_folder import CONTRACT_FILE, read_run
-from truetune.checkpoint.weight_files import read_json_object
+from truetune.checkpoint.read_run_and_check_checkpoints import CONTRACT_FILE, read_run
+from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.data.read_predictions import suggest_score_command
 from truetune.errors import UsageError
-from truetune.render.probes import Probes, prepare_probes_of_run
+from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
@@ -82,7 +82,7 @@ class ModelSource:
         """Its tokenizer and template under `spec(**settings)`, with the generation_config.json that it is used with.
 
         Raises:
-            SpecError, TokenizerError, TemplateError: as `truetune.render.probes.prepare_probes_of_run`.
+            SpecError, TokenizerError, TemplateError: as `truetune.render.template_probes.prepare_probes_of_run`.
         """
         probes = prepare_probes_of_run(self.spec(**settings))
         # An adapter's own generation_config.json comes before its base's: whoever saved it meant it for this model.

@@ -2,7 +2,7 @@
 
 How: before the first prompt each route is tried with one short request, which tells what optional fields it heeds
 (`heeded_request_fields`). Then the prompts are sent, some at a time (`map_concurrently`), the replies are read
-(`chat_reply`), and where the server tells probabilities, it is asked how likely a stop is behind each reference
+(`read_server_replies`), and where the server tells probabilities, it is asked how likely a stop is behind each reference
 (`logprob_client`).
 
 No stop strings are sent: an answer ends where the server ends it, for that is what its users get. A chat goes to the
@@ -20,13 +20,6 @@ from typing import Any, TypeVar
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, ScoredIds
-from truetune.generation.backends.chat_reply import (
-    UNKNOWN_STOP,
-    ChatReply,
-    ReplyReader,
-    answer_notes,
-    prompt_notes,
-)
 from truetune.generation.backends.choose_next_token import reference_before_stop
 from truetune.generation.backends.heeded_request_fields import (
     FieldSupport,
@@ -49,6 +42,13 @@ from truetune.generation.backends.http_client import (
 from truetune.generation.backends.logprob_client import LogprobClient
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.backends.open_backend import Options
+from truetune.generation.backends.read_server_replies import (
+    UNKNOWN_STOP,
+    ChatReply,
+    ReplyReader,
+    answer_notes,
+    prompt_notes,
+)
 from truetune.generation.backends.server_prompt_ids import chat_request
 from truetune.render.tokenizer import Tokenizer
 

@@ -1,7 +1,7 @@
 """A model in this process, through transformers: a folder, an adapter on its base, or a GGUF file.
 
 The reference of all backends: it can tell everything, and the others are held against it on the same weights
-(tests/generation/test_engines.py). What it asks is in `generate_answers`, `teacher_forcing` and `measure_speed`; here
+(tests/generation/test_engines.py). What it asks is in `generate_answers`, `teacher_forcing` and `measure_speed_by_text_length`; here
 is what belongs to a saved model: its device, and ids that are not among its rows.
 """
 
@@ -27,10 +27,10 @@ from truetune.generation.backends.backend import (
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.backends.open_backend import Options
 from truetune.generation.build_prompts import make_decoder
-from truetune.generation.decode_batch import SamplingParams, next_logits
 from truetune.generation.generate_answers import generate_answers, generating_model, restore_modules
+from truetune.generation.generate_batch_with_transformers import SamplingParams, next_logits
 from truetune.generation.load_model import load_adapter, load_model
-from truetune.generation.measure_speed import measure_speed
+from truetune.generation.measure_speed_by_text_length import measure_speed
 from truetune.generation.teacher_forcing import score_sequences
 from truetune.probe.preserve_state import preserve_state
 from truetune.render.tokenizer import Tokenizer

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from truetune.checkpoint.weight_files import read_json_object
+from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import (

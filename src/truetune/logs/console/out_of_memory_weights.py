@@ -25,7 +25,7 @@ from truetune.logs.console.out_of_memory_causes import (
     failed_in_training_step,
 )
 from truetune.logs.console.parse_tracebacks import Frame
-from truetune.logs.findings_in_files_beside_log import (
+from truetune.logs.facts_in_files_beside_log import (
     ADAPTER_SLOT_RANK,
     ADAPTER_SLOTS,
     CELL_RUN_AGAIN,

@@ -20,8 +20,7 @@ from truetune.logs.console.figures_that_differ_between_ranks import (
     RankDifferenceReader,
 )
 from truetune.logs.console.file_races import FileRace, find_file_race
-from truetune.logs.console.layers_on_cpu_or_gpu import LayerDeviceReader, LayerDevices
-from truetune.logs.console.lines_of_one_rank import RankLine, RankLineReader
+from truetune.logs.console.llama_cpp_layer_devices import LayerDeviceReader, LayerDevices
 from truetune.logs.console.messages import (
     KnownMessage,
     known_message_of_exception,
@@ -39,16 +38,20 @@ from truetune.logs.console.parse_tracebacks import (
     frames_above_line,
 )
 from truetune.logs.console.picture_tokens_by_printed_shapes import PictureShapeReader, PictureTokens
-from truetune.logs.console.port_conflicts import PortConflict, PortConflictReader
+from truetune.logs.console.port_conflicts_within_run import PortConflict, PortConflictReader
 from truetune.logs.console.printed_settings import PrintedSettings, SettingsReader
 from truetune.logs.console.recompilations import RecompilationReader, Recompilations
-from truetune.logs.console.rendezvous_endpoints import RendezvousReader
-from truetune.logs.console.repeated_records import RepeatedRecordReader, RepeatedRecords
+from truetune.logs.console.records_printed_by_several_trainings import (
+    RepeatedRecordReader,
+    RepeatedRecords,
+)
+from truetune.logs.console.rendezvous_failures import RendezvousReader
 from truetune.logs.console.response_markers_not_found import MissingMarkerReader
 from truetune.logs.console.row_preparation_bars import PreparationReader, RowPreparation
-from truetune.logs.console.server_requests import RequestReader, ServedRequests
-from truetune.logs.console.skipped_steps import SkippedStepReader, SkippedSteps
+from truetune.logs.console.running_and_waiting_requests import RequestReader, ServedRequests
+from truetune.logs.console.skips_and_errors_of_one_rank import RankLine, RankLineReader
 from truetune.logs.console.step_pace import PaceReader, StepPace
+from truetune.logs.console.steps_skipped_on_float16_overflow import SkippedStepReader, SkippedSteps
 from truetune.logs.console.strip_line_prefixes import ConsoleLine, strip_codes_and_prefixes
 from truetune.logs.console.time_beside_training_steps import TimeAside, TimeAsideReader
 from truetune.logs.console.uneven_counts_of_ranks import RankCounts

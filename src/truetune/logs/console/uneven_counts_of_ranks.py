@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from truetune.logs.console.lines_of_one_rank import DIGITS, RANK_IN_TEXT
+from truetune.logs.console.skips_and_errors_of_one_rank import DIGITS, RANK_IN_TEXT
 
 BATCHES = r"(?:(?:micro|mini)[_-]?)?batch(?:es)?|steps(?:_per_epoch)?|iterations|iters"
 ROWS = (

@@ -1,4 +1,5 @@
-"""Python imports this as it starts, in every process below `truetune run` and `truetune rehearse`.
+"""Starts the hook of `truetune run` or `truetune rehearse` in every Python process below them; Python imports this
+module as it starts.
 
 It stands on PYTHONPATH in front of any other sitecustomize, which it imports when it is done (`hand_on`). It waits for
 the packages that the hook is about: `ImportListener` is called when one of them has been imported. The two modes part

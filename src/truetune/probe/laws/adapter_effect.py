@@ -1,4 +1,6 @@
-"""The adapter that is trained has a say: with other adapter weights other logits, and without it the base's."""
+"""The trained adapter has an effect: other adapter weights give other logits, and without the adapter they are the
+base's.
+"""
 
 from __future__ import annotations
 

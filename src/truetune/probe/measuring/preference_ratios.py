@@ -1,4 +1,5 @@
-"""What a trainer of preferences says about its policy and its reference.
+"""Reads the log-ratios of policy to reference that a trainer of preferences logs, and the reference's log-
+probabilities.
 
 Log-ratios are read from what the trainer logs (`rewards/chosen` over beta), so that its own way to compute them is
 what is tested. The trade-off: a trainer that logs no rewards is untested.

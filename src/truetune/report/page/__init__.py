@@ -16,7 +16,7 @@ from truetune.report.page import (
     laws_section,
     run_section,
     summary_section,
-    tables_section,
+    terminal_tables_section,
     tokens_section,
 )
 from truetune.report.page.html_document import html_document, notebook_frame
@@ -29,7 +29,7 @@ SECTIONS: tuple[SectionMaker, ...] = (
     summary_section.summary_section,
     findings_section.findings_section,
     answers_section.sample_answers_section,
-    tables_section.tables_section,
+    terminal_tables_section.tables_section,
     run_section.run_section,
     answers_section.run_answers_section,
     laws_section.laws_section,

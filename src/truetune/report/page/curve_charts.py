@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from truetune.checks.figure import Figure, Series
-from truetune.report.figure_plot import (
+from truetune.report.figure_as_characters_or_svg import (
     DASHES,
     LINE_COLOURS,
     Axes,

@@ -16,10 +16,10 @@ from typing import Any
 from markupsafe import Markup
 
 from truetune.checks.figure import Figure, Mark, Series
-from truetune.report.figure_plot import figure_svg
-from truetune.report.headline import NOTHING_TO_JUDGE
+from truetune.report.figure_as_characters_or_svg import figure_svg
 from truetune.report.page.page_section import Result, Section, render_template
 from truetune.report.report_terminal import CURVES_ARE_NOT_ANSWERS
+from truetune.report.verdict_and_next_step import NOTHING_TO_JUDGE
 from truetune.report.visible_text import count_noun
 
 NO_RECORD = "what was examined is not recorded here: let this release write the report again"

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from truetune.report.figure_plot import legend_key_svg
+from truetune.report.figure_as_characters_or_svg import legend_key_svg
 from truetune.report.page.curve_charts import run_charts
 from truetune.report.page.findings_section import findings_with_anchors
 from truetune.report.page.page_section import Result, Section, render_template

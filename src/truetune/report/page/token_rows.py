@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 from truetune.auditing.audit import Sample
 from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.reports import TokenView
-from truetune.checks.reread_rows import reread_rows
+from truetune.checks.reread_rows_of_findings import reread_rows
 from truetune.data.conversation import Origin
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError

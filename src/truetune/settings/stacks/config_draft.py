@@ -24,7 +24,7 @@ from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.known_keys import DEPRECATED_KEYS, RENAMED_KEYS
 from truetune.settings.training_settings import Training
 from truetune.trainers import TRAINERS
-from truetune.trainers.trainer_facts import parse_trainer_name
+from truetune.trainers.trainer_fact_types import parse_trainer_name
 
 
 class _Unknown:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from truetune.settings.row_formats import NO_COLUMN
 from truetune.settings.run_spec import FormatName
 from truetune.settings.stacks.config_draft import ConfigDraft
-from truetune.settings.stacks.dataset_columns import columns_of_first_row
+from truetune.settings.stacks.read_columns_of_local_dataset import columns_of_first_row
 
 FILE_BUILDERS = frozenset(("json", "jsonl", "parquet", "csv", "arrow", "text", "pandas", "xml"))
 """Builders of `datasets` that stand where the name of a data set would."""

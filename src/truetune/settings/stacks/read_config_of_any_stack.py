@@ -27,7 +27,7 @@ from truetune.settings.stacks.registry import (
     readers_of_other_programs,
 )
 from truetune.settings.suggest_spelling import find_misspelt_key
-from truetune.trainers.trainer_facts import TrainerName
+from truetune.trainers.trainer_fact_types import TrainerName
 
 TRUETUNE_KEYS = frozenset(RunSpec.model_fields)
 TABLE_KEYS = frozenset(

@@ -12,8 +12,8 @@ from typing import Any
 
 from truetune.settings.release_pins import Pins
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE, ConfigDraft, is_switched_on
-from truetune.settings.stacks.dataset_columns import columns_of_first_row
 from truetune.settings.stacks.known_keys import load_first_releases_of_defaults, load_known_keys
+from truetune.settings.stacks.read_columns_of_local_dataset import columns_of_first_row
 from truetune.settings.stacks.read_shared_stack_arguments import (
     device_map_name,
     join_loss_types,
@@ -22,7 +22,7 @@ from truetune.settings.stacks.read_shared_stack_arguments import (
     read_special_tokens,
 )
 from truetune.trainers import TRAINERS
-from truetune.trainers.trainer_facts import RowKind
+from truetune.trainers.trainer_fact_types import RowKind
 
 METHOD_OF_CLASS = {
     "TrainingArguments": "sft", "Seq2SeqTrainingArguments": "sft", "SFTConfig": "sft", "DPOConfig": "dpo",

@@ -22,29 +22,33 @@ from truetune.checks.judge_answers import findings_new_or_worse, judge_answers
 from truetune.checks.judgement import requested_parts_not_judged
 from truetune.data.write_atomically import write_atomically
 from truetune.errors import UsageError
-from truetune.generation import sample_files
+from truetune.generation import sampling_pass_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.identical_answers import mark_identical_answers
-from truetune.probe.find_trainer import trainer_of_frames
+from truetune.probe.find_trainers_and_their_datasets import trainer_of_frames
 from truetune.settings.run_spec import RunSpec
-from truetune.training.watch.experiment_trackers import track_pass
-from truetune.training.watch.forget_later_samples import forget_later_samples
-from truetune.training.watch.losses_by_source import SourceLosses, losses_from_log_history
-from truetune.training.watch.process_group import (
+from truetune.training.watch.exchange_between_sampling_processes import (
     broadcast_object,
     describe_sharding,
     gather_objects,
     process_count,
     process_rank,
 )
+from truetune.training.watch.experiment_trackers import track_pass
+from truetune.training.watch.forget_later_samples import forget_later_samples
+from truetune.training.watch.losses_by_source import SourceLosses, losses_from_log_history
 from truetune.training.watch.sample_answers import make_answer_sampler, measure_pass_costs
-from truetune.training.watch.sampling_schedule import (
+from truetune.training.watch.sampling_pass_lines_and_record import (
+    describe_pass,
+    finding_line,
+    watch_record,
+)
+from truetune.training.watch.sampling_pass_size_and_schedule import (
     PASSES_BETWEEN,
     PassSchedule,
     PassSize,
     choose_pass_size,
 )
-from truetune.training.watch.watch_summary import describe_pass, finding_line, watch_record
 
 # Chosen: well below the 30 minutes of ddp_timeout, and half of NCCL's own 10. At the double a slow
 # process might end the run; at half of it more passes of large models on CPUs are cut.
@@ -201,7 +205,7 @@ class Watcher(TrainerCallback):
                 f" {self.folder}"
             )
         prompt_of_ids = {prompt.ids: prompt for prompt in self.prompts}
-        earlier = sample_files.read_passes_with_limits(self.folder) if step else []
+        earlier = sampling_pass_files.read_passes_with_limits(self.folder) if step else []
         if not earlier:
             return None
         last, limit = earlier[-1]
@@ -305,7 +309,7 @@ class Watcher(TrainerCallback):
         )
         self.looks = [*(known for known in self.looks if known.step != look.step), look]
         try:
-            sample_files.save_pass(look, self.limit, self.folder)
+            sampling_pass_files.save_pass(look, self.limit, self.folder)
         except (
             UsageError
         ) as error:  # a file of the user's stands there: it stays, and the run continues

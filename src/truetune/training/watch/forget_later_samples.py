@@ -12,7 +12,7 @@ from pathlib import Path
 from truetune.checks.findings import Finding
 from truetune.checks.findings_file import FINDINGS, parse_finding, parse_finding_line
 from truetune.data.write_atomically import write_atomically
-from truetune.generation.sample_files import SAMPLES, is_sample_file
+from truetune.generation.sampling_pass_files import SAMPLES, is_sample_file
 
 
 def forget_later_samples(folder: Path, step: int) -> tuple[list[Finding], int]:

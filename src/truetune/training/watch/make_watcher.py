@@ -17,7 +17,7 @@ from truetune.generation.build_prompts import build_prompts
 from truetune.settings.run_spec import RunSpec
 from truetune.training.load_training_rows import TrainingData
 from truetune.training.prepare_model import PreparedModel
-from truetune.training.progress_output import Listener
+from truetune.training.progress_listeners import Listener
 from truetune.training.watch.callback import Watcher
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from truetune.generation.answer_parsers import Parser, make_parser
+from truetune.generation.answer_parsers_named_by_user import Parser, make_parser
 from truetune.generation.answer_samples import Answer, Prompt, Sample
 from truetune.generation.generate_answers import generate_answers, restore_modules
 from truetune.generation.score_answer import score_answer
 from truetune.probe.preserve_state import preserve_state
-from truetune.training.watch.process_group import gather_outer_fsdp_weights
-from truetune.training.watch.sampling_schedule import PassCosts
+from truetune.training.watch.exchange_between_sampling_processes import gather_outer_fsdp_weights
+from truetune.training.watch.sampling_pass_size_and_schedule import PassCosts
 
 # Chosen, not measured: the difference of 6 tokens and 1 is the time of 5, which averages out
 # jitter; more would cost a part of the pass that is being planned.

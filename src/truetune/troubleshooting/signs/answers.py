@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.troubleshooting.signs.sign import SET, Sign
+from truetune.troubleshooting.signs.sign_as_statement_patterns import SET, Sign
 
 # `a=1`, `a: float = 1`, `"a": 1`, `--a 1`, `"--a", type=float, default=1`
 GIVEN = r"['\"]?(?:\s*:\s*\w+\s*=|,\s*(?:type=\w+,\s*)?default=|\s*[=: ])\s*['\"]?"

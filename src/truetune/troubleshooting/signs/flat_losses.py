@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.troubleshooting.signs.sign import SET, Sign
+from truetune.troubleshooting.signs.sign_as_statement_patterns import SET, Sign
 
 GIVEN = (
     r"['\"]?(?:\s*:\s*(?:float|int|bool|str)\b)?(?:,[^()]{0,60}?\bdefault)?"

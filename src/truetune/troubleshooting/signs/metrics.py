@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.troubleshooting.signs.sign import GIVEN, Sign
+from truetune.troubleshooting.signs.sign_as_statement_patterns import GIVEN, Sign
 
 # What the parts of an evaluation are called.
 HELD_OUT = r"(?:eval|val|valid|validation|dev|test|held_?out|holdout)"

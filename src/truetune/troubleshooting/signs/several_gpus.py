@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.troubleshooting.signs.sign import SET, Sign
+from truetune.troubleshooting.signs.sign_as_statement_patterns import SET, Sign
 
 LAUNCHER = (
     r"\b(?:torchrun|accelerate[- ]launch|torch\.distributed\.(?:run|launch)"

@@ -12,7 +12,7 @@ import math
 from functools import cache
 from pathlib import Path
 
-from truetune.troubleshooting.signs.sign import Sign
+from truetune.troubleshooting.signs.sign_as_statement_patterns import Sign
 
 COUNTS = Path(__file__).parent / "sign_counts.json"
 # A sign that was changed since the last count: about the median of all, 1 in 100 projects.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.troubleshooting.signs.forms import (
+from truetune.troubleshooting.signs.shared_pattern_fragments import (
     EAGER,
     FULL_IMAGES,
     GENERATES,
@@ -21,7 +21,7 @@ from truetune.troubleshooting.signs.forms import (
     VISION,
     ZERO3,
 )
-from truetune.troubleshooting.signs.sign import SET, Sign
+from truetune.troubleshooting.signs.sign_as_statement_patterns import SET, Sign
 
 ASKS = (
     r"\.generate\(|\bpipe(?:line)?\(|\.create\(|requests\.post\(|\.chat\("

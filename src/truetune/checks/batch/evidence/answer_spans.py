@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import NO_DOCUMENT, Audit, Sample
-from truetune.auditing.expected_tokens import find_answer_marker
-from truetune.auditing.row_fields import parse_row
+from truetune.auditing.expected_tokens_without_rendering import find_answer_marker
+from truetune.auditing.list_row_texts_with_sources import parse_row
 from truetune.render.rendering import Source
 from truetune.settings.row_formats import row_formats
 

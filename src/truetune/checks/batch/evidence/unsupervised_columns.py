@@ -18,10 +18,10 @@ import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.answer_diversity import compressed_bits_beyond_known, compressed_bits_per_row
-from truetune.checks.batch.evidence.canary_texts import LEARNED, LOST
-from truetune.checks.batch.evidence.learned_documents import documents_in_line, line_text
-from truetune.checks.batch.evidence.line_documents import keys_of_batches
-from truetune.checks.column_contents import (
+from truetune.checks.batch.evidence.documents_in_batch_lines import keys_of_batches
+from truetune.checks.batch.evidence.fates_of_canary_texts import LEARNED, LOST
+from truetune.checks.batch.evidence.learned_texts_of_documents import documents_in_line, line_text
+from truetune.checks.recognise_prose_and_media_columns import (
     does_batch_hold_media,
     is_prose,
     single_spaced,

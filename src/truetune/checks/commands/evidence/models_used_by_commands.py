@@ -10,15 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.adapter_servers import command_files_of_project, shell_commands_of_project
-from truetune.checks.findings import Case
-from truetune.checks.harness_commands import find_harness_runs
-from truetune.checks.source.evidence.served_model_folders import folders_by_served_name
-from truetune.checks.trained_by_scripts import (
+from truetune.checks.find_servers_with_base_and_adapter import (
+    command_files_of_project,
+    shell_commands_of_project,
+)
+from truetune.checks.find_what_scripts_train_and_where import (
     TrainedByScripts,
     canonical_folder_name,
     find_trained_by_scripts,
 )
+from truetune.checks.findings import Case
+from truetune.checks.read_evaluation_harness_commands import find_harness_runs
+from truetune.checks.source.evidence.served_model_folders import folders_by_served_name
 from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option

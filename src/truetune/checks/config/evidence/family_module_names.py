@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 
-from truetune.checks.source.evidence.published_families import normalized_model_name
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
+    normalized_model_name,
+)
 
 LLAMA = frozenset(["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
 PHI_3 = frozenset(["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])

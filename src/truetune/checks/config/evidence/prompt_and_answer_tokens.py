@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from truetune.checks.config.evidence.local_tokenizer import has_local_tokenizer
-from truetune.checks.config.evidence.prompt_shares import PromptShare, measure_prompts_by
+from truetune.checks.config.evidence.is_tokenizer_on_this_machine import has_local_tokenizer
+from truetune.checks.config.evidence.prompt_share_of_learned_text import (
+    PromptShare,
+    measure_prompts_by,
+)
 from truetune.errors import TruetuneError
 from truetune.render.tokenizer import load_tokenizer
 from truetune.settings.config import Config

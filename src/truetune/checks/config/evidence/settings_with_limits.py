@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.step_counts import count_training_rows, max_steps_of_run
+from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
+    count_training_rows,
+    max_steps_of_run,
+)
 from truetune.checks.count_optimizer_steps import OptimizerSteps
 from truetune.checks.findings import Case
 from truetune.checks.hyperparameter_limits import (

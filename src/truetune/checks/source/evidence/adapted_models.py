@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import methods_of
-from truetune.source.command_line_options_of_script import (
+from truetune.source.find_command_line_option_values import (
     find_option_default,
     option_given_by_commands,
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from truetune.checks.examined_code_places import methods_of
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.published_families import (
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     ModelFamily,
     families_of_tokenizer,
     likely_model_names,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.values_of_run import Mapping, Value
 
 LIMITS = ("max_new_tokens", "max_tokens", "max_completion_tokens", "num_predict", "n_predict")

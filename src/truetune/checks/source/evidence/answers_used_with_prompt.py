@@ -28,7 +28,7 @@ from truetune.checks.source.evidence.decoded_answers_with_prompt import (
 from truetune.data.answering_roles import is_answering_role
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,

@@ -18,7 +18,7 @@ from truetune.checks.source.evidence.trainer_settings_given import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace, is_constant_none
 from truetune.source.symbolic_execution.values_of_run import (
     Choice,

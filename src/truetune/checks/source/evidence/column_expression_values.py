@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.local_rows_of_values import (
+from truetune.checks.source.evidence.file_rows_behind_values import (
     TEXT_SUFFIXES,
     FileRows,
     local_rows_of_value,

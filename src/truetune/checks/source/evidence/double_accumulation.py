@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.launch_files import read_document_in_folder_or_parents
+from truetune.checks.read_settings_in_launch_files import read_document_in_folder_or_parents
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.execution_order import LOOPS
 from truetune.errors import TruetuneError

@@ -13,7 +13,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     training_scripts_beside,
     training_settings_beside,
 )
-from truetune.checks.source.evidence.published_families import (
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     ModelFamily,
     family_named_in_derivative,
     family_of_model,
@@ -21,7 +21,12 @@ from truetune.checks.source.evidence.published_families import (
     model_names_of_tokenizer,
 )
 from truetune.errors import TruetuneError
-from truetune.render.probes import ANSWER, QUESTION, alternating_chat, prepare_probes_of_run
+from truetune.render.template_probes import (
+    ANSWER,
+    QUESTION,
+    alternating_chat,
+    prepare_probes_of_run,
+)
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
 from truetune.source.parsed_source_file import Module

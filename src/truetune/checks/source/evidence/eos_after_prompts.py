@@ -23,12 +23,14 @@ from truetune.checks.source.evidence.prompts_padded_on_the_right import (
     TOKENIZER_LOADS,
     call_making_ids,
 )
-from truetune.checks.source.evidence.published_families import normalized_model_name
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
+    normalized_model_name,
+)
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Mapping, Result, Value
 

@@ -16,12 +16,12 @@ import re
 from collections.abc import Iterator, Set
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
+from truetune.checks.source.evidence.file_rows_behind_values import FileRows, local_rows_of_value
 from truetune.checks.source.evidence.prompts_padded_on_the_right import call_making_ids
 from truetune.checks.source.evidence.runs_that_train import run_trains_model
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_back_to_load import lineages
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace, is_constant_none
 from truetune.source.symbolic_execution.values_of_run import (

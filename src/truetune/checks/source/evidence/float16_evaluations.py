@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.model_identity import overflowing_family
-from truetune.checks.source.evidence.answering_models import ModelChain, load_dtypes, model_chains
+from truetune.checks.identify_model_by_published_name import overflowing_family
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.float32_copies_of_weights import FLOAT16
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
@@ -32,6 +31,11 @@ from truetune.checks.source.evidence.model_dtypes import (
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
+from truetune.checks.source.evidence.trace_answering_models_to_load import (
+    ModelChain,
+    load_dtypes,
+    model_chains,
+)
 from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

@@ -25,7 +25,7 @@ from truetune.checks.source.evidence.upper_row_counts import UpperCount, batches
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.element_of_iterable import element_of
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_back_to_load import lineages
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, NameEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
+from truetune.checks.source.evidence.trace_answering_models_to_load import BILLIONS_IN_NAME
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.trace_back_to_load import lineages
 from truetune.source.symbolic_execution.trace_of_events import (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.source.parsed_source_file import Module
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,

@@ -2,7 +2,7 @@
 added to a list in each step, and how large it is.
 
 The list may be one of an object or a function that the loop hands the output to
-(`keeping_functions.py`).
+(`functions_that_keep_loop_results.py`).
 
 Size is judged by the part of the output (logits, hidden states, attentions), for no code says its
 shapes. What is moved to the CPU, cut to a slice or kept in a list that is emptied in the loop is
@@ -15,7 +15,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.keeping_functions import (
+from truetune.checks.source.evidence.functions_that_keep_loop_results import (
     CallThatKeeps,
     calls_that_keep,
     holder_is_emptied,

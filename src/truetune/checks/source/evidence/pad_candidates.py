@@ -1,7 +1,7 @@
 """Finds a token of its own vocabulary that a model's tokenizer can pad with in place of EOS.
 
 Known from the tokenizer's folder, where it is on this machine, else from the name of the model. The
-table holds what `render.pad_token.choose_pad_token` chose for the published tokenizers (tests run
+table holds what `render.choose_pad_token.choose_pad_token` chose for the published tokenizers (tests run
 it again), or what their files say. Where neither is known, the remedy is in words that hold for any
 tokenizer.
 """
@@ -13,14 +13,14 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.published_families import (
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     likely_model_names,
     model_name_arguments,
     normalized_model_name,
 )
 from truetune.errors import TruetuneError
-from truetune.render.pad_token import choose_pad_token
-from truetune.render.probes import make_probes
+from truetune.render.choose_pad_token import choose_pad_token
+from truetune.render.template_probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec

@@ -10,7 +10,9 @@ from truetune.checks.source.evidence.pad_settings import (
     pad_settings,
     sources_of_setting,
 )
-from truetune.checks.source.evidence.published_families import likely_families_of_tokenizer
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
+    likely_families_of_tokenizer,
+)
 from truetune.source.parsed_source_file import Module
 
 

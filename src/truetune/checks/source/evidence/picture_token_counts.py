@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.local_rows_of_values import (
+from truetune.checks.source.evidence.file_rows_behind_values import (
     SUFFIXES,
     find_data_file,
     read_rows_of_file,

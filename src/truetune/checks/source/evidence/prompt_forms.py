@@ -29,7 +29,7 @@ from truetune.errors import DataError, TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config
 from truetune.settings.stacks.read_config_of_any_stack import read_config
-from truetune.settings.stacks.settings_of_trl_commands import configs_of_commands
+from truetune.settings.stacks.settings_of_stack_commands import configs_of_commands
 from truetune.source.how_script_prepares_training import map_that_makes_messages
 from truetune.source.parsed_source_file import Module, read_module
 from truetune.source.resolved_calls import Call

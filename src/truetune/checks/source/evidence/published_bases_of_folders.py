@@ -14,7 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.model_identity import is_published_model_name, overflowing_family
+from truetune.checks.identify_model_by_published_name import (
+    is_published_model_name,
+    overflowing_family,
+)
 from truetune.checks.source.evidence.models_trained_and_asked import trained_models
 from truetune.checks.source.evidence.prompt_forms import (
     is_written_by_script,

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.source.find_quantization_configs_and_readers import BITSANDBYTES_CONFIG
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.parsed_source_file import Module
-from truetune.source.read_quantization_configs import BITSANDBYTES_CONFIG
 from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")

@@ -24,13 +24,13 @@ from truetune.checks.source.evidence.optimizers_before_adapters import (
     OPTIMIZER_CLASSES,
     models_of_parameters,
 )
-from truetune.checks.source.evidence.published_families import (
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     family_named_in_derivative,
     family_of_model,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,

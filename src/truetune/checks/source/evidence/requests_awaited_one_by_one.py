@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 
-from truetune.checks.source.evidence.code_repetitions import callers_of
+from truetune.checks.source.evidence.what_makes_code_run_again import callers_of
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call, last_name_of_called
 

@@ -16,7 +16,7 @@ from collections.abc import Hashable
 from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
-from truetune.checks.source.evidence.calls_passed_in_loops import end_states_of_body
+from truetune.checks.source.evidence.does_every_loop_pass_make_call import end_states_of_body
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.values_of_run import (

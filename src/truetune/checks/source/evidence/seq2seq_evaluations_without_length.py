@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.possible_values import possible_numbers, possible_texts
-from truetune.source.command_line_options_of_script import (
+from truetune.source.find_command_line_option_values import (
     is_left_out_by_commands,
     is_switched_on_by_commands,
 )

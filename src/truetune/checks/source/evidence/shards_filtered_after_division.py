@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.multi_process_loops import is_steered_by_library
-from truetune.checks.source.evidence.twice_divided_rows import (
+from truetune.checks.source.evidence.rows_sharded_twice_over_processes import (
     PROCESS_NUMBER,
     depends_on_process_number,
     leaves_out_rows_of_others,

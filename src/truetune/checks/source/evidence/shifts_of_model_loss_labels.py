@@ -2,7 +2,7 @@
 are ahead of their ids.
 
 How it works: ids and labels that a causal model, or a trainer of one, is given are compared by the
-places of their tokens (`token_layouts.py`).
+places of their tokens (`token_offsets_from_source_arrays.py`).
 
 The trade-off: a model that is given labels computes a loss even where the script takes another one
 of its logits. So a pass counts only where its loss is read, and a trainer where no function or
@@ -22,11 +22,11 @@ from truetune.checks.source.evidence.batch_field_sources import (
     BatchField,
     source_of_field,
 )
-from truetune.checks.source.evidence.look_ahead_of_own_losses import (
+from truetune.checks.source.evidence.label_shifts_in_own_losses import (
     is_causal_model,
     trains_causal_model,
 )
-from truetune.checks.source.evidence.token_layouts import (
+from truetune.checks.source.evidence.token_offsets_from_source_arrays import (
     IDS_WAY,
     LABELS_WAY,
     TokenLayouts,
@@ -34,7 +34,7 @@ from truetune.checks.source.evidence.token_layouts import (
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import Function, Item, Result, Sequence, Value
 

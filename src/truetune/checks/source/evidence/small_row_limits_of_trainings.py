@@ -16,11 +16,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.command_line_options_of_script import is_left_out_by_commands
+from truetune.source.find_command_line_option_values import is_left_out_by_commands
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.element_of_iterable import KEEPS_ROWS, LOADERS, PASSES_ON
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import (
     CallEvent,
     Event,

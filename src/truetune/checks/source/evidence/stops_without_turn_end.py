@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.published_families import normalized_model_name
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
+    normalized_model_name,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

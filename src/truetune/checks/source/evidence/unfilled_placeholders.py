@@ -27,7 +27,7 @@ from truetune.checks.source.evidence.texts_encoded_for_training import (
 from truetune.data.column_name_aliases import is_answer_column_name
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.element_of_iterable import element_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Choice,

@@ -12,11 +12,11 @@ import ast
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.local_rows_of_values import FileRows, local_rows_of_value
+from truetune.checks.source.evidence.file_rows_behind_values import FileRows, local_rows_of_value
 from truetune.checks.source.evidence.row_filters_and_sorts import SHUFFLES, alignment_to_source
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Item,

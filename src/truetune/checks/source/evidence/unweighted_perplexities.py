@@ -15,11 +15,11 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.look_ahead_of_own_losses import LOSS_CLASSES, LOSS_FUNCTIONS
+from truetune.checks.source.evidence.label_shifts_in_own_losses import LOSS_CLASSES, LOSS_FUNCTIONS
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.element_of_iterable import LOADERS
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
 from truetune.source.symbolic_execution.values_of_run import (
     Attribute,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.step_counts import count_rows
+from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_rows
 from truetune.checks.source.evidence.training_row_files import OF_FILES, OF_ROWS, READERS
 from truetune.source.symbolic_execution.element_of_iterable import (
     KEEPS_ROWS,

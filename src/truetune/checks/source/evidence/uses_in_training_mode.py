@@ -17,19 +17,19 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.half_precision_weights_updated_in_place import (
+    KEEPING_METHODS,
+    KEEPS_DTYPE,
+)
 from truetune.checks.source.evidence.model_devices_at_use import (
     LOADS,
     UNDECIDED,
     name_of_loaded_model,
 )
-from truetune.checks.source.evidence.narrow_weights_updated_in_place import (
-    KEEPING_METHODS,
-    KEEPS_DTYPE,
-)
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.interpreter import library_bases
-from truetune.source.symbolic_execution.kept_traces import traces_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_back_to_load import lineages
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Event, Frame, Trace
 from truetune.source.symbolic_execution.values_of_run import (

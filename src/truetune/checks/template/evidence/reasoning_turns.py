@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from truetune.data.conversation import Message
-from truetune.render.render_plan import THINK_END
 from truetune.render.template import REASONING_KEYS
+from truetune.render.unfilled_example_plan import THINK_END
 
 
 def holds_reasoning(message: Message) -> bool:

@@ -1,0 +1,146 @@
+"""Finds the statements of a project that show what a cause needs, where no trait of
+`project_traits` does.
+
+A row of a table names causes by words of their text, and says how a statement shows them: `eval_steps: 10` for an
+evaluation too often, `use_fast=False` for rows that are tokenized on one core. What another statement sets may speak
+against it, or has to be there beside it. Such a line makes a cause likelier and gives a reader a place to look at; it
+proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import groupby, islice
+
+from truetune.troubleshooting.project_words import ProjectText, TextLine
+from truetune.troubleshooting.signs import (
+    answers,
+    flat_losses,
+    memory,
+    metrics,
+    nothing_learned,
+    preference_training_without_effect,
+    several_gpus,
+    speed,
+)
+from truetune.troubleshooting.signs.required_literals import required_literals
+from truetune.troubleshooting.signs.sign_as_statement_patterns import Sign
+from truetune.troubleshooting.split_files_into_statements import Statement, list_statements
+
+MAX_LINES_OF_SIGN = 2
+"""Lines that a sign keeps, as many as a cause shows"""
+MAX_CHARACTERS = 250_000
+"""Of all statements: about three seconds. Projects of users have some 20,000; one of more is a checkout of a library"""
+SIGNS: tuple[Sign, ...] = (
+    *answers.SIGNS,
+    *flat_losses.SIGNS,
+    *nothing_learned.SIGNS,
+    *memory.SIGNS,
+    *metrics.SIGNS,
+    *preference_training_without_effect.SIGNS,
+    *several_gpus.SIGNS,
+    *speed.SIGNS,
+)
+
+
+def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ...]]:
+    """The signs that a project shows, each with its first lines."""
+    statements = _statements_within_limit(list_statements(texts))
+    files = [_File(tuple(of_file)) for _, of_file in groupby(statements, key=lambda one: one.file)]
+    found: dict[Sign, tuple[TextLine, ...]] = {}
+    for sign in SIGNS:
+        # The cheapest question first: most signs are shown by no file.
+        showing = [
+            file for file in files if file.has(sign.shown_by) and _is_possible_in_file(sign, file)
+        ]
+        if showing and _is_possible_in_project(sign, files):
+            lines = (line for file in showing for line in file.lines_of_sign(sign))
+            if first_lines := tuple(islice(lines, MAX_LINES_OF_SIGN)):
+                found[sign] = first_lines
+    return found
+
+
+def _statements_within_limit(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """The statements, up to MAX_CHARACTERS of them."""
+    left = MAX_CHARACTERS
+    for statement in statements:
+        left -= len(statement.text)
+        if left < 0:
+            return
+        yield statement
+
+
+class _File:
+    """The statements of one file, which signs are searched in."""
+
+    def __init__(self, statements: tuple[Statement, ...]) -> None:
+        self.statements = statements
+        # One search over all is much quicker than one for each; a match over two statements is sorted out afterwards.
+        self.text = "\n".join(one.text for one in statements)
+        self._small_letters = self.text.lower()
+
+    def has(self, pattern: str) -> bool:
+        """Does a statement match a pattern?"""
+        literals = required_literals(pattern)
+        if literals and not any(literal in self._small_letters for literal in literals):
+            return False
+        return any(True for _ in self.lines_with(pattern))
+
+    def lines_with(self, pattern: str) -> Iterator[TextLine]:
+        """A line of each statement that matches a pattern."""
+        compiled = _compile_cached(pattern)
+        if compiled.search(self.text):
+            for statement in self.statements:
+                if compiled.search(statement.text):
+                    yield statement.line_that_shows(compiled)
+
+    def lines_of_sign(self, sign: Sign) -> Iterator[TextLine]:
+        """A line of each statement that shows a sign and stands where it has to."""
+        first = self._number_of_first(sign.preceded_by) if sign.preceded_by else -1
+        last = self._number_of_last(sign.followed_by) if sign.followed_by else len(self.statements)
+        shown_by = _compile_cached(sign.shown_by)
+        for statement in self.statements[first + 1 : max(last, 0)]:
+            if shown_by.search(statement.text):
+                yield statement.line_that_shows(shown_by)
+
+    def _number_of_first(self, pattern: str) -> int:
+        """The number of the first statement that matches; the number of all where none does."""
+        compiled = _compile_cached(pattern)
+        shown = (i for i, one in enumerate(self.statements) if compiled.search(one.text))
+        return next(shown, len(self.statements))
+
+    def _number_of_last(self, pattern: str) -> int:
+        """The number of the last statement that matches; -1 where none does."""
+        compiled = _compile_cached(pattern)
+        return max(
+            (i for i, one in enumerate(self.statements) if compiled.search(one.text)), default=-1
+        )
+
+
+@cache
+def _compile_cached(pattern: str) -> re.Pattern[str]:
+    """The compiled pattern, compiled once."""
+    # `^` and `$` are those of a statement. Kept here: the cache of `re` holds 512 patterns, and there are more.
+    return re.compile(pattern, re.MULTILINE)
+
+
+def _is_possible_in_file(sign: Sign, file: _File) -> bool:
+    """Does no statement of a file speak against a sign there, and is what it needs there?"""
+    if sign.unless_in_file and file.has(sign.unless_in_file):
+        return False
+    return not sign.beside_in_file or file.has(sign.beside_in_file)
+
+
+def _is_possible_in_project(sign: Sign, files: Sequence[_File]) -> bool:
+    """Does no statement speak against a sign, and is what it needs there?"""
+    if sign.unless and any(file.has(sign.unless) for file in files):
+        return False
+    return not sign.beside or any(file.has(sign.beside) for file in files)
+
+
+@cache
+def signs_of_cause(text: str) -> tuple[Sign, ...]:
+    """The signs of a cause, by its text."""
+    return tuple(sign for sign in SIGNS if _compile_cached(sign.words).search(text))

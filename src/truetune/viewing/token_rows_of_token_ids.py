@@ -1,0 +1,102 @@
+"""Makes token rows of rows that are token ids already; the source of each token is told by the
+template.
+
+There is no text to compare with, so sources are found by what the chat template writes around messages. Where that is
+not certain a token is template text or of no known source, and never of a guessed role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.data.find_data_files import Source
+from truetune.data.read_file_records import Record
+from truetune.errors import TruetuneError
+from truetune.render.template_probes import prepare_probes_of_run
+from truetune.report.page.token_rows import (
+    TokenRow,
+    labels_unlike_ids,
+    mask_bits,
+    row_without_tokens,
+    source_letters,
+)
+from truetune.settings.run_spec import RunSpec
+from truetune.tokenized.find_token_sources import PlacedChunk, TokenPlacer
+from truetune.tokenized.row_chunks import chunk_of_records
+from truetune.viewing.row_index import SourcedRecords
+
+
+class TokenIdRows:
+    """Makes the token rows of records of token ids; not for several threads at once."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        """Raises SpecError, TokenizerError or TemplateError."""
+        self._placer = TokenPlacer(prepare_probes_of_run(spec))
+
+    def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
+        """For each record its token row; `first` is the number of the first of them."""
+        for number, (source, record) in enumerate(records, first):
+            try:
+                chunk = chunk_of_records(source, [record], number)
+            except TruetuneError as error:
+                yield [_token_row_with_error(number, source, record, str(error))]
+                continue
+            if chunk.broken or not len(chunk.rows):
+                why = chunk.broken[0][1] if chunk.broken else "the row holds no ids"
+                yield [_token_row_with_error(number, source, record, why)]
+            else:
+                yield [self._token_row(number, self._placer.place(chunk))]
+
+    def faulty(self, first: int, records: SourcedRecords) -> int | None:
+        """The first record that can't be read, or teaches nothing; None where all are fine."""
+        for number, rows in enumerate(self.rows(first, records), first):
+            if any(row.get("error") or "1" not in row["supervised"] for row in rows):
+                return number
+        return None
+
+    def searched_text(self, record: Record) -> str:
+        """The text that a search looks at: what the ids spell."""
+        ids = (record.row or {}).get("input_ids") or ()
+        return b"".join(map(self._spell_id, ids)).decode("utf-8", "replace")
+
+    def forget(self) -> None:
+        """Do nothing, since nothing of the files is kept here."""
+
+    def _spell_id(self, id: int) -> bytes:
+        """The bytes that an id spells."""
+        # Data by hand holds ids that no vocabulary has: they are shown as numbers, and are no
+        # reason to refuse the row.
+        known = isinstance(id, int) and 0 <= id < len(self._placer.vocabulary.lengths)
+        return self._placer.vocabulary.spell(id) if known else f"<id {id}>".encode()
+
+    def _token_row(self, number: int, placed: PlacedChunk) -> TokenRow:
+        """The token row of one row of a chunk."""
+        chunk = placed.chunk
+        origin = chunk.origin(0)
+        padding = placed.padding
+        return {
+            "row": number,
+            "file": origin.file,
+            "line": origin.line,
+            "turn": None,
+            "format": "token ids",
+            "title": None,
+            "ids": chunk.ids.tolist(),
+            "pieces": [
+                self._spell_id(id).decode("utf-8", "surrogateescape") for id in chunk.ids.tolist()
+            ],
+            "source": source_letters(placed.source),
+            "supervised": mask_bits(chunk.supervised),
+            "runs": [[0, "", -1, -1, None]],
+            "padding": mask_bits(padding),
+            "documents": np.where(padding, -1, np.cumsum(chunk.borders) - 1).tolist(),
+            **({"attended": mask_bits(chunk.attended)} if chunk.attended is not None else {}),
+            **labels_unlike_ids(chunk.ids, chunk.labels),
+        }
+
+
+def _token_row_with_error(number: int, source: Source, record: Record, why: str) -> TokenRow:
+    """A token row with the reason why a record can't be drawn, at its place."""
+    return row_without_tokens(None, why, row=number, file=str(source.path), line=record.line)
