@@ -68,7 +68,10 @@ def _print_report(report: Any) -> None:
 
 def _list_not_judged(report: Any) -> str:
     """What was asked for and not judged, in one line."""
-    return "; ".join(part.what for part in report.requested_not_judged()) or "no rule had anything to look at"
+    return (
+        "; ".join(part.what for part in report.requested_not_judged())
+        or "no rule had anything to look at"
+    )
 
 
 def _is_true_in_any_process(failed: bool, device: Any) -> bool:

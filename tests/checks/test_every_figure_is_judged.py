@@ -18,7 +18,7 @@ WRITERS = {
     "checks/diagnose_log.py": ("_log_facts",),
     "checks/inspect_checkpoint.py": ("checkpoint_facts",),
     "checks/check_environment.py": ("_environment_facts",),
-    "checks/judge_answers.py": ("answer_report",),
+    "checks/judge_answers.py": ("report_on_answers",),
     "evaluation/evaluate_losses_and_answers.py": ("_describe_subject",),
     "evaluation/summarize_run.py": ("_facts_of_record", "_facts_of_log", "_facts_of_watcher"),
     "evaluation/sample_model.py": ("describe_subject",),

@@ -346,7 +346,7 @@ def of_others() -> dict[str, list[Reader]]:
     array = json.dumps([ROW, TOOL_ROW]).encode()
     header = b'prompt,completion\n"a, b",c\n"d\ne",f\n'
     return {
-        "data.file_records": [
+        "data.read_file_records": [
             Reader("a.jsonl", LINES, _rows),
             Reader("a.csv", header, _rows),
             Reader("a.tsv", header, _rows),
@@ -365,7 +365,7 @@ def of_others() -> dict[str, list[Reader]]:
             ),
             Reader("state.json", b'{"_data_files": [{"filename": "a.arrow"}]}', _rows_of_folder),
         ],
-        "data.parquet_and_arrow_rows": [
+        "data.read_parquet_and_arrow_rows": [
             *(
                 Reader(f"a.{kind}", parquet_file(kind), _rows)
                 for kind in ("parquet", "arrow", "feather")
@@ -373,13 +373,13 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("a.parquet.gz", compressed("gz", parquet_file("parquet")), _rows),
         ],
         "data.split_lines_into_stretches": [Reader("s.jsonl", LINES, _scan)],
-        "data.predictions": [
+        "data.read_predictions": [
             Reader(
                 "preds.jsonl", b'{"prompt": "1 + 1?", "prediction": "2", "step": 1}\n', _predictions
             ),
             Reader("preds.csv", b"prompt,prediction\n1 + 1?,2\n", _predictions),
         ],
-        "data.prediction_rows": [
+        "data.unfold_prediction_rows": [
             Reader(
                 "folded.json",
                 b'{"predictions": ["2", "[\'3\']"], "prompts": ["a", "b"]}',
@@ -396,7 +396,7 @@ def of_others() -> dict[str, list[Reader]]:
         "fixing.fix_parquet_and_arrow_files": [
             Reader(f"f.{kind}", parquet_file(kind), _fixed) for kind in ("parquet", "arrow")
         ],
-        "settings.settings_files": [
+        "settings.read_truetune_settings": [
             Reader("truetune.yaml", SETTINGS, _settings),
             Reader("pyproject.toml", b"[tool.truetune]\nmax-length = 5\ndata = ['a']\n", _settings),
         ],
@@ -416,27 +416,29 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("k.jsonl", LINES, _columns),
             Reader("k.parquet", parquet_file("parquet"), _columns),
         ],
-        "logs.record_files": [
+        "logs.read_jsonl_csv_json_logs": [
             Reader("log.jsonl", b'{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n', _log),
             Reader("metrics.csv", b"step,loss\n1,2.0\n2,1.5\n", _log),
             Reader("train.log", b"{'loss': 2.5, 'epoch': 0.1}\nStep 1 | loss:1.2 lr:2e-5\n", _log),
             Reader("trainer_state.json", json.dumps(STATE).encode(), _log),
         ],
-        "logs.printed_records": [
+        "logs.parse_printed_records": [
             Reader(
                 "printed.log", b"{'loss': 2.5, 'epoch': 0.1}\n{'loss': 1.5, 'epoch': 0.2}\n", _log
             )
         ],
-        "logs.text_stream": [Reader("nohup.out", CONSOLE, _log)],
-        "logs.notebook_output": [Reader("run.ipynb", json.dumps(RUN_NOTEBOOK).encode(), _log)],
-        "logs.read_run": [
+        "logs.stream_console_lines": [Reader("nohup.out", CONSOLE, _log)],
+        "logs.read_notebook_and_kaggle_output": [
+            Reader("run.ipynb", json.dumps(RUN_NOTEBOOK).encode(), _log)
+        ],
+        "logs.read_run_log": [
             Reader("checkpoint-2/trainer_state.json", json.dumps(STATE).encode(), _log_of_folder)
         ],
         "logs.refuse_multiple_runs": [
             Reader("trainer_state.json", json.dumps(STATE).encode(), _several)
         ],
-        "logs.tensorboard_events": [Reader("events.out.tfevents.1", events_file(), _log)],
-        "logs.wandb_offline_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
+        "logs.read_tensorboard_events": [Reader("events.out.tfevents.1", events_file(), _log)],
+        "logs.read_wandb_offline_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
         "checks.lint": [
             Reader("serve.sh", SHELL, _lint),
             Reader("pod.yaml", POD, _lint),
@@ -462,8 +464,8 @@ def of_others() -> dict[str, list[Reader]]:
                 _modelfile,
             )
         ],
-        "source.module": [Reader("train.py", PYTHON, _lint)],
-        "source.notebook": [Reader("train.ipynb", json.dumps(NOTEBOOK).encode(), _lint)],
+        "source.parsed_source_file": [Reader("train.py", PYTHON, _lint)],
+        "source.notebook_code_cells": [Reader("train.ipynb", json.dumps(NOTEBOOK).encode(), _lint)],
         "checkpoint.safetensors_header": [
             Reader("model.safetensors", safetensors_file(), _safetensors, ("BrokenFile",))
         ],
@@ -523,17 +525,17 @@ OWN = {
     "checks.find_merged_weights_and_adapters": SWALLOWS,
     "checks.find_server_replies_cut_at_limit": SWALLOWS,
     "checks.source.evidence.weight_sharding": SWALLOWS,
-    "data.sort_folder_files": SWALLOWS,
-    "data.row_text_sizes": SWALLOWS,
-    "logs.shared_prefixes": SWALLOWS,
+    "data.tell_training_files_from_predictions": SWALLOWS,
+    "data.row_text_bytes": SWALLOWS,
+    "logs.strip_container_log_prefixes": SWALLOWS,
     "checks.source.evidence.job_commands_that_start_script": SWALLOWS,
     "checks.commands.nodes_talk_over_a_local_interface": TYPES_ALONE,
     "checks.modelfile.find_trained_prompt_format_beside": SWALLOWS,
     "evaluation.explain_scores_beside_predictions": SWALLOWS,
     "checks.training_stages": SWALLOWS,
-    "data.script_rows.row_files": SWALLOWS,
-    "data.script_rows.known_functions": SWALLOWS,
-    "data.script_rows.concrete_run": SWALLOWS,
+    "data.script_rows.row_files_of_script": SWALLOWS,
+    "data.script_rows.known_python_functions": SWALLOWS,
+    "data.script_rows.symbolic_run_with_rows": SWALLOWS,
     "checks.source.evidence.eos_after_prompts": SWALLOWS,
     "checks.commands.job_trains_random_weights": TYPES_ALONE,
     "fixing.editable_row_of_file": OF_A_ROW,
@@ -550,7 +552,7 @@ OWN = {
     "checks.source.evidence.serving_template_differs_from_training": TELLS,
     "checks.paths.folder_members": TELLS,
     "source.notebook_commands": "cells of a notebook that source.notebook has read, which is fed",
-    "settings.stacks.command_options": TYPES_ALONE,
+    "settings.stacks.settings_of_stack_commands": TYPES_ALONE,
     "checks.source.evidence.tokenizer_facts_of_published_models": SWALLOWS,
     "checks.source.evidence.model_folder_settings": SWALLOWS,
     "checks.source.evidence.trial_row_limits_switched_on": SWALLOWS,
@@ -566,7 +568,7 @@ OWN = {
     "checks.commands.server_uses_one_of_its_gpus": TYPES_ALONE,
     "checks.source.evidence.prompt_forms": SWALLOWS,
     "checks.source.evidence.turn_ends_missing_from_stop_tokens": SWALLOWS,
-    "data.script_rows.script_state": SWALLOWS,
+    "data.script_rows.keep_while_script_unchanged": SWALLOWS,
     "checks.source.training_computed_in_float32": SWALLOWS,
     "checks.config.chat_model_trained_on_plain_strings": SWALLOWS,
     "checks.log.rows_lost_before_training": SWALLOWS,
@@ -581,13 +583,13 @@ OWN = {
     "checks.commands.step_takes_the_unmerged_model": TYPES_ALONE,
     "checks.find_merge_quantize_export_commands": SWALLOWS,
     "checks.commands.command_asks_for_the_base": TYPES_ALONE,
-    "data.text_files_beside": SWALLOWS,
+    "data.reference_files_beside_answers": SWALLOWS,
     "checks.source.evidence.added_tokens": SWALLOWS,
     "settings.stacks.find_config_consumer": SWALLOWS,
     "settings.stacks.removed_arguments": WRITES,
     "evaluation.generate_and_score_in_own_loop": TELLS,
     "settings.release_pins": SWALLOWS,
-    "settings.printed_releases": SWALLOWS,
+    "settings.releases_printed_by_notebook": SWALLOWS,
     "settings.evidence_of_past_run": SWALLOWS,
     "checks.source.evidence.model_dtypes": SWALLOWS,
     "checks.identify_model_by_published_name": SWALLOWS,
@@ -615,7 +617,7 @@ OWN = {
     "checks.read_evaluation_harness_commands": TYPES_ALONE,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
     "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,
-    "checks.source.evidence.training_row_count_in_notebook_output": "a notebook that source.notebook has read, which is fed",
+    "checks.source.evidence.training_row_count_in_notebook_output": "a notebook, read by source.notebook_code_cells",
     "checks.commands.job_gpus_differ_from_processes": TYPES_ALONE,
     "checks.commands.sharding_file_not_read": SWALLOWS,
     "checks.commands.job_trains_in_float16": SWALLOWS,
@@ -625,14 +627,14 @@ OWN = {
     "checks.commands.harness_runs_not_comparable": SWALLOWS,
     "checks.modelfile.modelfile_parameters_unfit": TYPES_ALONE,
     "checks.modelfile.classify_modelfile_from": TYPES_ALONE,
-    "source.option_defaults": SWALLOWS,
-    "source.settings_files": SWALLOWS,
+    "source.find_command_line_option_values": SWALLOWS,
+    "source.settings_files_as_expressions": SWALLOWS,
     "checks.read_settings_in_launch_files": SWALLOWS,
     "checks.find_cpu_offload_of_launcher": SWALLOWS,
     "checks.find_gpus_in_files_beside": SWALLOWS,
     "checks.find_script_line_ranking_pairs": SWALLOWS,
     "checks.find_unread_sharding_files": SWALLOWS,
-    "logs.files_beside": TYPES_ALONE,
+    "logs.facts_in_files_beside_log": TYPES_ALONE,
     "checks.log.gpus_mostly_idle": TYPES_ALONE,
     "checks.fsdp_layer_class": SWALLOWS,
     "checks.commands.llama_cpp_built_for_the_cpu": TYPES_ALONE,

@@ -1,9 +1,9 @@
 """Tells whether the model below an adapter is the one that it was trained on, by names and by what
 wrote its folder.
 
-How it works: names of published models say what weights they are (`identify_model_by_published_name`). A folder says nothing by itself,
-so the project is asked what wrote it: a merge of another adapter, or a training of all weights, makes other weights
-than any published model.
+How it works: names of published models say what weights they are (`identify_model_by_published_name`). A folder says
+nothing by itself, so the project is asked what wrote it: a merge of another adapter, or a training of all weights,
+makes other weights than any published model.
 
 The trade-off: a folder that nothing in sight writes is taken for trained weights where it is called so
 (`sft-merged`), and then it is only suspected.

@@ -94,7 +94,7 @@ class Report:
     not_judged: tuple[NotJudged, ...] = ()
     """What could not be judged, and why"""
     known: tuple[Finding, ...] = ()
-    """Findings that an earlier report had too (`checks.fingerprint_findings.accept_known_findings`); they do not fail"""
+    """Findings that an earlier report had too (`fingerprint_findings.accept_known_findings`); they do not fail"""
     seconds: float
 
     def worst(self) -> Severity | None:

@@ -2,7 +2,8 @@
 
 A remedy is one module of `truetune.fixing.remedies` with one subclass of `Remedy`, which the catalogue finds by itself.
 It names its rule and says whether it is safe: a safe one changes nothing but the fault. It proposes; what it proposes
-is made only where the rule then finds less in the row, and no reader or template finds more (`fixing.apply_proved_remedies`).
+is made only where the rule then finds less in the row, and no reader or template finds more
+(`fixing.apply_proved_remedies`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The orders in which answers of several processes stand where nobody put them back.
 
 Scripts that evaluate on several GPUs share the rows out, and put the answers of the processes one behind the other.
-Answers and references are then of different rows (`find_answers_beside_wrong_rows` tries these orders on both). The trade-off: only
-what samplers and `gather` of the usual libraries make is tried, for each order more is a chance more for a false alarm.
+Answers and references are then of different rows (`find_answers_beside_wrong_rows` tries these orders on both). The
+trade-off: only what samplers and `gather` of the usual libraries make is tried, for each order more is a chance more
+for a false alarm.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class Answer:
 class Scores:
     """One answer, measured; None where a measure does not apply.
 
-    Saved as the columns of a Parquet file (`sampling_pass_files`). A score that is added has a default, because the files of
-    older releases do not have its column.
+    Saved as the columns of a Parquet file (`sampling_pass_files`). A score that is added has a default, because the
+    files of older releases do not have its column.
     """
 
     stopped: bool

@@ -5,8 +5,8 @@ there the answer has come to its end, and something follows it; here it was stil
 reference, loop, or begin another turn are not counted. The trade-off: a model that rambles and never comes to its
 answer looks as if it were cut.
 
-All answers of a pass are judged together here. What one text shows by itself is in `answers_with_unclosed_parts` (what it opens
-and never closes) and `cut_ends_of_training_texts` (its last word).
+All answers of a pass are judged together here. What one text shows by itself is in `answers_with_unclosed_parts`
+(what it opens and never closes) and `cut_ends_of_training_texts` (its last word).
 """
 
 from __future__ import annotations

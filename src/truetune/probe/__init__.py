@@ -8,10 +8,12 @@ Where to begin:
 
 - `trainer_hook`, `own_loop_hook`: `truetune run` waits for a Trainer, or for a loop of the user's own. Whatever fails
   there must not reach the program (`failure_boundary`), so most of it runs in a forked copy (`forked_process`).
-- `rehearsal_hook`: `truetune rehearse` puts miniatures in the place of models (`build_miniatures_instead_of_models`) and ends the process
+- `rehearsal_hook`: `truetune rehearse` puts miniatures in the place of models (`build_miniatures_instead_of_models`)
+  and ends the process
   where training would begin. Whatever fails there ends it, too. Loops of the user's own are not rehearsed.
 - `observe_run`: the record of a run, from both hooks and from `truetune.audit`. `laws` measures, `measuring` helps it.
-- `rehearse_by_memorising_and_reciting`: the record of a rehearsal, which is that of a run and a recitation: rows are chosen
+- `rehearse_by_memorising_and_reciting`: the record of a rehearsal, which is that of a run and a recitation: rows are
+  chosen
   (`choose_rows_to_recite`), memorised (`memorise_batch`) and recited (`generate_and_score_answers`).
 - `run_record`: what crosses from there to here, as files.
 

@@ -138,7 +138,8 @@ def audit_in_copy(subject: Subject, orders: HookOrders, number: int, limits: Lim
         raise CopyFailed(str(message.get("failed")))
 
     try:
-        # The parent's folder goes with the parent, even where that is killed (`truetune.auditing.workspace_removed_with_process`).
+        # The parent's folder goes with the parent, even where that is killed
+        # (`truetune.auditing.workspace_removed_with_process`).
         run_in_copy(work, follow, limits.audit, lambda: os.path.isdir(orders["folder"]))
     except CopyFailed as error:
         # The other processes of the run must not wait for this one.

@@ -1,8 +1,8 @@
 """Chooses the rows that a rehearsal memorises and recites: each with its prompt as trained and as served, its answer.
 
 The batches hold ids; where the prompt ends and the answer begins in them is found by what is known best: the user's
-row that they were made from (`truetune.probe.read_prompt_and_answer_of_row`), the template's generation prompt, the labels, and at
-last a share of the length (`RecitedRow.kind` says which).
+row that they were made from (`truetune.probe.read_prompt_and_answer_of_row`), the template's generation prompt, the
+labels, and at last a share of the length (`RecitedRow.kind` says which).
 
 Trade-off: only the shortest documents are taken, since memorising costs time for each token. A fault that long rows
 alone have (truncation) is not seen by a recitation; the audit looks for those in all batches.

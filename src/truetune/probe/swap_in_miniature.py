@@ -1,8 +1,8 @@
 """A miniature in the place of a trainer's model.
 
 In a rehearsal's own process the model is one already, since the hook shrank it when it was loaded
-(`truetune.probe.build_miniatures_instead_of_models`). In the user's process, for `truetune.rehearse(trainer)`, one is built of the model
-in memory, and all that the trainer had is put back.
+(`truetune.probe.build_miniatures_instead_of_models`). In the user's process, for `truetune.rehearse(trainer)`, one is
+built of the model in memory, and all that the trainer had is put back.
 
 The trade-off: what a trainer has done to its model since it was built (adapters, a patched forward) is done again on
 the miniature. What can't be done again is left out with a note.

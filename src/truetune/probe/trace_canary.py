@@ -1,9 +1,9 @@
 """Follows a canary, a copied row with a unique string in each text, through the trainer's own preparation.
 
 What comes out says of every field whether it is learned, read, or lost, whatever the formatting function does. The
-canary is that which was followed through the user's own `map` calls (`truetune.probe.follow_canary_through_maps`); else the
-trainer's preparation is run on a copied row here; else the row is given to the collator as it is. The collator makes a
-batch of it, whose lines are decoded token by token (`LineDecoder`) and searched for the strings.
+canary is that which was followed through the user's own `map` calls (`truetune.probe.follow_canary_through_maps`);
+else the trainer's preparation is run on a copied row here; else the row is given to the collator as it is. The
+collator makes a batch of it, whose lines are decoded token by token (`LineDecoder`) and searched for the strings.
 
 Trade-off: one row stands for all. A field that only some rows have, or a branch of the formatting function that this
 row does not take, is not seen.

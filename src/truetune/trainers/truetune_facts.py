@@ -30,10 +30,10 @@ FACTS = TrainerFacts(
     ),
     finds_answers_by=Fact("contract", "truetune/render/inference_contract.py", "plan_examples"),
     pads_masked_by=Fact("position", "truetune/collate.py", "PaddingCollator"),
-    pads_on=Fact("right", PAD, "_choose_padding"),
+    pads_on=Fact("right", PAD, "_choose_pad_token"),
     # One that ends nothing, for other people's code downstream may mask by id.
-    missing_pad=Fact("chosen", PAD, "_choose_padding"),
-    clashing_pad=Fact("replaced", PAD, "_choose_padding"),
+    missing_pad=Fact("chosen", PAD, "_choose_pad_token"),
+    clashing_pad=Fact("replaced", PAD, "_choose_pad_token"),
     appends_eos=Fact(
         frozenset(), "truetune/render/template_probes.py", "Probes.renderer (append_eos)"
     ),
@@ -48,7 +48,7 @@ FACTS = TrainerFacts(
     template=Fact("tokenizer", "truetune/render/template_probes.py", "make_probes"),
     as_served=Fact(True, "truetune/settings/run_spec.py", "RunSpec.history"),
     file_truncation=Fact("removed", "truetune/render/tokenizer.py", "load_tokenizer"),
-    prepares_model=Fact(True, "truetune/training/enlarge_embeddings.py", "fit_embedding_rows"),
-    packs=Fact("best-fit", "truetune/training/training_recipe.py", "_row_settings"),
+    prepares_model=Fact(True, "truetune/training/enlarge_embeddings.py", "fit_embedding_to_ids"),
+    packs=Fact("best-fit", "truetune/training/training_recipe.py", "_packing_and_max_length"),
     shuffles=Fact(True, "truetune/training/setting_conflicts.py", "shuffle"),
 )

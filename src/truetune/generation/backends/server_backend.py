@@ -2,8 +2,8 @@
 
 How: before the first prompt each route is tried with one short request, which tells what optional fields it heeds
 (`heeded_request_fields`). Then the prompts are sent, some at a time (`map_concurrently`), the replies are read
-(`read_server_replies`), and where the server tells probabilities, it is asked how likely a stop is behind each reference
-(`logprob_client`).
+(`read_server_replies`), and where the server tells probabilities, it is asked how likely a stop is behind each
+reference (`logprob_client`).
 
 No stop strings are sent: an answer ends where the server ends it, for that is what its users get. A chat goes to the
 chat route by default, so that the server's own template is tested too; `--route completions` sends our ids.

@@ -1,8 +1,9 @@
 """A model in this process, through transformers: a folder, an adapter on its base, or a GGUF file.
 
 The reference of all backends: it can tell everything, and the others are held against it on the same weights
-(tests/generation/test_engines.py). What it asks is in `generate_answers`, `teacher_forcing` and `measure_speed_by_text_length`; here
-is what belongs to a saved model: its device, and ids that are not among its rows.
+(tests/generation/test_engines.py). What it asks is in `generate_answers`, `teacher_forcing` and
+`measure_speed_by_text_length`; here is what belongs to a saved model: its device, and ids that are not among its
+rows.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Each cause is a sign in the frames (a file, a function, a source line) with the advice that fits it. Frames are looked
 through in the order of the table, what is special first: a gather of DataParallel is no matter of the batch, and states
-of the optimizer do not depend on rows at all. What follows from a cause in one run is `explain_out_of_memory_with_advice`.
+of the optimizer do not depend on rows at all. What follows from a cause in one run is
+`explain_out_of_memory_with_advice`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 reason.
 
 Rows of `input_ids` pass by all masking that a trainer does while it tokenizes. What they hold is read from the ids, by
-the chat template in reverse (`truetune.auditing.expected_tokens_without_rendering`): ids without a turn of the template may be plain
-text, which is learned whole on purpose.
+the chat template in reverse (`truetune.auditing.expected_tokens_without_rendering`): ids without a turn of the
+template may be plain text, which is learned whole on purpose.
 """
 
 from __future__ import annotations
