@@ -27,7 +27,8 @@ from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 FILE_MAGIC = b":W&B\xe1\xbe"
 HEADER_BYTES = len(FILE_MAGIC) + 1
 BLOCK_BYTES = 32_768
-"""Size of a block in LevelDB's log format, which W&B writes: no piece of a record crosses the end of one"""
+"""Size of a block in LevelDB's log format, which W&B writes: no piece of a record crosses the end of
+one"""
 MAX_RECORD_BYTES = 1 << 26
 """Bytes of one record"""
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
