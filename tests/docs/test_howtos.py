@@ -134,7 +134,9 @@ def test_a_config_reader(copy: Path) -> None:
     (stacks / "nano.py").write_text(reader, encoding="utf-8")
     registry = stacks / "registry.py"
     text = registry.read_text(encoding="utf-8")
-    text = text.replace("llama_factory, torchtune", "llama_factory, nano, torchtune")
+    first_import = "from truetune.settings.stacks import (\n"
+    assert first_import in text
+    text = text.replace(first_import, f"{first_import}    nano,\n")
     registry.write_text(text, encoding="utf-8")
     put_into(registry, '    ConfigReader(\n        name="trl",', entry.partition("\n")[2])
     base = copy.parents[1]

@@ -154,11 +154,11 @@ def test_a_wrong_recipe_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     code = (
         "import sys\n"
-        "from truetune.encoding import encode_run\n"
+        "from truetune.encoding import encode_data_set\n"
         "from truetune.settings.run_spec import RunSpec\n"
-        "encode_run.MIN_SHARD_BYTES = 12000\n"
+        "encode_data_set.MIN_SHARD_BYTES = 12000\n"
         "if __name__ == '__main__':\n"
-        "    found = encode_run.encode(RunSpec.model_validate_json(sys.argv[1]), sys.argv[2], jobs=2)\n"
+        "    found = encode_data_set.encode(RunSpec.model_validate_json(sys.argv[1]), sys.argv[2], jobs=2)\n"
         "    print(len(found.manifest['shards']), *found.notices)\n"
     )
     path = os.pathsep.join([str(tmp_path / "patched"), *filter(None, sys.path)])

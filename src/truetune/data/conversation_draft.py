@@ -76,7 +76,7 @@ class ConversationDraft:
                 return parsed
         return value if isinstance(value, list) else self.text(name)
 
-    def take_list_or_object(self, name: str, kind: type) -> Any:
+    def structure(self, name: str, kind: type) -> Any:
         """A column that holds a list or an object, maybe as JSON text; None if it is empty."""
         value = parse_json_text_or_keep(self.take(name), self.problems)
         # Columnar files fill an absent column with null, an empty text or an empty list, by the
@@ -119,9 +119,9 @@ class ConversationDraft:
                 row.messages.insert(0, {"role": "system", "content": system})
                 if row.prompt_messages is not None:
                     row.prompt_messages += 1
-        row.tools = self.take_list_or_object("tools", list)
-        row.documents = self.take_list_or_object("documents", list)
-        row.template_kwargs = self.take_list_or_object("chat_template_kwargs", dict) or {}
+        row.tools = self.structure("tools", list)
+        row.documents = self.structure("documents", list)
+        row.template_kwargs = self.structure("chat_template_kwargs", dict) or {}
         row.group, row.unused = self.group(), self.unused()
 
     def plain(self, **texts: Any) -> Conversation:

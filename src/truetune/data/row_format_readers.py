@@ -69,7 +69,7 @@ def read_alpaca(draft: ConversationDraft) -> Conversation:
 def _alpaca_prompt(draft: ConversationDraft) -> list[Message]:
     """The turns before the answer: history, then instruction and input as one turn."""
     turns: list[Message] = []
-    for pair in draft.take_list_or_object("history", list) or ():
+    for pair in draft.structure("history", list) or ():
         if _is_pair_of_texts(pair):
             turns.append({"role": "user", "content": pair[0]})
             turns.append({"role": "assistant", "content": pair[1]})

@@ -315,7 +315,7 @@ def _renamed_key_by_release(
     return RenamedKey(place, now, owner, REMOVAL_WINDOWS[owner].get(key))
 
 
-def begin_draft(
+def draft_of_document(
     document: LocatedDocument,
     stack: Stack,
     version: str,

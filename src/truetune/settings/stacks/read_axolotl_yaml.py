@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from truetune.settings.config import Config
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.stacks.config_draft import ConfigDraft, begin_draft, is_switched_on
+from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document, is_switched_on
 from truetune.settings.stacks.known_keys import RENAMED_KEYS, load_known_keys
 from truetune.settings.stacks.read_axolotl_datasets import read_axolotl_datasets
 from truetune.settings.stacks.read_shared_stack_arguments import (
@@ -80,7 +80,7 @@ def read_axolotl_config(document: LocatedDocument) -> Config:
         **TRAINER_DEFAULTS,
         **{k: v for k, v in classes["AxolotlInputConfig"].items() if v is not None},
     }
-    draft = begin_draft(document, "axolotl", load_known_keys("axolotl").release, defaults)
+    draft = draft_of_document(document, "axolotl", load_known_keys("axolotl").release, defaults)
     for field, key in FIELD_KEYS.items():
         draft.take(f"training.{field}", key)
     _read_training_method(draft)

@@ -14,7 +14,7 @@ from truetune.settings.config import Config
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.config_draft import (
     ConfigDraft,
-    begin_draft,
+    draft_of_document,
     is_switched_on,
     list_of_names,
 )
@@ -71,7 +71,9 @@ def read_llama_factory_config(document: LocatedDocument) -> Config:
         for keys in load_known_keys("llama-factory").classes.values()
         for key, value in keys.items()
     }
-    draft = begin_draft(document, "llama-factory", load_known_keys("llama-factory").release, known)
+    draft = draft_of_document(
+        document, "llama-factory", load_known_keys("llama-factory").release, known
+    )
     draft.same()
     for field, key in FIELD_KEYS.items():
         draft.take(f"training.{field}", key)

@@ -12,7 +12,7 @@ from truetune.settings.config import Config
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.config_draft import (
     ConfigDraft,
-    begin_draft,
+    draft_of_document,
     is_switched_on,
     list_of_names,
 )
@@ -58,7 +58,7 @@ ATTENTION_NAMES = {
 
 def read_swift_options(document: LocatedDocument, command: str = "sft") -> Config:
     """The options of one command. Raises SpecError for a value that a field does not take."""
-    draft = begin_draft(document, "ms-swift", SWIFT_RELEASE, DEFAULTS)
+    draft = draft_of_document(document, "ms-swift", SWIFT_RELEASE, DEFAULTS)
     draft.same()
     _read_training_method(draft, command)
     model = draft.folder(draft.get("model", "model_id_or_path"))

@@ -12,7 +12,7 @@ from typing import Any
 
 from truetune.settings.config import Config
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.stacks.config_draft import ConfigDraft, begin_draft
+from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document
 
 TORCHTUNE_RELEASE = "0.6"
 DEFAULTS = {"gradient_accumulation_steps": 1}
@@ -50,7 +50,7 @@ def is_recipe(value: Mapping[Any, Any]) -> bool:
 
 def read_torchtune_config(document: LocatedDocument) -> Config:
     """A recipe's YAML. Raises SpecError."""
-    draft = begin_draft(document, "torchtune", TORCHTUNE_RELEASE, DEFAULTS)
+    draft = draft_of_document(document, "torchtune", TORCHTUNE_RELEASE, DEFAULTS)
     builder = _component_name(draft.get("model")).rpartition(".")[2]
     _read_model(draft)
     draft.put(

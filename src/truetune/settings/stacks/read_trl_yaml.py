@@ -14,7 +14,7 @@ from truetune.settings.config import Config
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.release_pins import pins_of_project_files
 from truetune.settings.release_windows_of_removed_names import first_release_of_major
-from truetune.settings.stacks.config_draft import ConfigDraft, begin_draft, is_switched_on
+from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document, is_switched_on
 from truetune.settings.stacks.datasets_of_config import (
     ConfigDataset,
     local_dataset_files,
@@ -141,7 +141,7 @@ def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
     pins = pins_of_project_files(document.path)
     # Before the same major number, a key that is not set may have had another default: then nothing is known of it.
     is_older = pins.before("trl", first_release_of_major(release))
-    draft = begin_draft(document, "trl", release, {} if is_older else defaults, known)
+    draft = draft_of_document(document, "trl", release, {} if is_older else defaults, known)
     draft.pins = pins
     draft.notes.append(
         f"read as the settings of {name} ({METHOD_OF_CLASS[name]})"
