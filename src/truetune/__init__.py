@@ -566,6 +566,7 @@ def _paths_as_list(paths: Paths) -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name of the package when it is first asked for. Raises AttributeError for others."""
     if name in _HOMES:
         import importlib
 

@@ -49,22 +49,32 @@ class TruetuneError(Exception):
 
 
 class UsageError(TruetuneError, ValueError):
+    """The call or the command line contradicts itself."""
+
     pass
 
 
 class SpecError(TruetuneError, ValueError):
+    """A configuration file or value is not understood."""
+
     pass
 
 
 class DataError(TruetuneError, ValueError):
+    """A data file or a row can't be read."""
+
     pass
 
 
 class TokenizerError(TruetuneError, ValueError):
+    """A tokenizer folder is missing, broken or of an unknown kind."""
+
     pass
 
 
 class TemplateError(TruetuneError, RuntimeError):
+    """A chat template raised an error, or went past its limits."""
+
     pass
 
 
@@ -76,11 +86,13 @@ class FastPathError(TruetuneError, RuntimeError):
 
 
 class OutOfMemoryError(TruetuneError, MemoryError):
+    """A run needs more memory than there is."""
+
     pass
 
 
 class FindingsError(TruetuneError, RuntimeError):
-    """The command line makes it exit code 1."""
+    """Findings stopped the work; they stand in `findings`. The command line makes it exit code 1."""
 
     def __init__(self, message: str, findings: tuple[Any, ...] = ()) -> None:
         super().__init__(message)

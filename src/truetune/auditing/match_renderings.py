@@ -220,7 +220,10 @@ def _match_end(ids: Ids, examples: list[RowExample]) -> RenderingMatch | None:
 def index_renderings(
     probes: Probes | None, rows: Mapping[int, Conversation]
 ) -> RenderingIndex | None:
-    """None where there is no tokenizer, or it can't render these rows."""
+    """Index the renderings of these rows.
+
+    None where there is no tokenizer, or it can't render these rows.
+    """
     if probes is None:
         return None
     try:

@@ -218,6 +218,7 @@ def record_model(live: LiveObjects, folder: Path) -> Record:
 
 
 def _describe_failure(what: str, error: Exception) -> str:
+    """What a collator raised for some rows, in one line: the rows, the error's type and its text."""
     return f"of {what} it made {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 

@@ -174,7 +174,7 @@ def _read_left_files(folder: Path, kind: str) -> Iterator[str]:
 
 
 def hook_environment(orders: HookOrders) -> dict[str, str]:
-    """Ours, with the hook in front of PYTHONPATH."""
+    """The environment of this process, with the hook in front of PYTHONPATH."""
     # In front: an interpreter imports the first sitecustomize alone; ours imports the one that it hides.
     paths = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), ORDERS_VARIABLE: json.dumps(orders)}

@@ -70,7 +70,7 @@ class SearchedText:
         self.taken[start:end] = b"\x01" * (end - start)
 
     def mark_free(self, start: int, end: int) -> None:
-        """Undo `mark_taken`."""
+        """Mark a place as free again: undo `mark_taken`."""
         self.taken[start:end] = bytes(end - start)
 
     def tokens_of(self, spot: FieldSpot) -> NDArray[np.int64]:

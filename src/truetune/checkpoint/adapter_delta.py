@@ -83,6 +83,7 @@ class LowRankDelta(TensorDelta):
         return np.asarray(np.float32(self.scale) * (left[start:stop] @ right), dtype=np.float32)
 
     def rows(self, start: int, stop: int, base: Floats) -> Floats:
+        """Rows `start` to `stop` of the base with the change added, each scaled to its length with DoRA."""
         updated = base + self.change(start, stop)
         # DoRA: the direction is learned apart from the length of each row.
         if self.magnitude is not None:
@@ -100,6 +101,7 @@ class ReplacedTensor(TensorDelta):
     tensor: StoredTensor
 
     def rows(self, start: int, stop: int, base: Floats) -> Floats:
+        """Rows `start` to `stop` of the tensor that stands in the place of the base's."""
         return to_float32(map_tensor(self.tensor)[start:stop], self.tensor.dtype)
 
 
@@ -111,6 +113,7 @@ class ReplacedRows(TensorDelta):
     tensor: StoredTensor
 
     def rows(self, start: int, stop: int, base: Floats) -> Floats:
+        """Rows `start` to `stop` of the base, with those of the replaced tokens exchanged."""
         updated = base.copy()
         values = to_float32(map_tensor(self.tensor), self.tensor.dtype)
         for id, row in zip(self.ids, values, strict=True):

@@ -49,6 +49,7 @@ def find_output_head(tensors: Mapping[str, StoredTensor]) -> TokenMatrix | None:
 def _find_matrix_by_name(
     tensors: Mapping[str, StoredTensor], endings: tuple[str, ...]
 ) -> TokenMatrix | None:
+    """The first matrix of such a name that is whole and can be read; None where there is none."""
     for name, tensor in tensors.items():
         plain = tensor.dtype in NUMPY_TYPES and len(tensor.shape) == 2
         if (

@@ -113,9 +113,8 @@ def _find_absent_tensors(
 
 def read_json_object(path: Path, faults: list[FileFault]) -> dict[str, Any] | None:
     """A JSON object from a file, within the limits for a file of a model; None where there is none.
-    Something else is added to `faults`.
 
-    Something else is a fault.
+    Something else in the file is a fault, and is added to `faults`.
     """
     try:
         status = path.stat()

@@ -106,6 +106,7 @@ class AnswerTextRule(DataRule):
         return None if self.rows else NO_ANSWERS
 
     def figure(self) -> Measurement:
+        """How many of the rows have an answer with the fault that the rule looks for."""
         return count_measurement(f"rows with {self.looks_for}", self.found, self.rows)
 
     @property

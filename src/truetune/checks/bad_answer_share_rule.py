@@ -47,6 +47,7 @@ class BadAnswerShareRule(AnswersRule):
         return self.untold if counts is None else self._why_undecided(counts.last)
 
     def figure(self) -> str:
+        """How many answers are bad in the last pass, and over how many passes they were counted."""
         counts = count_bad_answers(self.subject, self.bad)
         assert counts is not None
         passes = f", over {len(counts.counts):,} passes" if len(counts.counts) > 1 else ""

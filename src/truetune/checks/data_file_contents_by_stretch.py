@@ -41,7 +41,10 @@ class FileTimeline:
         """Rows of each kind by stretch"""
 
     def add(self, batch: Batch, supervised: NDArray[np.int64]) -> None:
-        """`supervised`: (examples,) supervised tokens of each."""
+        """Count the examples of a batch into the stretches of the timeline.
+
+        `supervised`: (examples,) supervised tokens of each.
+        """
         if not batch.rows:
             return
         # Doubling keeps all counts exact: two stretches of n rows are one of 2n.
@@ -88,7 +91,7 @@ class FileTimeline:
         }
 
     def report_data(self) -> dict[str, Any]:
-        """Plain values; kinds of what first tells rows apart."""
+        """The timeline as plain values: counts by stretch, and kinds of the first column that tells rows apart."""
         count = int(np.flatnonzero(self.sums[:, 0])[-1]) + 1 if self.sums[:, 0].any() else 0
         names = ("rows", "examples", "tokens", "supervised")
         by = next((by for by in GROUPINGS if len(self.kinds.get(by, ())) > 1), None)

@@ -29,7 +29,7 @@ class CodePlaces:
         return module.place_counts[self.what]
 
     def measurement_of(self, count: int) -> Measurement:
-        """The figure of places that are all as they should be."""
+        """The measurement of so many examined places, all of which are as they should be."""
         return Measurement(f"{self.what}: {count:,}", count, count)
 
     @property

@@ -197,7 +197,7 @@ def _use_of_modelfile(modelfile: Modelfile) -> Iterator[WeightUse]:
 
 
 def _use_of_llama_factory_settings(config: Config) -> Iterator[WeightUse]:
-    """An export, a chat or an evaluation: settings that train nothing."""
+    """The model or adapters that LLaMA-Factory settings export, chat with or evaluate; none where they train."""
     if config.raw.get("do_train"):
         return
     adapters = str(config.spec.training.adapter or "")

@@ -19,7 +19,10 @@ MARGIN_BINS = 16
 
 
 class PairStats:
-    """Answers are measured in supervised tokens. Memory grows by 4 bytes a pair that has scores."""
+    """The lengths, common beginnings and score margins of pairs and of rows with a verdict, over all batches.
+
+    Answers are measured in supervised tokens. Memory grows by 4 bytes a pair that has scores.
+    """
 
     def __init__(self) -> None:
         self.lengths = {
@@ -32,7 +35,11 @@ class PairStats:
         self.margins = GrowingArray()
 
     def add(self, batch: Batch, supervised: NDArray[np.int64]) -> None:
-        """`supervised`: (examples,) supervised tokens of each."""
+        """Count the pairs, verdicts and scores of one more batch.
+
+        Args:
+            supervised: (examples,) supervised tokens of each.
+        """
         if batch.pairs is not None:
             self._add(batch.pairs)
         labels = [example.row.label for example in batch.examples]

@@ -14,7 +14,6 @@ def reread_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversat
     """The rows at these origins. Those of lines and of tables are read alone; of other files all before them are too.
 
     Raises DataError where the data can't be read again.
-    # What rows_at finds is taken out: only files that must be read from their start are read again.
     """
     left = set(wanted)
     for row in read_rows_at_origins(spec, wanted):

@@ -79,6 +79,7 @@ class RowTextRule(DataRule):
         raise NotImplementedError
 
     def batch(self, batch: Batch) -> None:
+        """Count the rows of a batch that have a text with the fault."""
         for row in batch.rows:
             self._count_row(batch, row)
 
@@ -103,9 +104,11 @@ class RowTextRule(DataRule):
             )
 
     def unmet(self) -> Unmet | None:
+        """Unmet without rows with such texts."""
         return None if self.rows else NO_TEXTS
 
     def figure(self) -> Measurement:
+        """How many rows have a text with the fault."""
         return count_measurement(f"rows with {self.looks_for}", self.faulty, self.rows)
 
     @property

@@ -245,6 +245,7 @@ class PairRule(DataRule):
         self.pairs = 0
 
     def unmet(self) -> Unmet | None:
+        """Unmet without pairs."""
         return None if self.pairs else NO_PAIRS
 
 
@@ -257,6 +258,7 @@ class TokenizedRule(Rule["TokenizedData"]):
     """Does it read what the ids mean? Under another tokenizer or template they mean nothing"""
 
     def unmet(self) -> Unmet | None:
+        """Unmet without tokenized rows."""
         return None if self.subject.summary.rows else NO_TOKENIZED_ROW
 
 
@@ -275,6 +277,9 @@ class ConfigRule(Rule[Config]):
     """Settings that it compares besides"""
 
     def unmet(self) -> Unmet | None:
+        """Unmet under another method or stack than the rule's, and where no setting that it is about is set
+        or known.
+        """
         config = self.subject
         if self.methods and config.spec.training.method not in self.methods:
             return Unmet(
@@ -298,6 +303,7 @@ class ConfigRule(Rule[Config]):
         return None
 
     def figure(self) -> Measurement | str:
+        """The settings that were compared, with their values."""
         return self.compared()
 
     def compared(self) -> str:
@@ -326,9 +332,11 @@ class SourceRule(Rule["Module"]):
     """The places that it is about; where a file has none, it does not apply"""
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the file has none of the places that the rule examines."""
         return None if self.looks_at.count_in(self.subject) else self.looks_at.unmet_without_places
 
     def figure(self) -> Measurement | str:
+        """How many places of the file were examined."""
         return self.looks_at.measurement_of(self.looks_at.count_in(self.subject))
 
 
@@ -348,6 +356,7 @@ class CommandRule(Rule["CommandFile"]):
         raise NotImplementedError
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the file has none of the commands that the rule examines."""
         return (
             None
             if any(True for _ in self.places(self.subject))
@@ -355,6 +364,7 @@ class CommandRule(Rule["CommandFile"]):
         )
 
     def figure(self) -> Measurement | str:
+        """How many places of the command file were examined."""
         return self.measured(sum(1 for _ in self.places(self.subject)))
 
     @classmethod
@@ -403,6 +413,9 @@ class LogRule(Rule["RunLog"]):
     """Kinds of training that it is about (`RunLog.kind`); all where it names none"""
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the log is of another kind, or lacks a curve that the rule needs, or has too few
+        records of it.
+        """
         if self.kinds and self.subject.kind not in self.kinds:
             return Unmet(
                 f"it is about {' or '.join(self.kinds)}, and the log is of {self.subject.kind}"
@@ -415,7 +428,7 @@ class LogRule(Rule["RunLog"]):
         return None if few is None else explain_too_short_curve(self.records(few), self.least, few)
 
     def records(self, name: str) -> int:
-        """Finite records of a curve."""
+        """The number of finite records of a curve."""
         return int(self.subject.curve(name).finite().step.size)
 
 
@@ -423,6 +436,7 @@ class OutputRule(LogRule):
     """Looks at the console output of a run."""
 
     def unmet(self) -> Unmet | None:
+        """Unmet without a console output."""
         return None if self.subject.output is not None else NO_OUTPUT
 
 
@@ -445,6 +459,7 @@ class CheckpointRule(Rule["Checkpoint"]):
     """Does it tell a merge by signs in the weights? Where base and adapter are at hand, they tell exactly"""
 
     def unmet(self) -> Unmet | None:
+        """Unmet without the kind of checkpoint, the readable weights or the base that the rule needs."""
         checkpoint = self.subject
         if self.kind and checkpoint.kind != self.kind:
             return Unmet(f"it is about {self.kind}s, and this is {A_KIND[checkpoint.kind]}")
@@ -477,6 +492,7 @@ class BatchRule(Rule["Audit"]):
     """Does it hold for a collator whatever its rows are? Of rows that truetune made nobody masked the prompts"""
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no line of a batch was recorded."""
         return None if self.subject.samples else NO_LINE
 
 
@@ -509,6 +525,7 @@ class LawRule(Rule["Audit"]):
         raise NotImplementedError
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the law was not measured, or is broken for a reason that is told elsewhere."""
         measured = self.subject.laws.get(self.law)
         if measured is None:
             return Unmet("the law was not measured", "measure all with --laws all")
@@ -527,6 +544,7 @@ class LawRule(Rule["Audit"]):
         return None
 
     def figure(self) -> Measurement | str:
+        """The measured value of the law, beside its tolerance."""
         measured = self.subject.laws[self.law]
         return (
             f"{measured['value']:.2g}, tolerance {measured['tolerance']:.1g}"
@@ -540,6 +558,7 @@ class RecitationRule(Rule["Audit"]):
     family = "recitation"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where nothing was recited."""
         recitation = self.subject.facts.get("recitation") or {}
         return None if recitation.get("rows") or recitation.get("pairs") else NOT_RECITED
 
@@ -553,6 +572,7 @@ class AnswersRule(Rule["SampledRun"]):
     """What of the model may be spoiled where this is a symptom: its own remedy is wrong then"""
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no answer was sampled in the last pass."""
         looks = self.subject.looks
         return None if looks and looks[-1].samples else NO_ANSWER
 
@@ -582,6 +602,7 @@ class EvaluationRule(Rule["EvaluationResults"]):
     """It looks at verdicts and answers that lie in files, and not at a model"""
 
     def unmet(self) -> Unmet | None:
+        """Unmet, for a rule on parsers, where none is named, it was too slow, or no row has a gold answer."""
         if not self.of_parser:
             return None
         if self.subject.parser is None:
@@ -616,6 +637,7 @@ class ServingRule(Rule["ServerObservations"]):
     """The part of the service that it looks at: `strength`, `sampling`, ...; empty: the prompts"""
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the part of the server that the rule needs was not looked at, or no prompt was asked for."""
         if self.part and getattr(self.subject, self.part) is None:
             return Unmet(f"the {self.part} of the server was not looked at", SEEN_BY[self.part])
         if not self.part and not self.subject.prompts:
@@ -632,6 +654,7 @@ class EnvironmentRule(Rule["Environment"]):
     """It looks at what torch says of itself"""
 
     def unmet(self) -> Unmet | None:
+        """Unmet, for a rule on torch, where torch is not installed or was not imported."""
         if not self.of_torch or self.subject.torch is not None:
             return None
         if "torch" not in self.subject.packages:

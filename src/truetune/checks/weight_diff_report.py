@@ -86,7 +86,9 @@ def weight_change_rule_names() -> tuple[str, ...]:
 
 
 def judge_weights_of_checkpoint(checkpoint: Checkpoint, spec: RunSpec | None = None) -> Judgement:
-    """What the rules on checkpoints say; those that go by signs are left out where the adapter is at hand."""
+    """What the rules on the weights of a checkpoint say; those that judge by signs are left out
+    where the adapter is there to compare.
+    """
     chosen = choose_rules(spec or RunSpec(), CheckpointRule)
     # Base and adapter tell exactly what a merge made of them; a sign would be a second, weaker word on it.
     if checkpoint.adapter:

@@ -167,11 +167,8 @@ def find_filled_column(row: Row, name: str) -> tuple[str, Any]:
 
 def find_only_text_column(row: Row) -> str | None:
     """The only column of text, in a row of no format, beside ids, names and dates. None if several
-    hold text, for one of them may be the prompt of another, or if another column is an answer by
-    its name.
-
-    None where several hold text, for one of them may be the prompt of another; where another column is an answer by
-    its name; and where the text is no longer than a name or a code may be.
+    hold text, for one of them may be the prompt of another, if another column is an answer by
+    its name, or if the text is no longer than a name or a code may be.
     """
     texts = text_columns(row)
     if len(texts) != 1 or any(is_answer_column_name(name) for name in row):

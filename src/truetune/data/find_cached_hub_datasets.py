@@ -85,8 +85,6 @@ def may_be_hub_name(name: str) -> bool:
 def find_cached_dataset_files(name: str) -> list[Path]:
     """The cached files of a hub data set, in order; empty if it is not cached. Raises DataError if
     it has several splits or configurations and the name tells none of them.
-
-    Raises DataError where it has several splits or configurations and the name tells none of them.
     """
     match = HUB_NAME.fullmatch(name)
     if match is None:
@@ -136,8 +134,6 @@ def _fitting_splits(names: Mapping[str, str], wanted: str | None) -> list[str]:
     """The splits that a wanted name may mean, by `names` (split -> its name without the
     configuration). Without a wanted name: `train`, the only split, or those that begin with
     `train`.
-
-    Without a name it is `train`, the only split, or those that begin with `train`.
     """
     if wanted is not None:
         return [split for split, name in names.items() if wanted in (split, name)]

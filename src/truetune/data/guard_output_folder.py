@@ -117,8 +117,6 @@ def file_digest(path: Path) -> str:
 def parse_listing(value: Any) -> dict[str, ListedFile] | None:
     """The listing of files in one of truetune's records: name -> size and digest. None if it is
     anything else, or a name leads out of its folder.
-
-    None where it is anything else, or a name leads out of its folder.
     """
     if not isinstance(value, dict):
         return None
@@ -239,8 +237,6 @@ def _parent_folders(output: DataPath) -> Iterator[DataPath]:
 def _read_record_or_none(path: DataPath) -> Any:
     """The content of a record file; None if there is none that can be read. In a remote store, the
     folders around the output may be forbidden.
-
-    Of a store it may be forbidden to look into the folders around the one that is written.
     """
     try:
         body = (

@@ -109,9 +109,6 @@ class JsonWindow:
         """Go to the next list of objects inside the current object, and return its name. None if
         there is none, and if the object is itself a row: a list with the name of a column of
         messages is that row's chat.
-
-        None where there is none, and where the object is itself a row: a list that is called what a column of messages
-        is called.
         """
         if self.peek_character() == "{":
             self.skip_character()

@@ -46,8 +46,6 @@ class MessageNames:
     def from_map(cls, columns: Mapping[str, str]) -> MessageNames | None:
         """The names inside messages that a column map gives; None if it names columns alone. Raises
         SpecError for a key or a role that messages do not have.
-
-        Raises SpecError for a key or a role that messages do not have.
         """
         inside = [name for name in columns if is_message_field_key(name)]
         for name in inside:

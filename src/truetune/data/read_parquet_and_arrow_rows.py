@@ -75,8 +75,6 @@ def batch_to_rows(source: Source, batch: Any) -> Iterable[Row]:
 def count_rows_of_parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
     """The number of rows of each part that can be read by itself: a row group of Parquet, a batch
     of an Arrow file. Empty if the file can only be read from its start. Raises DataError.
-
-    Nothing where the file can only be read from its start. Raises DataError.
     """
     with arrow_errors_as_data_errors(source):
         # A packed file can't be entered in its middle: there are no parts to hand out to processes.

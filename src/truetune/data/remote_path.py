@@ -32,6 +32,8 @@ _URI = re.compile(r"([a-z][a-z0-9+.-]*://[^/?]*)/?(.*?)(\?[\w.-]+=.*)?", re.DOTA
 
 
 class FileSize(NamedTuple):
+    """The size of a file, as `os.stat_result` has it."""
+
     st_size: int
 
 

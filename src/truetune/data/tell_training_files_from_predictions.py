@@ -344,7 +344,9 @@ def _is_reply_beside_answer(path: str, row: Mapping[str, Any]) -> bool:
 
 
 def _first_row_of_source(source: Source) -> Mapping[str, Any] | None:
-    """The first row of a file; empty if it can't be read, None if the file surely holds no rows."""
+    """The first row of a file; an empty one if the file can't be read, None if it surely holds no
+    rows.
+    """
     path = Path(str(source.path))
     try:
         if recognise_kinds(path) != ("data",):

@@ -93,10 +93,8 @@ def _parse_json_cells(line: RowLine) -> RowLine:
 
 def answer_texts(value: Any, depth: int = MAX_DEPTH) -> Iterator[AnswerText]:
     """The texts of an answer: one, or several of a list; or the answer inside the objects that
-    servers give. Of a list of messages it is the last one, if that is the assistant's. Numbers are
-    as they are written.
-
-    Of a list of messages it is the last one, if that is the assistant's. Numbers are as they are written.
+    servers give. Of a list of messages it is the last one, if that is the assistant's. Numbers
+    are as they are written.
     """
     value = _parse_messages_text(value)
     if isinstance(value, str):

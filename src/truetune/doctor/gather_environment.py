@@ -148,8 +148,8 @@ def _outcomes_of_imports(
 
 
 def _run_until_silent(command: list[str], timeout: float) -> tuple[list[dict[str, Any]], str]:
-    """Run a program until it ends or prints no line for `timeout` seconds; gives (its lines, how it
-    ended).
+    """Run a program until it ends or prints no line for `timeout` seconds; returns its lines, and
+    how it ended.
     """
     process = subprocess.Popen(
         command,

@@ -74,7 +74,7 @@ class Batch:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(examples,) in tokens."""
+        """(examples,) the length of each example in tokens."""
         return np.diff(self.offsets)
 
     def per_example(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -85,7 +85,7 @@ class Batch:
 
     @cached_property
     def chats(self) -> int:
-        """How many of the rows are chats, and no plain text."""
+        """How many of the rows are chats, not plain text."""
         return sum(row.is_chat for row in self.rows)
 
     @cached_property
@@ -104,7 +104,7 @@ class Batch:
 
     @cached_property
     def pairs(self) -> Pairs | None:
-        """None where no example is one side of a pair."""
+        """Both sides of the pairs in the batch; None where no example is one side of a pair."""
         if self.rejected_sides is None:
             return None
         paired = [i for i, example in enumerate(self.examples) if example.row.rejected is not None]
@@ -129,7 +129,7 @@ class Batch:
 
     @cached_property
     def fingerprints(self) -> Fingerprints:
-        """Of each row, for finding duplicates and neighbours."""
+        """The fingerprints of each row, for finding duplicates and neighbours."""
         chosen = make_fingerprints(
             self.rows, self._last_example_of_rows(self.rows), self.ids, self.offsets, self.source
         )

@@ -78,10 +78,14 @@ def collect_key_inputs(
 
 
 def cache_key_of_inputs(inputs: Mapping[str, Any]) -> str:
-    """20 bytes of blake2b, as hexadecimal digits."""
+    """The cache key: a digest of what `collect_key_inputs` gives, 20 bytes of blake2b as
+    hexadecimal digits.
+    """
     return digest_of(json.dumps(inputs, sort_keys=True, ensure_ascii=False).encode())
 
 
 def digest_of(body: Any) -> str:
-    """20 bytes of blake2b over bytes or a buffer, as hexadecimal digits: of keys, and of files in a manifest."""
+    """The digest of bytes or a buffer, for keys and for the files in a manifest: 20 bytes of
+    blake2b as hexadecimal digits.
+    """
     return hashlib.blake2b(body, digest_size=20).hexdigest()

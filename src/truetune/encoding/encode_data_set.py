@@ -213,7 +213,7 @@ def inputs_read(spec: RunSpec, probes: Probes, sources: Sequence[Source]) -> lis
 
 @contextmanager
 def explained_write_errors(folder: DataPath) -> Iterator[None]:
-    """Of a file that can't be written, raise UsageError with its path, and with what to do."""
+    """Raise UsageError, with the path and what to do, where a file of the folder can't be written."""
     try:
         yield
     except OSError as error:
@@ -250,6 +250,7 @@ class Estimate:
 
     @property
     def tokens(self) -> int:
+        """How many tokens the first rows give, by which the rest is estimated."""
         return self.ledger.total
 
 
@@ -298,7 +299,7 @@ def _estimate_tokens(job: Job, tokens: int, rows: int) -> int | None:
 
 
 def _check_settings(spec: RunSpec) -> None:
-    """Raises SpecError for settings of `encode` that contradict each other."""
+    """Raise SpecError for settings of `encode` that contradict each other."""
     settings = spec.encode
     if spec.format is not None and is_script_named_as_format(spec.format):
         raise SpecError(
@@ -329,7 +330,7 @@ def _check_settings_without_length(overflow: str, *, is_packed: bool) -> None:
 
 
 def _check_preference_settings(overflow: str, *, is_packed: bool) -> None:
-    """Raises SpecError for settings that would spoil pairs and verdicts."""
+    """Raise SpecError for settings that would spoil pairs and verdicts."""
     if overflow not in ("drop", "error"):
         raise SpecError(
             f"overflow {overflow} would cut the two sides of a pair differently; use drop"
@@ -390,7 +391,7 @@ class Job:
 
     @property
     def tasks_at_most(self) -> int | None:
-        """None where it is not known before the data is read."""
+        """How many tasks there are at most; None where that is not known before the data is read."""
         return (
             sum(len(s.stretches) for s in self.scans)
             if all(s.stretches for s in self.scans)
@@ -398,7 +399,7 @@ class Job:
         )
 
     def tasks(self) -> Iterator[tuple[Task, int]]:
-        """(task, bytes that it reads)."""
+        """The tasks of the run in order, each with the bytes that it reads."""
         number = row = 0
         names = source_names_of(self.sources).names
         for source, name, scan in zip(self.sources, names, self.scans, strict=True):
@@ -513,7 +514,9 @@ def _run_shards(
 
 
 def _key_of_unfinished_run(job: Job, *, only_reference: bool) -> str:
-    """What the parts of an interrupted run are kept under: those that were made with a shortcut are void without it."""
+    """The key under which the parts of an interrupted run are kept: parts that were made with a
+    shortcut are void without it.
+    """
     return job.key + " without shortcuts" * only_reference
 
 

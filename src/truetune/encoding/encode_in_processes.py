@@ -25,7 +25,7 @@ ShardRunner = Callable[[Probes, Iterable[Task], Store, bool], Iterator[Shard]]
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, of its affinity and its container."""
+    """How many cores this process may use, by its affinity and its container."""
     import loky
 
     return int(loky.cpu_count())
@@ -34,14 +34,16 @@ def usable_cores() -> int:
 def encode_shards_in_turn(
     probes: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
 ) -> Iterator[Shard]:
-    """One after the other, in this process."""
+    """Encode the shards one after the other, in this process."""
     maker = make_document_maker(probes, only_reference=only_reference)
     for task in tasks:
         yield encode_shard(maker, task, store)
 
 
 def encode_shards_in_processes(count: int) -> ShardRunner:
-    """By `count` processes of this machine. Shards come as they are done."""
+    """A runner that encodes shards by `count` worker processes of this machine. Shards come as they
+    are done.
+    """
 
     def run(
         probes: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
@@ -64,6 +66,7 @@ def encode_shards_in_processes(count: int) -> ShardRunner:
 
 
 def _encode_in_worker(spec: str, only_reference: bool, task: Task, store: Store) -> Shard:
+    """Encode one shard in a worker process."""
     return encode_shard(_worker_maker(spec, only_reference), task, store)
 
 

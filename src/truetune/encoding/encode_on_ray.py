@@ -41,6 +41,9 @@ class PortableRun(NamedTuple):
 
     @classmethod
     def of(cls, probes: Probes) -> PortableRun:
+        """The run as workers get it, with the bytes of all files that its tokenizer and template
+        need.
+        """
         tokenizer, weights = probes.tokenizer.folder, probes.tokenizer.weights
         files = {}
         for path in tokenizer_and_model_files(tokenizer, weights):
@@ -75,7 +78,9 @@ class PortableRun(NamedTuple):
 
 
 def encode_shards_on_cluster(jobs: int | None) -> ShardRunner:
-    """By the cores of the cluster that RAY_ADDRESS names, else of this machine; by `jobs` of them at most."""
+    """A runner that encodes shards on the cluster that RAY_ADDRESS names, else on the cores of this
+    machine; by `jobs` cores at most.
+    """
 
     def run(
         probes: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
@@ -95,7 +100,7 @@ def encode_shards_on_cluster(jobs: int | None) -> ShardRunner:
 def scan_on_cluster(
     sources: Sequence[Source], size: int, progress: Callable[[int], None]
 ) -> list[FileScan]:
-    """`scan_lines` of each file, side by side."""
+    """Run `scan_and_cut_lines` on each file, side by side on the cluster."""
     ray = _connected_ray()
     scan_remotely = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(
         _scan_in_worker
@@ -125,11 +130,13 @@ def _connected_ray() -> Any:
 def _encode_in_worker(
     parcel: list[Any], only_reference: bool, task: Task, store: Store, here: str
 ) -> Shard:
+    """Encode one shard in a worker of the cluster, in the folder where the run was started."""
     _enter_folder(here)
     return encode_shard(_worker_maker(parcel[0], only_reference), task, store)
 
 
 def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[int, FileScan]:
+    """Scan one file in a worker of the cluster; returns the file's number with the scan."""
     _enter_folder(here)
     return number, scan_and_cut_lines(source, size)
 
@@ -154,7 +161,9 @@ def _enter_folder(here: str) -> None:
 def _results_as_ready(
     submit: Callable[[Any], Any], things: Iterable[Any], jobs: int | None
 ) -> Iterator[Any]:
-    """The results as they come; what waits is no more than keeps every core busy, and makes a cluster grow."""
+    """The results of tasks as they come. No more tasks wait than keep every core busy and make a
+    cluster grow.
+    """
     ray = _connected_ray()
     pending: list[Any] = []
     try:

@@ -103,6 +103,7 @@ class Shard:
 
     @property
     def tokens(self) -> int:
+        """How many tokens the shard holds."""
         return sum(map(sum, self.ledger))
 
 
@@ -208,7 +209,7 @@ def _left_out_files(
 
 
 def _dropped_lines(result: DocumentsResult, file: str) -> bytes:
-    """dropped.jsonl of a shard: where each example that is not written stands, and why."""
+    """The bytes of a shard's dropped.jsonl: where each example that is not written stands, and why."""
     return _json_lines(
         {**drop.origin._asdict(), "file": file, "tokens": drop.tokens, "reason": drop.reason}
         for drop in result.dropped
@@ -216,7 +217,9 @@ def _dropped_lines(result: DocumentsResult, file: str) -> bytes:
 
 
 def _rejected_lines(result: DocumentsResult, broken: Sequence[LineWithoutRow], file: str) -> bytes:
-    """rejected.jsonl of a shard: lines that hold no row, then rows that can't be encoded, with their content."""
+    """The bytes of a shard's rejected.jsonl: lines that hold no row, then rows that can't be
+    encoded, with their content.
+    """
     records: list[dict[str, Any]] = [
         {**origin._asdict(), "file": file, "reason": reason} for origin, reason in broken
     ]
@@ -312,13 +315,15 @@ def _table_bytes(table: Any, form: str) -> Any:
 
 
 def _json_lines(records: Iterable[dict[str, Any]]) -> bytes:
-    """JSON Lines; a lone surrogate, which UTF-8 can't hold, as its escape, which JSON reads back."""
+    """Records as bytes of JSON Lines; a lone surrogate, which UTF-8 can't hold, as its escape,
+    which JSON reads back.
+    """
     body = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     return body.encode("utf-8", "backslashreplace")
 
 
 def _row_content(row: Conversation) -> dict[str, Any]:
-    """What a rejected row holds, so that it can be looked at without its file."""
+    """The content of a rejected row, so that it can be read without its file."""
     fields = {
         "messages": row.messages,
         "prompt": row.prompt,

@@ -81,6 +81,7 @@ class DiskStore(NamedTuple):
     path: Path
 
     def write(self, name: str, body: Any) -> None:
+        """Write a file of a shard, whole or not at all."""
         write_atomically.write_atomically(self.path / name, body)
 
 
@@ -95,11 +96,12 @@ class Publication(NamedTuple):
     """Where each new file stands below .work/ until it is moved"""
 
     def as_json(self) -> bytes:
+        """The bytes of .work/publish.json."""
         return json.dumps({"format": FORMAT, **self._asdict()}).encode()
 
     @classmethod
     def read(cls, path: Path) -> Publication | None:
-        """None where there is none, or it is none of ours."""
+        """Read .work/publish.json; None where there is none, or it was not written by truetune."""
         record = _read_object(path)
         if record is None or record.get("format") != FORMAT:
             return None
@@ -125,7 +127,7 @@ class EncodedFolderOnDisk:
         self._digest = StatDigests()
 
     def check_outside(self, inputs: Sequence[Input]) -> None:
-        """Raises UsageError where the folder is an input, holds one, or lies inside one."""
+        """Raise UsageError where the folder is an input, holds one, or lies inside one."""
         refuse_unsafe_output_folder(self.folder, inputs)
 
     @contextmanager
@@ -157,7 +159,7 @@ class EncodedFolderOnDisk:
             yield
 
     def manifest(self) -> dict[str, Any] | None:
-        """What the folder holds; None where it is not whole."""
+        """The manifest of the folder; None where the folder is not whole."""
         return manifest_in(self.folder)
 
     def find_missing_file(self, manifest: Mapping[str, Any]) -> str | None:
@@ -539,7 +541,9 @@ AnyEncodedFolder = EncodedFolderOnDisk | EncodedFolderInStore
 
 
 def encoded_folder_at(folder: str | Path | RemotePath) -> AnyEncodedFolder:
-    """The entry at a path or a URI. Raises DataError for a URI that Arrow has no filesystem for."""
+    """The folder of encoded data at a path or a URI, on a disk or in a store. Raises DataError for
+    a URI that Arrow has no filesystem for.
+    """
     where = parse_data_path(folder)
     return (
         EncodedFolderInStore(where) if isinstance(where, RemotePath) else EncodedFolderOnDisk(where)

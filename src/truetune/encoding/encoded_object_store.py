@@ -65,6 +65,7 @@ class ObjectStore(NamedTuple):
     tag: str
 
     def write(self, name: str, body: Any) -> None:
+        """Write an object of a shard."""
         self.at(name).write(body)
 
     def at(self, name: str) -> RemotePath:
@@ -89,12 +90,14 @@ class EncodedFolderInStore:
         self._tag = ""
 
     def check_outside(self, inputs: Sequence[Input]) -> None:
-        """Raises UsageError where the folder is an input, holds one, or lies inside one."""
+        """Raise UsageError where the folder is an input, holds one, or lies inside one."""
         refuse_unsafe_output_folder(self.folder, inputs)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nothing is locked; at the end, what records of ours list and no manifest does is removed.
+        """A context for a run, which locks nothing; at its end, what records of ours list and no
+        manifest does is removed. Raises UsageError for a folder that holds anything that
+        truetune did not write, DataError.
 
         Raises UsageError for a folder that holds anything that truetune did not write, DataError.
         """
@@ -104,7 +107,7 @@ class EncodedFolderInStore:
         self._sweep()
 
     def manifest(self) -> dict[str, Any] | None:
-        """What the folder holds; None where it is not whole."""
+        """The manifest of the folder; None where the folder is not whole."""
         return manifest_in(self.folder)
 
     def find_missing_file(self, manifest: Mapping[str, Any]) -> str | None:
@@ -230,7 +233,7 @@ class EncodedFolderInStore:
         }
 
     def _shards(self, tag: str) -> list[Shard]:
-        """Those that records of a run tell of."""
+        """The shards that the records of one run tell of."""
         folder = self.folder / WORK / tag
         records = [
             path
@@ -260,7 +263,7 @@ class EncodedFolderInStore:
         return _Records(whole, unfinished)
 
     def _strangers(self) -> Iterator[tuple[RemotePath, str]]:
-        """What is in the folder and is none of ours."""
+        """What is in the folder and truetune did not write, with the reason."""
         there = self._sizes()
         records = self._records()
         if (
@@ -337,6 +340,8 @@ def _read_shard(path: RemotePath) -> Shard | None:
 
 
 def _map_in_threads(work: Callable[[T], R], things: Iterable[T]) -> list[R]:
-    """`work` of each thing, in order; in threads, since each waits for the network. Raises what one of them raised."""
+    """Apply `work` to each thing, in order; in threads, since each waits for the network. Raises
+    what one of them raised.
+    """
     with ThreadPoolExecutor(MAX_REQUESTS) as pool:
         return list(pool.map(work, things))

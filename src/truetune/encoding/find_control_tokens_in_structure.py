@@ -48,7 +48,7 @@ def _untraced_texts(row: Conversation) -> Iterator[tuple[str, str]]:
 
 
 def _structural_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Keys, and the strings that are structure."""
+    """(path, text) of the keys in a value, and of the strings that are structure."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield f"a key of {path}", str(key)
@@ -61,7 +61,7 @@ def _structural_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _all_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """All strings, keys too."""
+    """(path, text) of all strings in a value, its keys too."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

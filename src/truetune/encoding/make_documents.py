@@ -225,7 +225,7 @@ class DocumentMaker:
         return f"{forged}, where it can't be told from the template's own; drop or correct the row"
 
     def why_wrong_kind(self, row: Conversation) -> str | None:
-        """Why a row is of no use in this kind of training."""
+        """Why a row is of no use in this kind of training; None where it is of use."""
         if not row.is_preference:
             return None
         return (

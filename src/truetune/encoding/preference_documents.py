@@ -31,7 +31,9 @@ class PreferenceMaker(DocumentMaker):
     """
 
     def make(self, rows: list[Conversation]) -> DocumentsResult:
-        """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
+        """Make the documents of preference rows, in order: both sides of each pair, or the answer
+        with its verdict. What is wrong with a row is in `rejected`. Raises FastPathError.
+        """
         batch = make_batch(rows, self.renderer, self.encoder)
         result = self.documents_of_batch(rows, batch)
         sides = [result]
@@ -61,7 +63,7 @@ class PreferenceMaker(DocumentMaker):
         return result
 
     def why_wrong_kind(self, row: Conversation) -> str | None:
-        """Why a row is of no use in this kind of training."""
+        """Why a row is of no use in training on preferences; None where it is of use."""
         if row.is_preference:
             return None
         return (
@@ -115,7 +117,9 @@ def _why_unfit(documents: Sequence[Document], sides: int) -> str | None:
 
 
 def _answer_tokens(document: Document) -> slice:
-    """From its first supervised token to its last one."""
+    """The slice of the answer's tokens: from the first supervised token of a document to its last
+    one.
+    """
     supervised = np.flatnonzero(document.supervised)
     return slice(int(supervised[0]), int(supervised[-1]) + 1)
 

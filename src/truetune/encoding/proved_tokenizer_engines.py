@@ -94,7 +94,7 @@ class EnginesDiffer(FastPathError):
 
 
 def reference_engine(backend: tokenizers.Tokenizer) -> Engine:
-    """`tokenizers` itself."""
+    """The engine of `tokenizers` itself."""
 
     def encode(texts: list[str]) -> FlatIds:
         return flatten_ids(

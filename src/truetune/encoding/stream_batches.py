@@ -35,7 +35,8 @@ class RowRenderer(Protocol):
 
 
 def retry_without_shortcuts(work: Callable[[bool], T]) -> T:
-    """What `work` gives, called with False.
+    """Call `work` with False. Where it finds a shortcut wrong, a line of the log says so, and it is
+    called with True: begin again without shortcuts.
 
     Where it finds a shortcut wrong, a line of the log says so, and it is called with True: begin again without them.
     """
@@ -47,7 +48,7 @@ def retry_without_shortcuts(work: Callable[[bool], T]) -> T:
 
 
 def describe_wrong_shortcut(error: FastPathError) -> str:
-    """What a user is told of a shortcut that was proved wrong."""
+    """The sentence that tells a user of a shortcut that was proved wrong."""
     return f"{error}: all is made again without shortcuts; please report this"
 
 
@@ -92,7 +93,9 @@ class _Rendered(NamedTuple):
 
 
 def _render_rows(rows: list[Conversation], renderer: RowRenderer, exact: bool = False) -> _Rendered:
-    """Of a pair either both sides are rendered, or it is rejected."""
+    """Render rows to examples; a row that the template refuses is rejected. Of a pair either both
+    sides are rendered, or it is rejected.
+    """
     rendered = _Rendered(rows, [], [], [])
     render = renderer.render_exactly if exact else renderer.render
     for row in rows:
@@ -111,7 +114,9 @@ def _render_rows(rows: list[Conversation], renderer: RowRenderer, exact: bool = 
 
 
 def _encode_rendered(rendered: _Rendered, encoder: Encoder) -> Batch:
-    """Both sides of pairs go through the encoder together: it sees a prompt that they share but once."""
+    """Encode and label a rendered batch. Both sides of pairs go through the encoder together: it
+    sees a prompt that they share but once.
+    """
     rows, examples, others, rejected = rendered
     renderings = [example.rendering for example in (*examples, *others)]
     encoded = encoder.encode([rendering.text for rendering in renderings])

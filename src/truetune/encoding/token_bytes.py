@@ -45,7 +45,7 @@ class TokenBytes:
         )
 
     def spell(self, id: int) -> bytes:
-        """What one id spells."""
+        """The bytes that one id spells."""
         spelled = self._added.get(id)
         return self._spell(self._token(id) or "") if spelled is None else spelled
 
@@ -62,7 +62,7 @@ class TokenBytes:
         return np.asarray(self.lengths[ids])
 
     def bytes(self, ids: NDArray[np.int32]) -> NDArray[np.uint8]:
-        """(tokens,) -> (bytes,): what the ids spell, end to end."""
+        """(tokens,) -> (bytes,): the bytes that the ids spell, end to end."""
         lengths = self.lengths_of(ids)
         ends = np.cumsum(lengths, dtype=np.int64)  # (tokens,) where each ends in the result
         byte_count = ends[-1] if len(ends) else 0

@@ -23,10 +23,12 @@ class Ledger:
 
     @property
     def supervised(self) -> int:
+        """How many tokens are supervised."""
         return int(self.counts[:, 1].sum())
 
     @property
     def total(self) -> int:
+        """How many tokens there are."""
         return int(self.counts.sum())
 
     def rows(self) -> list[tuple[Source, int, int]]:

@@ -204,7 +204,7 @@ class HeldOutFilter:
         return cls(bool(recorded), held)
 
     def rows(self, rows: Iterable[Conversation], *, all_rows: bool) -> Iterator[Conversation]:
-        """Those that were held out, or all; counts what it sees."""
+        """The rows that were held out, or all rows; counts what it sees."""
         first_row: dict[str, int] = {}
         for row in rows:
             self.read += 1

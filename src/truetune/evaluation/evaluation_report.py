@@ -34,7 +34,9 @@ class EvaluationReport(Report):
     """What was asked for and not done, and what a reader should know"""
 
     def is_incomplete(self) -> bool:
-        """Tasks of lm-eval judge by themselves: no rule is about them."""
+        """Was something that was asked for not judged, or was there nothing to judge? Tasks of
+        lm-eval alone are enough: they judge by themselves, and no rule is about them.
+        """
         # Without this, a run of tasks alone would end with the exit code of "nothing was judged".
         return bool(self.requested_not_judged()) or (self.tasks is None and super().is_incomplete())
 

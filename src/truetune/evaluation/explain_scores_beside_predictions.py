@@ -57,7 +57,7 @@ class Reading(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of right answers."""
+        """The share of the answers that this reading counts as right."""
         return self.right / self.of
 
 

@@ -398,7 +398,7 @@ class _Logprobs:
 
     @property
     def whole(self) -> NDArray[np.float64]:
-        """Of all references together."""
+        """The log-probabilities of all references, one after the other."""
         return np.concatenate(self.references)
 
 

@@ -98,7 +98,7 @@ class Generator:
         return [int(id) for id in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
 
     def _stop_ids(self) -> list[int]:
-        """Where answers end. Raises UsageError where nothing tells."""
+        """The ids at which answers end. Raises UsageError where nothing tells them."""
         stops: Any = self.stops
         if stops is None:
             config = getattr(self.model, "generation_config", None)
@@ -113,7 +113,7 @@ class Generator:
         return [stops] if isinstance(stops, int) else [int(id) for id in stops]
 
     def _pad_id(self, stops: Sequence[int]) -> int:
-        """Any valid id would do, for pads are masked by their place."""
+        """The id that fills batches. Any valid id would do, for pads are masked by their place."""
         pad_id = self.tokenizer.pad_token_id
         return int(min(stops) if pad_id is None else pad_id)
 

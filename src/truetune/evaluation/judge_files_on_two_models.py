@@ -321,7 +321,9 @@ def _answers_by_model(table: RowTable) -> list[ModelAnswers]:
 
 
 def _answers_of_file(table: RowTable) -> ModelAnswers | None:
-    """The answers of a file; None where no column holds what a model wrote."""
+    """The answers of a file in the one column that holds what a model wrote; None where no column
+    does.
+    """
     answer = _answer_column(table.rows[0][1])
     if answer is None:
         return None

@@ -170,7 +170,7 @@ def _read_watch_file(file: Path, notes: list[str]) -> dict[str, Any]:
 
 
 def _judge_log(log: RunLog | None, spec: RunSpec) -> Judgement:
-    """What the rules on logs say."""
+    """What the rules on logs say of a log; nothing without one."""
     if log is None:
         return Judgement()
     return run_rules(log, choose_rules(spec, LogRule))

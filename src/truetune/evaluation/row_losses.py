@@ -58,7 +58,7 @@ class RowLosses:
     """(n, KINDS) tokens"""
 
     def only(self, mask: NDArray[np.bool_]) -> RowLosses:
-        """Some of the rows."""
+        """The losses of the rows that a mask selects."""
         return RowLosses(self.rows[mask], self.sums[mask], self.counts[mask])
 
 

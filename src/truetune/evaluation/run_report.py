@@ -111,7 +111,9 @@ def _describe_run(run: RunFolder) -> Subject:
 
 
 def log_values(report: Report) -> dict[str, Any]:
-    """The same of the one log that a report has looked at, with its own findings; of none or several, nothing."""
+    """What the page of a run shows, as plain values, of the one log that a report has read, with
+    that log's findings; empty where it has read none or several.
+    """
     logs = [(subject.path, subject.log) for subject in report.subjects if subject.log]
     if len(logs) != 1:
         return {}

@@ -69,7 +69,7 @@ class SamplingSettings:
             )
 
     def decoding(self, stops: frozenset[int]) -> Decoding:
-        """The same for a backend, which ends answers at `stops`."""
+        """The settings as a backend takes them; answers end at `stops`."""
         return Decoding(
             stops,
             max_new_tokens=self.max_new_tokens,
@@ -85,7 +85,7 @@ class SamplingSettings:
         return None if progress is None else lambda done, total: progress(task, done, total)
 
     def fact(self) -> str:
-        """How answers are drawn, in a few words."""
+        """How answers are drawn, in a few words for a report."""
         if not self.temperature:
             how = "greedy"
         else:
@@ -296,7 +296,7 @@ def should_diagnose(sampling_pass: SamplingPass, limit: int, diagnose: bool | No
 def unanswered_prompts(
     prompts: Sequence[Prompt], sampling_pass: SamplingPass
 ) -> tuple[Prompt, ...]:
-    """Those that got no answer."""
+    """The prompts that got no answer."""
     answered = {sample.prompt.ids for sample in sampling_pass.samples}
     return tuple(prompt for prompt in prompts if prompt.ids not in answered)
 
@@ -308,7 +308,7 @@ def describe_subject(
     asking: SamplingSettings,
     kind: str,
 ) -> Subject:
-    """What was asked, and how; `kind` is that of the backend."""
+    """What was asked, and how, as the subject of a report; `kind` is that of the backend."""
     tokenizer = probes.tokenizer
     stops = [
         f"{tokenizer.backend.id_to_token(id)} ({id})" for id in sorted(serving_stops(tokenizer))
@@ -343,7 +343,7 @@ def _warn_of_prompts(
 
 @dataclass(frozen=True)
 class _OtherModel:
-    """The model that is asked the same rows."""
+    """The other model of a comparison, which is asked the same rows, and how it is asked."""
 
     name: str
     source: ModelSource

@@ -87,7 +87,7 @@ class Success:
 
     @classmethod
     def of_pass(cls, sampling_pass: SamplingPass, limit: int) -> Success:
-        """Of one sampling pass, whose answers were cut after `limit` new tokens."""
+        """The success of one sampling pass, whose answers were cut after `limit` new tokens."""
         counts = count_good(sampling_pass.samples, limit)
         return cls(*counts, *wilson_interval(*counts))
 
@@ -110,12 +110,12 @@ class SampleReport(Report):
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Of the last sampling pass"""
+        """The samples of the last sampling pass."""
         return self.looks[-1].samples if self.looks else ()
 
     @cached_property
     def success(self) -> Success:
-        """Of the last sampling pass"""
+        """How many answers of the last sampling pass are good."""
         return (
             Success.of_pass(self.looks[-1], self.limit) if self.looks else Success(0, 0, 0.0, 1.0)
         )
@@ -137,12 +137,12 @@ class SampleReport(Report):
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        """Answers of the last sampling pass by their verdict"""
+        """How many answers of the last sampling pass have each verdict."""
         return Counter(main_verdict(sample, self.limit) for sample in self.samples)
 
     @property
     def stop_probability(self) -> float | None:
-        """Median over the references; None where it is not known"""
+        """The median over the references of the probability of a stop; None where it is not known."""
         known = [
             sample.answer.stop_probability
             for sample in self.samples

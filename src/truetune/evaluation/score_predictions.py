@@ -406,7 +406,9 @@ def _judge_parser(
 def _list_unjudged(
     read: ReadPredictions, selftest: ParserSelftest | None, parser: str | None
 ) -> Iterator[NotJudged]:
-    """Lines and rows that were left out, and a parser that nothing could be tried on."""
+    """What was not judged: lines and rows that were left out, and a parser that nothing could be
+    tried on.
+    """
     if read.broken:
         yield NotJudged(
             "broken lines",

@@ -167,7 +167,7 @@ def _choose_wrapped(
 def add_model_answers(
     selftest: ParserSelftest, parse: Parser, golds: Sequence[str], answers: Sequence[str]
 ) -> ParserSelftest:
-    """The same with what the parser makes of a model's answers to the same rows.
+    """The self-test, with what the parser makes of a model's answers to the same rows.
 
     Args:
         selftest: what the parser made of golds.

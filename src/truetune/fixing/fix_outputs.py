@@ -129,7 +129,9 @@ class ChangeLog:
         )
 
     def end(self, fixed: PartialFile) -> None:
-        """Write the last line, which says what the fixed file is. Raises OSError."""
+        """Write the last line of the record, which lists the size and digest of the fixed file.
+        Raises OSError.
+        """
         place = fixed.temporary_path()
         self._write_line(
             {"fixed": fixed.path.name, "size": place.stat().st_size, "digest": file_digest(place)}

@@ -54,7 +54,7 @@ class LineDiff:
             raise _line_too_long_error()
 
     def end(self) -> None:
-        """Give the hunks of what is still held, at the end of the files."""
+        """Give the hunks of what is still held when both files have ended."""
         if self._old != self._new:
             if self._forgotten:
                 raise _line_too_long_error()

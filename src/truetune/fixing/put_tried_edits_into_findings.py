@@ -304,7 +304,9 @@ def _changes_in_words(changes: Sequence[MadeChange]) -> str:
 
 
 def _value_after_in_words(change: MadeChange) -> str:
-    """A turn that a remedy takes out is not a turn of null."""
+    """The value after a change, in words: `taken out` for a turn that a remedy removes, which is
+    not a turn of null.
+    """
     is_turn = isinstance(change.path[-1], int) and isinstance(change.before, dict)
     return "taken out" if change.after is None and is_turn else _value_in_words(change.after)
 

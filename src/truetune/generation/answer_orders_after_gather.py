@@ -16,7 +16,8 @@ MAX_PROCESSES = 16
 
 
 def gathered_orders(count: int, processes: int) -> tuple[list[int], list[int], list[int]]:
-    """Three orders, each as the row of the reference by the row of the answer.
+    """Three orders in which answers of several processes may stand, each as the row of the
+    reference by the row of the answer.
 
     Args:
         count: rows.

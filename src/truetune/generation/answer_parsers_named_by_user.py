@@ -59,8 +59,9 @@ _MARKED_NUMBERS = (
 
 
 def make_parser(name: str) -> Parser:
-    """json, json-schema:FILE, number, choice (a letter from A to E), choice:A-J, regex:PATTERN, python:module.function,
-    python:FILE.py:function.
+    """The parser of a name: json, json-schema:FILE, number, choice (a letter from A to E),
+    choice:A-J, regex:PATTERN, python:module.function, python:FILE.py:function. Raises SpecError
+    for a name, file, pattern or function that is not there.
 
     Raises SpecError for a name, file, pattern or function that is not there.
     """
@@ -171,8 +172,9 @@ def _read_number(text: str) -> Decimal | None:
 
 
 def _choice_parser(last: str) -> Parser:
-    """A letter from A to `last`: the one that is named as the answer last, else the one that the text begins with, or
-    that has a line of its own."""
+    """A parser that reads a letter from A to `last`: the one that is named as the answer last, else
+    the one that the text begins with, or that has a line of its own.
+    """
     letters = [chr(code) for code in range(ord("A"), ord(last) + 1)]
     # "A" and "I" are words of English too: before a word in small letters ("A dog") they are no choice.
     words = "".join(letter for letter in letters if letter in "AI")
@@ -205,7 +207,9 @@ def _choice_parser(last: str) -> Parser:
 
 
 def _choice_range_parser(letters: str) -> Parser:
-    """A letter of a range: `A-J`. Raises SpecError."""
+    """A parser that reads a letter of a range such as `A-J`. Raises SpecError for what is no such
+    range.
+    """
     match = re.fullmatch(r"A-([B-Z])", letters)
     if match is None:
         raise SpecError(f"the parser choice:{letters}: expected the letters as in choice:A-J")
@@ -213,7 +217,9 @@ def _choice_range_parser(letters: str) -> Parser:
 
 
 def _regex_parser(pattern: str) -> Parser:
-    """The first group of the first match, the whole match where there is none."""
+    """A parser that reads the first group of the first match of a pattern, the whole match where
+    the pattern has no group. Raises SpecError.
+    """
     try:
         compiled = re.compile(pattern)
     except re.error as error:
@@ -227,7 +233,7 @@ def _regex_parser(pattern: str) -> Parser:
 
 
 def _schema_parser(file: str) -> Parser:
-    """JSON that a schema allows."""
+    """A parser that reads JSON which the schema in a file allows. Raises SpecError."""
     if importlib.util.find_spec("jsonschema") is None:
         raise SpecError(
             f"the parser json-schema:{file} needs the package jsonschema: pip install jsonschema"
@@ -254,7 +260,9 @@ def _schema_parser(file: str) -> Parser:
 
 
 def _python_parser(path: str) -> Parser:
-    """A function that the user names: of a module (the working folder's come first), or of a file."""
+    """A parser that is the function which the user names: of a module (the working folder's come
+    first), or of a file. Raises SpecError.
+    """
     file, colon, name = path.rpartition(":")
     module = "" if colon else path.rpartition(".")[0]
     name = name if colon else path.rpartition(".")[2]

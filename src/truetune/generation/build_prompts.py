@@ -197,13 +197,18 @@ class PromptMaker:
         )
 
     def _render(self, row: Conversation) -> _RenderedRow:
+        """Render a row, a chat or a text, to its prompt and its answer. Raises NoPrompt where the
+        template refuses it.
+        """
         try:
             return self._render_chat(row) if row.is_chat else self._render_text(row)
         except TemplateError as error:
             raise NoPrompt(str(error)) from None
 
     def _encode_answer(self, rendering: Rendering) -> list[int]:
-        """The supervised ids. Raises NoPrompt where contents hold control tokens, as training refuses them too."""
+        """The ids of the answer, which are the supervised ones. Raises NoPrompt where contents hold
+        control tokens, as training refuses them too.
+        """
         encoded = self._encoder.encode([rendering.text])
         source, supervised = label_tokens([rendering], encoded)
         control = np.isin(encoded.ids, list(self._tokenizer.control)) & IS_FROM_ROW[source]

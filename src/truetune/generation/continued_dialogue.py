@@ -159,6 +159,7 @@ def _holds_label(prompt: str, names: Sequence[str]) -> bool:
 
 
 def _name(match: re.Match[str]) -> str:
+    """The name in a label, without case and spaces around it."""
     return match["name"].strip().casefold()
 
 
@@ -172,7 +173,7 @@ class SpeakerCounts:
         self._sentences: Counter[frozenset[str]] = Counter()
 
     def add(self, turns: TurnsBehindAnswer) -> None:
-        """Counts one answer."""
+        """Count the labels of one answer."""
         pair = frozenset(turns.labels)
         self._found[pair] += 1
         self._repeated[pair] += turns.turn_count > len(pair) > 1

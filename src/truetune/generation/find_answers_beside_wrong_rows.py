@@ -165,7 +165,9 @@ class ReferenceIndex:
         return bool(reference) and f" {reference} " in f" {key} "
 
     def _likeliest_row(self, answer: frozenset[str], own: int, key: str) -> int | None:
-        """By the rare words that both have; None where no row is far likelier than the others."""
+        """The row whose reference shares by far the most rare words with an answer; None where no
+        row is far likelier than the others.
+        """
         shared, hits = self._shared_words(answer)
         total = sum(map(self._weight, answer))
         likeness = {row: self._likeness(row, weight, total) for row, weight in shared.items()}
@@ -216,7 +218,9 @@ def _is_dense(character: str) -> bool:
 def _order_by_texts(
     answers: Sequence[str], references: Sequence[str], prompts: Sequence[str]
 ) -> RowOrder | None:
-    """By references that tell their row; None where no order is lost, or too few of them do."""
+    """The order of the answers by references that tell their row; None where no order is lost, or
+    too few of them do.
+    """
     index = ReferenceIndex(references)
     # Labels, numbers and short texts tell no row: `_order_by_labels` looks at those.
     if index.unique < MIN_ELSEWHERE:
@@ -384,7 +388,9 @@ def _rank_values(values: Sequence[float | str]) -> np.ndarray:
 def _order_by_labels(
     answers: Sequence[str], references: Sequence[str], prompts: Sequence[str]
 ) -> RowOrder | None:
-    """By labels that repeat each other: does one of the orders that scripts lose agree far better?"""
+    """The order of the answers by labels that repeat each other, where one of the orders that
+    scripts lose agrees far better; else None.
+    """
     answered = [" ".join(split_words(answer)) for answer in answers]
     expected = [" ".join(split_words(reference)) for reference in references]
     # Labels in blocks (all of one class, then all of the next) agree in any order but at the borders of the blocks.
@@ -446,15 +452,18 @@ def _agreement(answered: Sequence[str], expected: Sequence[str]) -> float:
 
 
 def _agreement_by_chance(answered: Sequence[str], expected: Sequence[str]) -> float:
-    """Of labels as frequent as these, drawn apart from each other."""
+    """The share of answers that would agree by chance, were labels as frequent as these drawn apart
+    from each other.
+    """
     answer_counts, reference_counts = Counter(answered), Counter(expected)
     pairs = sum(answer_counts[label] * count for label, count in reference_counts.items())
     return pairs / len(answered) ** 2
 
 
 def _agreement_of_exchanged_labels(answered: Sequence[str], expected: Sequence[str]) -> float:
-    """Of the labels as they stand, were each reference taken for the answer that it gets most: exchanged names of
-    classes, and not rows, are behind what that explains."""
+    """The share of answers that agree, were each reference taken for the answer that it gets most.
+    What that explains comes from exchanged names of classes, and not from exchanged rows.
+    """
     pairs = defaultdict[str, Counter[str]](Counter)
     for answer, reference in zip(answered, expected, strict=True):
         pairs[reference][answer] += 1
@@ -482,5 +491,6 @@ def _orders_that_scripts_lose(count: int, prompts: Sequence[str]) -> list[tuple[
 
 
 def _format_ordinal(number: int) -> str:
+    """A number as an English ordinal: `21st`."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{'th' if number % 100 in (11, 12, 13) else ending}"

@@ -213,7 +213,7 @@ class _Row:
     logprobs: list[float] = field(default_factory=list)
 
     def stop_place(self, stops: list[int]) -> int | None:
-        """Where its stop token is"""
+        """The index of the first stop token of an answer; None where it has none."""
         return next((at for at, id in enumerate(self.ids) if id in stops), None)
 
 

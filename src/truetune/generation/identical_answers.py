@@ -57,7 +57,7 @@ def are_identical(samples: Sequence[Sample]) -> bool:
 
 
 def normalise_spaces(text: str) -> str:
-    """Without differences of white space."""
+    """A text with single spaces in place of all white space."""
     return " ".join(text.split())
 
 

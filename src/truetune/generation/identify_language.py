@@ -139,7 +139,9 @@ MIN_FUNCTION_WORDS_SHARE = 0.3
 
 
 def identify_language(text: str) -> str | None:
-    """ISO 639-1; None where the text is short, or code, numbers or names for the most part."""
+    """The language of a text by py3langid, as ISO 639-1; None where the text is short, or code,
+    numbers or names for the most part.
+    """
     without_asides = NO_PROSE.sub(" ", text[:MAX_CHARACTERS])
     prose = "\n".join(line for line in without_asides.splitlines() if is_prose(line))
     if letter_weight(prose) < MIN_LETTERS or _is_names(prose):
@@ -181,7 +183,9 @@ def languages_differ(language: str | None, other: str | None) -> bool | None:
 
 
 def language_by_function_words(text: str) -> str | None:
-    """ISO 639-1 of a sentence of one of seven languages; None where its words do not tell."""
+    """The language of a sentence by its function words, one of seven, as ISO 639-1; None where its
+    words do not tell.
+    """
     words = _plain_words(text)
     different = set(words)
     counts = {language: len(different & _function_words(language)) for language in LINKING_WORDS}
@@ -243,11 +247,13 @@ def _plain_words(text: str) -> list[str]:
 
 @cache
 def _function_words(language: str) -> frozenset[str]:
+    """The function words of a language: its linking words and its stating words."""
     return frozenset(LINKING_WORDS[language].split()) | _stating_words(language)
 
 
 @cache
 def _stating_words(language: str) -> frozenset[str]:
+    """The words of STATING_WORDS in a language."""
     return frozenset(STATING_WORDS[language].split())
 
 

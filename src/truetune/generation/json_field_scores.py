@@ -54,7 +54,7 @@ class FieldScores:
 
     @property
     def precision(self) -> float:
-        """Right fields over those that are given."""
+        """Right fields over the fields that the answers give."""
         return self.right.total() / self.given if self.given else 0.0
 
     @property

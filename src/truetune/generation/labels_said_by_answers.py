@@ -107,7 +107,7 @@ class LabelScores:
         )
 
     def plain(self) -> dict[str, Any]:
-        """For a JSON report."""
+        """The scores as plain values for a JSON report."""
         return {
             "rows": self.rows,
             "right_by_first_label": self.right_by_first,

@@ -122,7 +122,7 @@ def _built_in_rows(*, chat: bool) -> list[Conversation]:
 
 
 def serving_facts(tokenizer: Tokenizer) -> ServingFacts:
-    """Of a folder with a tokenizer and a model."""
+    """What decides how a model is asked and where it stops, by its tokenizer and configs."""
     text = "\0".join(
         f"{name}\0{template}" for name, template in sorted(tokenizer.templates.items())
     )
@@ -145,5 +145,7 @@ def serving_facts(tokenizer: Tokenizer) -> ServingFacts:
 
 
 def read_serving_facts(folder: Path) -> ServingFacts:
-    """Of a folder on disk. Raises TokenizerError."""
+    """What decides how a model is asked and where it stops, read from its folder. Raises
+    TokenizerError.
+    """
     return serving_facts(load_tokenizer(str(folder), model=str(folder)))

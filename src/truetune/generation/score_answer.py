@@ -279,6 +279,7 @@ def _is_too_long(words: list[str], reference_words: list[str]) -> bool:
 
 
 def _count_numbers(words: list[str]) -> int:
+    """How many of some words are numbers."""
     return sum(word[0].isdigit() for word in words)
 
 

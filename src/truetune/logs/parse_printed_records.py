@@ -240,7 +240,7 @@ class _RecordCollector:
         return match["rank"] == self.rank
 
     def end(self) -> None:
-        """Take the records that still wait for a bar without one, at the end of the output."""
+        """End the output: take the records that still wait for a bar, without one."""
         self._flush_waiting_records(None)
 
     def _keep_or_wait_for_bar(self, record: dict[str, Any], *, is_printed: bool) -> None:

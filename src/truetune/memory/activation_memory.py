@@ -220,7 +220,7 @@ def _dense_activations(block: Block, architecture: Architecture, settings: Memor
 def _expert_activations(
     block: Block, architecture: Architecture, settings: MemorySettings
 ) -> float:
-    """Bytes for each token that the experts which it is given to keep."""
+    """Bytes for each token that an MLP of experts keeps, of the experts that the token is given to."""
     size, hidden = settings.compute, architecture.hidden
     trained = settings.lora is None
     wide = (2 + architecture.family.kept + trained) * size * block.expert_width

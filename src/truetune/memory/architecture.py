@@ -47,7 +47,7 @@ class Matrix:
 
     @property
     def parameters(self) -> int:
-        """The number of all parameters."""
+        """The number of all parameters of the matrix, with its bias."""
         return self.weight + self.copies * self.outputs * self.bias
 
 

@@ -89,7 +89,7 @@ class MemorySettings:
 
     @property
     def stream(self) -> int:
-        """Bytes of an item of the hidden states that pass from block to block."""
+        """Bytes of an item in the stream of hidden states, which pass from block to block."""
         return self.base
 
     @property
@@ -113,7 +113,7 @@ class MemorySettings:
 
     @property
     def effective(self) -> int:
-        """How many rows one step of the optimizer has."""
+        """The effective batch: how many rows one step of the optimizer has."""
         return self.batch * self.accumulation * self.world
 
     def has_adapter_on(self, matrix: Matrix, architecture: Architecture) -> bool:

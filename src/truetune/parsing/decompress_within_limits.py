@@ -40,12 +40,12 @@ class _Member(Protocol):
     """The decompressor of one member of a stream."""
 
     def unpack(self, packed: bytes) -> bytes:
-        """Some of the plain bytes of what it was given. Raises what its library raises."""
+        """Unpack some of the plain bytes of what it was given. Raises what its library raises."""
         ...
 
     @property
     def wants_input(self) -> bool:
-        """Has the decompressor unpacked all that it was given?"""
+        """Does it want more input, because it has unpacked all that it was given?"""
         ...
 
     @property
@@ -68,14 +68,16 @@ class _GzipMember:
         self._inner = zlib.decompressobj(wbits=31)
 
     def unpack(self, packed: bytes) -> bytes:
-        """At most CHUNK_BYTES of plain text."""
+        """Unpack the next plain bytes, CHUNK_BYTES at most."""
         # At most so many bytes at once: what did not fit waits in `unconsumed_tail`, so that a bomb
         # comes in small pieces.
         return self._inner.decompress(self._inner.unconsumed_tail + packed, CHUNK_BYTES)
 
     @property
     def wants_input(self) -> bool:
-        """Has it unpacked all that it was given? zlib leaves a tail otherwise."""
+        """Does it want more input, because it has unpacked all that it was given? zlib leaves a tail
+        otherwise.
+        """
         return not self._inner.unconsumed_tail
 
     @property
@@ -96,12 +98,12 @@ class _BoundedMember:
         self._inner = inner
 
     def unpack(self, packed: bytes) -> bytes:
-        """At most CHUNK_BYTES of plain text."""
+        """Unpack the next plain bytes, CHUNK_BYTES at most."""
         return bytes(self._inner.decompress(packed, CHUNK_BYTES))
 
     @property
     def wants_input(self) -> bool:
-        """Must it be given more to continue?"""
+        """Does it want more input, which it must be given to continue?"""
         return bool(self._inner.needs_input)
 
     @property
@@ -126,7 +128,7 @@ class _ZstMember:
         self._inner = zstandard.ZstdDecompressor().decompressobj()
 
     def unpack(self, packed: bytes) -> bytes:
-        """All that the piece unpacks to."""
+        """Unpack the piece, whole: all that it unpacks to."""
         try:
             # No bound on what it returns; the bound is on what it is given.
             return self._inner.decompress(packed)
@@ -136,7 +138,7 @@ class _ZstMember:
 
     @property
     def wants_input(self) -> bool:
-        """Always: it unpacks all that it is given at once."""
+        """Always wants more input: it unpacks all that it is given at once."""
         return True
 
     @property

@@ -63,6 +63,8 @@ class YamlError(ValueError):
 
 
 class _Size(NamedTuple):
+    """How many values and how many characters a part of a document has."""
+
     values: int
     characters: int
 

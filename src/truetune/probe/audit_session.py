@@ -47,17 +47,19 @@ class Subject(Protocol):
 
     @property
     def world(self) -> int:
-        """Processes of this run, on all its machines"""
+        """The number of processes of this run, on all its machines."""
 
     @property
     def rank(self) -> int:
-        """Of this process among them"""
+        """The rank of this process among those of the run."""
 
     def observe(self, folder: Path, orders: HookOrders) -> Record:
-        """Look at it; `folder` takes the record as far as it is made. Raises whatever goes wrong."""
+        """Look at the run and make its record; `folder` takes the record as far as it is made. Raises whatever
+        goes wrong.
+        """
 
     def preserve_process(self) -> AbstractContextManager[None]:
-        """Inside, what looking changes in this process is put back."""
+        """A block after which what looking changes in this process is put back."""
 
 
 class TrainerRun:
@@ -68,16 +70,18 @@ class TrainerRun:
 
     @property
     def world(self) -> int:
-        """As the trainer sees it: processes that do not know of each other are runs of their own."""
+        """The number of processes as the trainer sees it: processes that do not know of each other are runs of
+        their own.
+        """
         return int(self.trainer.args.world_size)
 
     @property
     def rank(self) -> int:
-        """As the trainer sees it."""
+        """The rank of this process as the trainer sees it."""
         return int(self.trainer.args.process_index)
 
     def observe(self, folder: Path, orders: HookOrders) -> Record:
-        """Its first batches, its model and its loss."""
+        """Look at the run and make its record: its first batches, its model and its loss."""
         from truetune.probe.observe_run import observe_run
         from truetune.probe.run_record import write_record_files
         from truetune.probe.temporary_data_loader import temporary_data_loader
@@ -98,7 +102,7 @@ class TrainerRun:
             )
 
     def preserve_process(self) -> AbstractContextManager[None]:
-        """What the process has one of, and the trainer's attributes, are put back."""
+        """A block after which what the process has one of, and the trainer's attributes, are put back."""
         from truetune.probe.preserve_state import preserve_process_state
 
         return preserve_process_state(self.trainer)

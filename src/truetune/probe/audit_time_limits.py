@@ -34,7 +34,7 @@ class Limits:
 
     @classmethod
     def of(cls, orders: HookOrders) -> Limits:
-        """Those that the orders name (`seconds`, `verdict_seconds`), else the usual ones."""
+        """The limits that the orders name (`seconds`, `verdict_seconds`), else the usual ones."""
         audit = float(orders.get("seconds") or AUDIT_SECONDS)
         return cls(
             min(audit, STEP_SECONDS), audit, float(orders.get("verdict_seconds") or VERDICT_SECONDS)
@@ -42,5 +42,5 @@ class Limits:
 
     @property
     def whole(self) -> float:
-        """From the beginning of an audit to the last moment at which the run continues."""
+        """Seconds of a whole audit: from its beginning to the last moment at which the run continues."""
         return self.audit + self.verdict + 2 * self.step

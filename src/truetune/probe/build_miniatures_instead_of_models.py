@@ -149,7 +149,9 @@ def build_miniature(kind: Any, config: Any) -> Any:
 
 
 def _forward_once(model: Any) -> None:
-    """Raise what a forward pass of this model raises: some classes accept sizes that they can't compute with."""
+    """Run the model forward once, and raise what that raises: some classes accept sizes that they can't
+    compute with.
+    """
     import torch
 
     with torch.no_grad():
@@ -173,7 +175,9 @@ def _cpu_attention(asked_for: str) -> str:
 def _from_pretrained(
     cls: Any, name: Any = None, *args: Any, config: Any = None, **settings: Any
 ) -> Any:
-    """In the place of PreTrainedModel.from_pretrained: config.json and generation_config.json are read, no weights."""
+    """In the place of PreTrainedModel.from_pretrained: a miniature by config.json and
+    generation_config.json; no weights are read.
+    """
     from transformers import AutoConfig
 
     hub = {key: settings.pop(key) for key in HUB_ARGUMENTS if key in settings}

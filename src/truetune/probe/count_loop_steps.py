@@ -20,13 +20,15 @@ class LoopSteps:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Of all optimizers: one may hold the matrices, another the rest."""
+        """The parameter groups of all optimizers: one may hold the matrices, another the rest."""
         return [
             group for optimizer in self._optimizers.values() for group in optimizer.param_groups
         ]
 
     def note(self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Count a step. One with a closure (Lightning's, L-BFGS) computes its gradients itself: it is not counted."""
+        """Note a step of an optimizer, and count it. One with a closure (Lightning's, L-BFGS) computes its
+        gradients itself: it is not counted.
+        """
         # By identity, as an optimizer of the user's may define `__eq__` and so lose its hash.
         self._optimizers[id(optimizer)] = optimizer
         # torch hands the optimizer itself on as the first of the arguments.

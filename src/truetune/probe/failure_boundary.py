@@ -111,11 +111,14 @@ def _attempt_call(
 
 
 def _call_under_clock(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The clock rings only below this frame, so that it can never ring in the user's code, or in `_attempt_call`."""
+    """Call the work while the clock may ring: it rings only below this frame, so never in the user's code
+    or in `_attempt_call`.
+    """
     return work(*arguments)
 
 
 def _failure_reason(failure: BaseException, seconds: float) -> str:
+    """Why the work failed, for the user: that it took too long, or its error in one line."""
     if isinstance(failure, Abandoned):
         return f"the hook took more than {seconds:g} s and was abandoned"
     return describe_error(failure)
@@ -149,7 +152,7 @@ class _Handlers:
         return forward
 
     def put_back(self) -> None:
-        """A handler that was changed meanwhile stays."""
+        """Put the user's own signal handlers back; a handler that was changed meanwhile stays."""
         for number, handler, wrapper in self._wrapped:
             if signal.getsignal(number) is wrapper:
                 signal.signal(number, handler)

@@ -131,6 +131,7 @@ class StepEnds(BaseException):
 
 
 def _end_step(*_: Any, **__: Any) -> None:
+    """Stands in for a backward pass: raises StepEnds, which ends the step."""
     raise StepEnds
 
 
@@ -157,7 +158,9 @@ class TrainerFunctions(NamedTuple):
 
     @classmethod
     def of(cls, trainer: Any, model: Any) -> TrainerFunctions:
-        """Read them. Raises what the user's own attributes raise."""
+        """The functions of this trainer and model that may compute the loss. Raises what the user's own
+        attributes raise.
+        """
         inner = model.get_base_model() if hasattr(model, "get_base_model") else model
         given = getattr(trainer, "compute_loss_func", None)
         smoother = getattr(trainer, "label_smoother", None)
@@ -174,7 +177,7 @@ class TrainerFunctions(NamedTuple):
         )
 
     def certain_loss(self) -> LossFacts:
-        """What every pass computes, whatever the batch; without calling anything."""
+        """The loss that is certain without calling anything: what every pass computes, whatever the batch."""
         if self.training_step.is_own:
             return unknown_loss(
                 f"{self.training_step.name} is the user's own code, and {NOT_WATCHED}"
@@ -194,7 +197,7 @@ class TrainerFunctions(NamedTuple):
         return unknown_loss(NOT_WATCHED)
 
     def watched_loss(self, trial: Trial) -> LossFacts:
-        """What the pass of the first batch computes. Raises what the pass raises."""
+        """The loss that the pass of the first batch computes, by watching it. Raises what the pass raises."""
         with undisturbed(trial, training=True), self._recorded_calls() as calls:
             self._compute(trial)
         function = self._function_of_pass(calls)
@@ -300,6 +303,7 @@ class TrainerFunctions(NamedTuple):
 
 
 def _loss_facts(function: NamedFunction | None, *, reason: str = "", **further: Any) -> LossFacts:
+    """The facts of a loss: the function that computes it, if known, the reason if not, and further facts."""
     place = {"name": None, "file": None, "line": None} if function is None else function.facts()
     return {**place, "calls": [], "not_called": [], "reason": reason, **further}
 

@@ -108,7 +108,7 @@ class TextWindows:
         self._rows_by: Counter[str] = Counter()
 
     def hold(self, row: Any) -> bool:
-        """Does the middle of one of the row's texts stand in the batches?
+        """Do the batches hold the row: does the middle of one of its texts stand in them?
 
         Any of them: the longest may be of the column that reaches no batch. The middle, since rows of one data set
         often begin and end alike. A text that many rows share, such as a system prompt, says nothing of one row.
@@ -124,7 +124,7 @@ class TextWindows:
         return False
 
     def may_hold(self, row: Any) -> bool:
-        """The same, or are its texts too short to say?"""
+        """May the batches hold the row: do they hold it, or are its texts too short to say?"""
         longest = max((len(" ".join(text.split())) for text in texts_in(row)), default=0)
         return self.hold(row) or 0 < longest < WINDOW_CHARS
 

@@ -273,7 +273,7 @@ def _advance_canary(
 
 @contextmanager
 def _without_following() -> Iterator[None]:
-    """What a method of a data set calls of other data sets is part of that method."""
+    """Inside, data sets are not followed: what a method of one calls of others is part of that method."""
     global _inside_call
     before, _inside_call = _inside_call, True
     try:
@@ -283,7 +283,9 @@ def _without_following() -> Iterator[None]:
 
 
 def _stop_following(reason: str) -> None:
-    """A canary that could not be followed is lost, which its report says, and no other is followed from here on."""
+    """Follow no other canary from here on, since one could not be followed: it is lost, which its report
+    says.
+    """
     global _stopped
     _stopped = True
 

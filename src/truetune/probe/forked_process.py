@@ -64,6 +64,7 @@ def can_fork() -> bool:
 
 
 def _is_initialized(device: Any) -> bool:
+    """Is a device of torch initialized in this process? Where it can't say: is it available?"""
     ask = getattr(device, "is_initialized", None)
     return bool(ask()) if ask is not None else bool(device.is_available())
 
@@ -158,7 +159,7 @@ class _Activity:
         self.ticks, self.since = _processor_time(process), time.monotonic()
 
     def check(self) -> None:
-        """Raises CopyFailed where it did nothing for STALL_SECONDS."""
+        """Check that the process computes. Raises CopyFailed where it did nothing for STALL_SECONDS."""
         ticks = _processor_time(self.process)
         if ticks != self.ticks:
             self.ticks, self.since = ticks, time.monotonic()
@@ -170,7 +171,7 @@ class _Activity:
 
 
 def _processor_time(process: int) -> int:
-    """Of a process and of those that it has started, in the kernel's ticks."""
+    """The processor time of a process and of those that it has started, in the kernel's ticks."""
     ticks = 0
     with suppress(OSError, ValueError, IndexError):
         with open(f"/proc/{process}/stat") as file:
@@ -227,6 +228,7 @@ def _no_child_signals() -> Iterator[None]:
 
 
 def _has_ended_child() -> bool:
+    """Has a child of this process ended that was not waited for yet?"""
     with suppress(OSError):
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     return False
@@ -265,7 +267,9 @@ def _no_warning() -> Iterator[None]:
 def _run_as_copy(
     work: Callable[[Send], None], writing: int, original: int, mask: set[signal.Signals], state: Any
 ) -> None:
-    """All that the copy does. It does not return, and its caller ends it if it does."""
+    """Run the work as the copy, with all that a copy needs. It does not return, and its caller ends it if
+    it does.
+    """
     code = 1
     try:
         _die_with(original)
@@ -302,7 +306,9 @@ def _die_with(original: int) -> None:
 
 
 def _drop_signal_handlers(mask: set[signal.Signals]) -> None:
-    """The terminal's Ctrl-C is for the original, which then ends its copy."""
+    """Put signal handlers of the program off in the copy, and ignore Ctrl-C there: the original ends its
+    copy.
+    """
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
@@ -359,7 +365,7 @@ def _drop_shared_memory() -> None:
 
 
 def _replace_file(number: int, nothing: int) -> None:
-    """Give the copy a file of its own in the place of one that it shares with the original.
+    """Replace a file that the copy shares with the original by one of its own.
 
     What is written goes to `nothing`; a file that is read is opened again at the same place. Folders and devices stay.
     """
@@ -398,7 +404,7 @@ def _drop_output() -> None:
 
 
 def _say_nothing(*_: Any) -> None:
-    """Of errors that nobody catches in a copy, its parent hears by other means."""
+    """Say nothing of errors that nobody catches in a copy: its parent hears of them by other means."""
 
 
 def _compute_alone() -> None:

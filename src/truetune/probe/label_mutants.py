@@ -239,7 +239,7 @@ def swap_preferences(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _opposite_name(name: str) -> str:
-    """The key of the other side of a pair; a key that names no side is its own."""
+    """The name of the other side of a pair's key; a key that names no side is its own."""
     if "chosen" in name:
         return name.replace("chosen", "rejected")
     return name.replace("rejected", "chosen")
@@ -368,7 +368,7 @@ def _pad_like(ids: torch.Tensor, rows: list[list[int]], fill: int, *, left: bool
 
 
 def _stop_masked(lines: Lines, stops: set[int]) -> Lines:
-    """Stop tokens have no loss: the answer never learns to end."""
+    """The rows with their stop tokens masked, without loss: the answer never learns to end."""
     return [
         replace(
             line,
@@ -382,7 +382,7 @@ def _stop_masked(lines: Lines, stops: set[int]) -> Lines:
 
 
 def _stop_dropped(lines: Lines, stops: set[int]) -> Lines:
-    """The rows end before their stop token."""
+    """The rows with their stop tokens dropped: they end before them."""
     return [_end_line(line, line.end) for line in lines]
 
 

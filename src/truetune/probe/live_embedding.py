@@ -22,11 +22,11 @@ class LiveEmbedding:
 
     @property
     def row_count(self) -> int:
-        """How many rows it has"""
+        """The number of rows of the embedding."""
         return len(self._weight)
 
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(ids, width)"""
+        """The rows of these ids: (ids, width)."""
         with torch.no_grad():
             # Single rows: the whole matrix of a large model is gigabytes in float32.
             values = self._weight[torch.as_tensor(ids, device=self._weight.device)]

@@ -52,7 +52,7 @@ class AliveObjects(NamedTuple):
 
     @classmethod
     def collect(cls) -> AliveObjects:
-        """Those of this moment."""
+        """Collect the models, rows and tokenizers that are alive at this moment."""
         module = sys.modules.get("transformers.tokenization_utils_base")
         tokenizers = (
             _live_instances((module.PreTrainedTokenizerBase,)) if module is not None else []
@@ -62,7 +62,9 @@ class AliveObjects(NamedTuple):
         return cls(tuple(tokenizers), tuple(rows.values())[:MAX_LISTS])
 
     def tokenizer_for(self, model: Any, rows: int | None) -> Any:
-        """The tokenizer of a model with so many embedding rows; None where it cannot be told which of several it is."""
+        """The tokenizer for a model with so many embedding rows; None where it cannot be told which of several
+        it is.
+        """
         named = str(getattr(getattr(model, "config", None), "_name_or_path", ""))
         fitting = [one for one in self.tokenizers if rows is None or len(one) <= rows]
         by_name = [one for one in fitting if named and one.name_or_path == named]

@@ -58,7 +58,9 @@ class MemoriseOutcome:
 
     @property
     def fell(self) -> bool:
-        """Did it fall to less than a tenth of the first one, or next to nothing? Not if it was nothing at first."""
+        """Did the loss fall to less than a tenth of the first one, or next to nothing? Not if it was nothing
+        at first.
+        """
         if not self.losses:
             return False
         first, last = self.losses[0], self.losses[-1]
@@ -79,10 +81,12 @@ class Example:
 
     @property
     def ids(self) -> list[int]:
+        """The ids of its first line."""
         return self.lines[0][0]
 
     @property
     def labels(self) -> list[int] | None:
+        """The labels of its first line; None where it has none."""
         return self.lines[0][1]
 
 
@@ -98,6 +102,7 @@ def collect_examples(dataset: Any, collate: Any) -> list[Example]:
 
 
 def _first_rows(dataset: Any) -> Iterator[Any]:
+    """The first rows of a data set, MAX_PREPARED_ROWS at most."""
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return (dataset[i] for i in range(min(len(dataset), MAX_PREPARED_ROWS)))
     return islice(iter(dataset), MAX_PREPARED_ROWS)

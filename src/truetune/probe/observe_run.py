@@ -270,7 +270,9 @@ def law_names(laws: str | Sequence[str]) -> tuple[str, ...]:
 def trial_of(
     model: Any, seen: ObservedData, tokenizer: Any, trainer: Any, loss: Any, kind: str
 ) -> Trial:
-    """The batches on the model's device, and the loss as this trainer computes it."""
+    """Make the trial of a run: its batches on the model's device, and the loss as this trainer computes
+    it.
+    """
     device = next(model.parameters()).device
     batches = [
         {
@@ -292,7 +294,7 @@ def trial_of(
 
 
 def _model_loss(model: Any, inputs: Mapping[str, Any]) -> Any:
-    """The loss of a loop that names none."""
+    """The loss that the model itself computes, for a loop that names none."""
     return model(**inputs).loss
 
 
@@ -314,7 +316,7 @@ def unwrap_model(model: Any) -> Any:
 
 
 def batch_arrays(batch: Mapping[str, Any]) -> Arrays:
-    """The tensors of a batch as arrays."""
+    """The arrays of a batch: its tensors as numpy arrays."""
     arrays: Arrays = {}
     for key, value in batch.items():
         if isinstance(value, torch.Tensor):
@@ -365,7 +367,7 @@ def _call_if_there(model: Any, name: str) -> Any:
 
 
 def _dtype_name(parameter: Any) -> str:
-    """`bfloat16`; empty for None, of a model without parameters."""
+    """The name of a parameter's dtype, `bfloat16`; empty for None, of a model without parameters."""
     return "" if parameter is None else str(parameter.dtype).removeprefix("torch.")
 
 
@@ -390,7 +392,9 @@ def _largest_dropout(model: Any) -> float:
 
 
 def _matrix_rows(layer: Any) -> int | None:
-    """Of the whole matrix, also where DeepSpeed has cut it up; None where it is flat (FSDP) or there is none."""
+    """The rows of a layer's whole matrix, also where DeepSpeed has cut it up; None where it is flat (FSDP)
+    or there is none.
+    """
     weight = getattr(layer, "weight", None)
     shape: Any = getattr(weight, "ds_shape", getattr(weight, "shape", ()))
     return int(shape[0]) if len(shape) == 2 else None
@@ -436,6 +440,7 @@ def _argument_facts(trainer: Any) -> dict[str, Any]:
 
 
 def _save_and_describe_tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any] | None:
+    """Save the tokenizer into the folder and describe it; None where it can't be written."""
     written = save_tokenizer(tokenizer, folder)
     return None if written is None else tokenizer_facts(written)
 
@@ -467,7 +472,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> Any:
 
 @contextmanager
 def _without_log() -> Iterator[None]:
-    """The run's log does not speak of files of ours."""
+    """Inside, nothing is logged by transformers: the run's log does not speak of files of ours."""
     # The whole hierarchy at once: the level of a single logger may be set again by the call.
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -491,4 +496,5 @@ def _dataset_facts(dataset: Any) -> dict[str, Any] | None:
 
 
 def _qualified_name(kind: Any) -> str:
+    """The qualified name of a class, with its module."""
     return f"{kind.__module__}.{kind.__qualname__}"

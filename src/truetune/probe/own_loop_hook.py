@@ -74,14 +74,14 @@ class OwnLoop:
         self._taken = LoopSteps()
 
     def lose(self, reason: str) -> None:
-        """There is no audit; the parent says why."""
+        """Lose the audit: nothing is watched any more, and the reason is left for the parent to say."""
         self._end()
         note_loss(reason, self.orders)
 
     def before_step(
         self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> str | None:
-        """GO or STOP where the loop was judged now, else None. Raises whatever goes wrong.
+        """Judge the loop before a step of its optimizer, once enough batches were seen: GO or STOP, else None.
 
         `args` and `kwargs` are those of the optimizer's `step`.
         """
@@ -117,7 +117,7 @@ class OwnLoop:
         Path(self.orders["folder"], f"own-loop-{os.getpid()}").touch()
 
     def _watch_forward(self, watched: Any) -> Any:
-        """torch's handle of a hook behind the forward pass of all modules.
+        """Watch the model's forward passes: the handle of torch's hook behind those of all modules.
 
         Not of the model alone: it would stand on the user's object, and be saved with it by `torch.save(model)`.
         """
@@ -143,7 +143,7 @@ class OwnLoop:
             ) from None
 
     def _note(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Keep the tensors of one forward pass, copied: a loop may change them in place afterwards."""
+        """Note one forward pass: keep its tensors, copied, as a loop may change them in place afterwards."""
         import torch
 
         if not torch.is_grad_enabled() or len(self._batches) >= self.orders["batches"]:
@@ -158,7 +158,7 @@ class OwnLoop:
         self._batches.append(kept)
 
     def _audit(self) -> str:
-        """Look at the loop in a copy of this process, or here where none can be made."""
+        """Audit the loop in a copy of this process, or here where none can be made: GO or STOP."""
         from truetune.probe.audit_session import audit_in_copy
 
         if self.orders.get("in_place") or not can_fork():
@@ -171,7 +171,7 @@ class OwnLoop:
         return audit_in_place(self.take(in_place=True), self.orders, 1, Limits.of(self.orders))
 
     def take(self, *, in_place: bool) -> LoopRun:
-        """What was seen of the loop, to be looked at; nothing is watched any more."""
+        """Take what was seen of the loop, to be looked at; nothing is watched any more."""
         from truetune.probe.live_objects import AliveObjects
 
         run = LoopRun(
@@ -223,7 +223,9 @@ class LoopRun:
         self.rank = _environment_number("RANK", 0)
 
     def observe(self, folder: Path, orders: HookOrders) -> Record:
-        """What reached the model, with the tokenizer and the rows of the process where they can be told."""
+        """Look at the loop and make its record: what reached the model, with the tokenizer and the rows of the
+        process where they can be told.
+        """
         from truetune.probe.observe_loop import observe_loop
         from truetune.probe.run_record import write_record_files
 
@@ -244,7 +246,7 @@ class LoopRun:
         )
 
     def preserve_process(self) -> AbstractContextManager[None]:
-        """What the process has one of is put back."""
+        """A block after which what the process has one of is put back."""
         from truetune.probe.preserve_state import preserve_process_state
 
         return preserve_process_state(self)

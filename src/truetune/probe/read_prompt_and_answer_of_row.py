@@ -138,7 +138,9 @@ def _split_columns(row: Mapping[str, Any]) -> _Split | None:
 
 
 def _alpaca_input(row: Mapping[str, Any], prompt_column: str) -> str:
-    """What the instruction of a row in Alpaca's format is about; empty where there is nothing such."""
+    """The input column of a row in Alpaca's format: what its instruction is about; empty where there is
+    nothing such.
+    """
     context = row.get("input") if prompt_column == "instruction" else None
     return context if isinstance(context, str) and context.strip() else ""
 

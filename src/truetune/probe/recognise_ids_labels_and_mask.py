@@ -247,7 +247,9 @@ def _assign_key(names: dict[str, Key], name: str, key: Key) -> None:
 
 
 def _may_be_ids(value: Any, vocabulary: int | None) -> bool:
-    """Is it a tensor of whole numbers below the vocabulary, and neither flags nor positions?"""
+    """May the value be ids: a tensor of whole numbers below the vocabulary, and neither flags nor
+    positions?
+    """
     if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
         return False
     if (

@@ -114,7 +114,9 @@ class WriteGuard:
             check(event, arguments)
 
     def opening(self, event: str, arguments: Event) -> None:
-        """`open`: by its flags, or by the mode where Python's own `open` was called."""
+        """Check an opening of a file: refuse it for writing where that may not be. Known by its flags, or by
+        the mode of Python's own `open`.
+        """
         path, mode, flags = arguments
         writes = (
             bool(flags & WRITE_FLAGS)
@@ -125,22 +127,28 @@ class WriteGuard:
             self.check("opens for writing", path, follow=True)
 
     def one_path(self, event: str, arguments: Event) -> None:
-        """Of the arguments, a folder's descriptor is the last one where the call takes any."""
+        """Check an event that changes one path. Of the arguments, a folder's descriptor is the last one where
+        the call takes any.
+        """
         folder = arguments[-1] if event in EVENTS_WITH_FOLDER and len(arguments) > 1 else -1
         self.check(ACT_BY_EVENT[event], arguments[0], folder, follow=event not in EVENTS_ON_LINKS)
 
     def two_paths(self, event: str, arguments: Event) -> None:
-        """Moves and hard links: both ends must be writable, as a link would give a way to write to its source."""
+        """Check an event with two paths, a move or hard link: both ends must be writable, as a link would give
+        a way to write to its source.
+        """
         source, target, source_folder, target_folder = arguments
         self.check(ACT_BY_EVENT[event], source, source_folder)
         self.check(ACT_BY_EVENT[event], target, target_folder)
 
     def linking(self, event: str, arguments: Event) -> None:
-        """Symbolic links: where they stand counts. What they point to is resolved when it is opened."""
+        """Check the linking of a symbolic link: where it stands counts. What it points to is resolved when it
+        is opened.
+        """
         self.check(ACT_BY_EVENT[event], arguments[1], arguments[2])
 
     def connecting(self, event: str, arguments: Event) -> None:
-        """Sockets: this machine alone, by the loopback or a writable Unix socket."""
+        """Check the connecting of a socket: to this machine alone, by the loopback or a writable Unix socket."""
         opened, address = arguments[0], arguments[-1]
         if address is None:
             return
@@ -150,25 +158,29 @@ class WriteGuard:
             self.refuse("connects to", f"{address[0]}:{address[1]}")
 
     def binding(self, event: str, arguments: Event) -> None:
-        """A Unix socket is a file that is made; ports are free to listen at."""
+        """Check the binding of a socket: a Unix socket is a file that is made; ports are free to listen at."""
         opened, address = arguments
         if opened.family == socket.AF_UNIX:
             self.unix("listens at", address)
 
     def unix(self, act: str, address: Any) -> None:
-        """A Unix socket by its path; abstract ones (Linux) have none."""
+        """Check a Unix socket by its path; abstract ones (Linux) have none."""
         path = os.fsdecode(address) if isinstance(address, bytes | str) else ""
         if path and not path.startswith("\0"):
             self.check(act, path, follow=True)
 
     def signalling(self, event: str, arguments: Event) -> None:
-        """Signals to this process and those that it started; signal 0 only asks whether there is one."""
+        """Check signalling: only to this process and those that it started; signal 0 only asks whether there
+        is one.
+        """
         process, number = arguments
         if number and not is_own(abs(process)):
             self.refuse("sends a signal to", f"process {process}")
 
     def starting(self, event: str, arguments: Event) -> None:
-        """Python itself carries this hook; of others only those that write nothing."""
+        """Check the starting of a program: Python itself carries this hook; of others only those that write
+        nothing.
+        """
         if event == "os.system":
             words = os.fsdecode(arguments[0]).split()
         else:
@@ -186,7 +198,7 @@ class WriteGuard:
         self.refuse("starts", " ".join(words[:4]))
 
     def database(self, event: str, arguments: Event) -> None:
-        """SQLite opens its file in C, which raises no `open` event."""
+        """Check the opening of a SQLite database, whose file is opened in C without an `open` event."""
         path = os.fsdecode(arguments[0])
         if path not in ("", ":memory:") and "mode=memory" not in path:
             self.check(
@@ -215,7 +227,7 @@ class WriteGuard:
         return any(place == root or place.startswith(root + "/") for root in self.writable)
 
     def refuse(self, act: str, subject: str) -> None:
-        """Raises Refusal."""
+        """Refuse an act: note it for the launcher, and raise Refusal."""
         line = line_of_program()
         if self.count < MAX_NOTES:
             self.count += 1

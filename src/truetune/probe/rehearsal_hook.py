@@ -48,7 +48,7 @@ def begin_guarded(guard_text: str, orders_text: str) -> None:
 
 
 def prove_confinement(guard: dict[str, Any]) -> None:
-    """Look whether the kernel holds this process as the launcher says. Raises UnguardedError."""
+    """Prove that the kernel holds this process as the launcher says. Raises UnguardedError."""
     beside = os.path.dirname(guard["writable"][0])
     if guard["covered"]:
         kinds = {}
@@ -108,7 +108,9 @@ class RehearsalHook:
         }
 
     def watch_imports(self) -> None:
-        """Change each module when its import is complete; those that are loaded already (by a .pth file) now."""
+        """Watch imports, and change each module when its import is complete; those that are loaded already (by
+        a .pth file) now.
+        """
         # First, so that no finder of the program's can load a module past it.
         sys.meta_path.insert(0, ImportWatcher(self.changes, self.change))
         for name in [name for name in self.changes if name in sys.modules]:
@@ -123,7 +125,9 @@ class RehearsalHook:
             end_process(error, self.folder)
 
     def ensure_guards(self) -> None:
-        """Ends the process where a module was loaded past us: what a miniature trains would be taken for the run."""
+        """Ensure that each loaded module was changed by us; else end the process: what a miniature trains
+        would be taken for the run.
+        """
         missing = sorted(
             name for name in self.changes if name in sys.modules and name not in self.changed
         )
@@ -136,19 +140,19 @@ class RehearsalHook:
             )
 
     def change_datasets(self, module: Any) -> None:
-        """Cut data sets before they are mapped."""
+        """Change `datasets`: data sets are cut before they are mapped."""
         from truetune.probe import build_miniatures_instead_of_models, rehearsal_overrides
 
         rehearsal_overrides.patch_datasets(module.Dataset, build_miniatures_instead_of_models.notes)
 
     def change_adapters(self, module: Any) -> None:
-        """Build adapters that are loaded again, with random weights."""
+        """Change PEFT: adapters that are loaded are built again, with random weights."""
         from truetune.probe import build_miniatures_instead_of_models
 
         build_miniatures_instead_of_models.replace_adapters(module.PeftModel)
 
     def change_arguments(self, module: Any) -> None:
-        """Give training arguments what a rehearsal needs, before any class validates them."""
+        """Change training arguments: they are given what a rehearsal needs, before any class validates them."""
         from truetune.probe import build_miniatures_instead_of_models, rehearsal_overrides
 
         rehearsal_overrides.patch_training_arguments(
@@ -158,7 +162,9 @@ class RehearsalHook:
         )
 
     def change_models(self, module: Any) -> None:
-        """Build a miniature in the place of each model; note which guards the kernel does not hold."""
+        """Change transformers' models: each is built as a miniature. Note which guards the kernel does not
+        hold.
+        """
         from truetune.probe import build_miniatures_instead_of_models
 
         build_miniatures_instead_of_models.replace_models(
@@ -170,7 +176,7 @@ class RehearsalHook:
             )
 
     def change_optimizers(self, module: Any) -> None:
-        """End the process at a step of an optimizer that trains a miniature and is not ours.
+        """Change optimizers: a step of one that trains a miniature and is not ours ends the process.
 
         It is a loop of the program's own, or a trainer that was not stopped: what it trains would be no model.
         """
@@ -188,7 +194,7 @@ class RehearsalHook:
         module.register_optimizer_step_pre_hook(end_own_loop)
 
     def change_trainer(self, module: Any) -> None:
-        """Rehearse the trainer before the first of its callbacks learns that training begins."""
+        """Change the trainer: it is rehearsed before the first of its callbacks learns that training begins."""
         from truetune.probe.find_trainers_and_their_datasets import (
             MadeTrainers,
             NewTrainer,
@@ -241,7 +247,7 @@ def rehearse_and_hand_over(
 
 
 def is_being_imported(name: str) -> bool:
-    """Its code has not been executed to the end yet, so that it could not be changed."""
+    """Is a module still being imported, its code not executed to the end, so that it could not be changed?"""
     return bool(getattr(getattr(sys.modules[name], "__spec__", None), "_initializing", False))
 
 
@@ -272,7 +278,9 @@ class ImportWatcher:
         return spec
 
     def call_when_done(self, loader: Any, name: str) -> None:
-        """The loader belongs to this one import: its method is replaced on the instance, for one call."""
+        """Make the loader call us when it has executed the module. It belongs to this one import: its method
+        is replaced for one call.
+        """
         execute = loader.exec_module
 
         def exec_module(module: Any) -> None:

@@ -39,7 +39,7 @@ class Pair:
 
     @property
     def token_count(self) -> int:
-        """Of the prompt and both answers."""
+        """The number of tokens of the prompt and both answers."""
         return len(self.prompt) + len(self.chosen) + len(self.rejected)
 
 
@@ -52,7 +52,8 @@ def rehearse_pairs(
     stops: set[int],
     until: float,
 ) -> dict[str, Any]:
-    """The margin of each pair, before and after training on it by the trainer's own loss.
+    """Rehearse training on pairs: the margin of each, before and after some steps by the trainer's own
+    loss.
 
     Args:
         trainer: of preferences; its loss is computed.

@@ -81,7 +81,7 @@ def write_record_files(record: Record, folder: Path) -> None:
 
 
 def read_record(folder: Path) -> Record:
-    """Raises OSError or ValueError where the folder holds no whole record."""
+    """Read the record in a folder. Raises OSError or ValueError where it holds no whole record."""
     content = parse_json(
         (folder / "record.json").read_text(encoding="utf-8", errors="surrogatepass"), RESULT
     )

@@ -115,7 +115,7 @@ def _set_setting(config: Any, name: str, value: Any) -> None:
 
 
 def _narrow_widths(config: Any) -> None:
-    """Heads in their ratio, and every width by them."""
+    """Narrow the widths: the heads in their ratio, and every width by them."""
     heads = _get_setting(config, "num_attention_heads")
     kv_heads = _get_setting(config, "num_key_value_heads")
     small_kv_heads, small_heads = _small_heads(heads, kv_heads)

@@ -16,7 +16,9 @@ from truetune.probe.preserve_state import preserve_state
 
 @contextmanager
 def temporary_data_loader(trainer: Any, loader: Any = None) -> Iterator[tuple[Any, Any]]:
-    """The data loader of the trainer (or the one given) and its tokenizer; the trainer is as before afterwards."""
+    """Inside, a data loader of the trainer (or the one given), and its tokenizer; the trainer is as before
+    afterwards.
+    """
     if trainer is None:
         yield loader, _collator_tokenizer(loader)
         return
@@ -35,7 +37,7 @@ def temporary_data_loader(trainer: Any, loader: Any = None) -> Iterator[tuple[An
 
 
 def _collator_tokenizer(loader: Any) -> Any:
-    """That of the collator, where the trainer was given none; None where there is none."""
+    """The tokenizer of the loader's collator, where the trainer was given none; None where there is none."""
     held = (
         vars(part).get("tokenizer")
         for part in loader_components(loader)

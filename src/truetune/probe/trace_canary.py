@@ -163,7 +163,7 @@ def _sampled_texts(source: Any) -> tuple[dict[str, str], ...]:
 
 
 def _prepare_as_trainer(trainer: Any, prepare: Any, canary: dict[str, Any], features: Any) -> Any:
-    """The canary's rows, by the trainer's own preparation of data sets."""
+    """Prepare the canary's rows as the trainer does, by its own preparation of data sets."""
     import datasets
 
     table = datasets.Dataset.from_list([canary], features=features)
@@ -205,7 +205,9 @@ def _prepare_arguments(trainer: Any, prepare: Any, table: Any) -> dict[str, Any]
 
 
 def _collate_canary(trainer: Any, prepared: Any) -> list[CollatedLine]:
-    """As the loader does it: columns removed, then the collator; on a copy of the trainer, whose state it may set."""
+    """Collate the canary as the loader does: columns removed, then the collator; on a copy of the trainer,
+    whose state it may set.
+    """
     shadow = copy.copy(trainer)
     if hasattr(prepared, "column_names") and getattr(shadow.args, "remove_unused_columns", False):
         prepared = shadow._remove_unused_columns(prepared, description="canary")

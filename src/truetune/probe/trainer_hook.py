@@ -69,7 +69,8 @@ def start_hook(package: str, orders: HookOrders, after: CallAfterImport) -> None
 
 
 def patch_trainer(orders: HookOrders) -> None:
-    """Look at each class of trainer once, before the first of its callbacks learns that training begins.
+    """Patch the Trainer: each class of trainer is looked at once, before the first of its callbacks learns
+    that training begins.
 
     Raises:
         Lost: where the replacement for `Trainer.__new__` could not be made; nothing is replaced then.
@@ -133,12 +134,12 @@ class TrainerHook:
         self.off = False
 
     def lose(self, reason: str) -> None:
-        """There is no audit; the parent says why."""
+        """Lose the audit: switch the hook off, and leave the reason for the parent to say."""
         self.off = True
         note_loss(reason, self.orders)
 
     def find(self, handler: Any) -> ReadyTrainer | None:
-        """The trainer of a callback handler; None where there is none, or one of its class was looked at."""
+        """Find the trainer of a callback handler; None where there is none, or one of its class was looked at."""
         if self.off:
             return None
         trainer = self.made.of_handler(handler)

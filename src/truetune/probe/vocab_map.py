@@ -201,7 +201,9 @@ def _wrap_forward(model: Any, vocab_map: VocabMap) -> None:
 
 
 def _holders_of_vocab_size(model: Any, size: int) -> list[Any]:
-    """The configurations and modules that keep the number of ids as `vocab_size`."""
+    """The holders of the vocabulary size: configurations and modules that keep the number of ids as
+    `vocab_size`.
+    """
     configs = {id(config): config for config in (model.config, model.config.get_text_config())}
     return [
         *(config for config in configs.values() if getattr(config, "vocab_size", None)),
@@ -269,7 +271,9 @@ def _narrow_operand(vocab_map: VocabMap, value: Any) -> Any:
 
 
 def _reduces_last_dim(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Does the operation go along the last dimension, so that the indices it returns are slots?"""
+    """Does the operation reduce the last dimension, going along it, so that the indices it returns are
+    slots?
+    """
     values = args[0] if args else kwargs["input"]
     # Of `topk(values, k, dim)` both are ints: one that is too large to be a dimension is k.
     positional = next((a for a in args[1:] if type(a) is int and a < values.dim()), -1)
@@ -331,7 +335,7 @@ def _translate_getitem(
 
 
 def _reaches_last_dim(values: torch.Tensor, keys: list[Any]) -> bool:
-    """Does the last of these index keys select along the last dimension?"""
+    """Do these index keys reach the last dimension: does the last of them select along it?"""
     selecting = [key for key in keys if key is not Ellipsis and key is not None]
     # A mask takes as many dimensions as it has, everything else takes one.
     dimensions = sum(

@@ -24,18 +24,18 @@ class EmbeddingRows(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the tensor"""
+        """The name of the tensor."""
 
     @property
     def where(self) -> str:
-        """The file's name, or where else it is"""
+        """Where the embedding is: the file's name, or another place."""
 
     @property
     def row_count(self) -> int:
-        """How many rows it has"""
+        """The number of rows of the embedding."""
 
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(ids, width)"""
+        """The rows of these ids: (ids, width)."""
 
 
 class Embedding(NamedTuple):
@@ -50,16 +50,16 @@ class Embedding(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The file's name"""
+        """Where the embedding is: the file's name."""
         return self.file.name
 
     @property
     def row_count(self) -> int:
-        """How many rows it has"""
+        """The number of rows of the embedding."""
         return len(self.values)
 
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(ids, width)"""
+        """The rows of these ids: (ids, width)."""
         return to_float32(self.values[ids], self.dtype)
 
 

@@ -181,7 +181,7 @@ def turn_weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
 def _plan_turn(
     prefixes: PrefixRenderings, index: int, own: RenderedText, weight: float, stops: StopPatterns
 ) -> TurnPlan:
-    """Where a turn begins and ends in its own rendering, `own`."""
+    """Plan a turn: where it begins and ends in its own rendering, `own`."""
     start, skew = _find_start(prefixes, index, own)
     if start is None:
         # Nobody knows what the model would say here: weight 0, so that nothing of it is trained.

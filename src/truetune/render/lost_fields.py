@@ -129,7 +129,9 @@ class FieldTracker:
     def _is_proved_lost(
         self, row: Conversation, index: int | None, key: str, written: frozenset[str]
     ) -> bool:
-        """Provenance is the proof, unless some text has an unknown origin: then it is what another text changes."""
+        """Is a field proved lost? Provenance is the proof, unless some text has an unknown origin: then it is
+        what another text changes.
+        """
         if UNKNOWN_ORIGIN not in written:
             return True
         # Two renderings more for this field of this row: only for templates that do what can't be followed.
@@ -142,7 +144,9 @@ class FieldTracker:
         return self._renders_alike(row, other)
 
     def _are_media_written(self, row: Conversation, index: int, media: Sequence[str]) -> bool:
-        """Asked once for each role with these types of parts; a template decides by the types."""
+        """Are the media of a message written by the template? Asked once for each role with these types of
+        parts.
+        """
         message = row.messages[index]
         shape = (str(message.get("role")), *media)
         if shape not in self._writes_media:
@@ -152,6 +156,7 @@ class FieldTracker:
         return self._writes_media[shape]
 
     def _renders_alike(self, row: Conversation, other: Conversation) -> bool:
+        """Does the template render two rows alike? No where it raises."""
         one, two = self._text(row), self._text(other)
         return one is not None and one == two
 

@@ -109,7 +109,7 @@ class PrefixRenderings:
         )
 
     def text(self, count: int) -> RenderedText:
-        """Of the first `count` messages."""
+        """The text of the first `count` messages."""
         if count not in self._texts:
             parts = self._run(count, False)
             # It parts from the whole conversation: the template rewrites its history, and provenance is needed to tell
@@ -142,7 +142,9 @@ class PrefixRenderings:
         return result
 
     def _run_traced(self, count: int) -> Parts:
-        """Raises TemplateError where a long row needs too many of these."""
+        """Run a rendering of a prefix with provenance. Raises TemplateError where a long row needs too many of
+        these.
+        """
         self.rendered_traced += count
         if self.rendered_traced > MAX_RENDERED_TRACED:
             raise LimitError(

@@ -108,7 +108,7 @@ class Renderer:
         return self._render_and_keep_recipe(row, key, recipes)
 
     def prove(self) -> None:
-        """Compare the last row of each recipe that was not compared yet. To be called before rows are used for good.
+        """Prove all recipes: compare the last row of each that was not compared yet. Raises FastPathError.
 
         Raises FastPathError.
         """
@@ -126,7 +126,7 @@ class Renderer:
         ]
 
     def _render_by_template(self, row: Conversation) -> list[Rendering]:
-        """As `render`, by the template itself."""
+        """Render a row by the template itself, as `render` does, without its recipes."""
         learn = self.spec_of(row).learn
         return [_fill_from_own_row(plan, learn) for plan in self._plans(row, Trace())]
 
@@ -145,12 +145,13 @@ class Renderer:
         return template
 
     def spec_of(self, row: Conversation) -> RunSpec:
-        """What is learned of a row: of a pair or a verdict, what preference trainers learn."""
+        """The spec of a row, what is learned of it: of a pair or a verdict, what preference trainers learn."""
         return self.preference if row.is_preference else self.spec
 
     def _fill_and_prove(
         self, known: _RecipeInUse, texts: list[list[str]], row: Conversation
     ) -> list[Rendering]:
+        """Fill a recipe with the texts of a row, and prove it against the template where its turn has come."""
         learn = self.spec_of(row).learn
         filled = [
             fill_plan(plan, text, learn)
@@ -244,7 +245,7 @@ class _PlainField(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Where in the field it begins; -1 where it is none"""
+        """Where in the field the part begins; -1 where it is of no field."""
         return 0 if self.path else -1
 
 

@@ -33,6 +33,7 @@ class Source(IntEnum):
 
     @property
     def label(self) -> str:
+        """The label of the source, as tables show it."""
         return _LABELS[self]
 
 
@@ -112,7 +113,7 @@ class Rendering:
 
     @property
     def runs(self) -> list[Run]:
-        """In order, without gaps, covering the whole text."""
+        """The runs of the text from one place each: in order, without gaps, covering the whole text."""
         bounds = zip(self.starts, self.starts[1:], self.sources, self.places, strict=False)
         # A field that is empty in this row is a source of no length: nothing came from it.
         return [

@@ -73,7 +73,8 @@ def make_serving_contract(
     count: int = 4,
     now: datetime.datetime | None = None,
 ) -> dict[str, Any]:
-    """Of a tokenizer under the settings of a run: its prompts for fixed conversations, and for `count` of the rows.
+    """Make the serving contract of a tokenizer under the settings of a run: its prompts for fixed
+    conversations, and for `count` of the rows.
 
     Where the template writes the date, `now` is what it is told (default: the present), and the contract says so.
     """
@@ -111,7 +112,8 @@ def make_serving_contract(
 def verify(
     contract: Mapping[str, Any], folder: str | Path, *, model: str | Path | None = None
 ) -> list[str]:
-    """How a tokenizer folder breaks a contract, one text for each way; empty where it keeps it.
+    """Verify that a tokenizer folder keeps a contract: one text for each way in which it breaks it; empty
+    where it keeps it.
 
     The template is taken by the name that the contract has for it, and the clock is set to the contract's.
 
@@ -145,7 +147,7 @@ def contract_breaks(contract: Mapping[str, Any], made: Probes) -> list[str]:
 
 @contextmanager
 def _contract_errors(contract: Mapping[str, Any]) -> Iterator[None]:
-    """Raises SpecError for a contract that is none."""
+    """Inside, the errors of a contract that is none become SpecError."""
     if contract.get("format") != FORMAT:
         raise SpecError(f"contract: expected format {FORMAT}, found {contract.get('format')!r}")
     try:
@@ -246,7 +248,7 @@ def _prompt_entry(
     tools: list[Any] | None,
     more: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
-    """One entry: text and ids of a prompt, or why there is none.
+    """The entry of one prompt: its text and ids, or why there is none.
 
     Args:
         probes: the tokenizer and its templates.
@@ -311,4 +313,5 @@ def _quote_excerpt(text: str, at: int) -> str:
 
 
 def _hex_digest(body: bytes) -> str:
+    """The hex digest of some bytes, by BLAKE2b of 20 bytes."""
     return hashlib.blake2b(body, digest_size=20).hexdigest()

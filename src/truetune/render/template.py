@@ -81,6 +81,7 @@ class Template:
 
     @property
     def has_generation_tags(self) -> bool:
+        """Does the template's source have `{% generation %}` tags?"""
         return re.search(r"\{%-?\s*generation\s*-?%\}", self.source) is not None
 
     def render(
@@ -217,7 +218,9 @@ def _read_reply(reply: dict[str, Any], trace: Trace) -> Iterator[Parts | Templat
 
 
 def _read_nodes(entries: list[Any]) -> list[Node]:
-    """The expressions of a reply. Each entry names its parent by number, which is smaller than its own."""
+    """Read the nodes of a reply: its expressions. Each entry names its parent by number, which is smaller
+    than its own.
+    """
     nodes: list[Node] = []
     for operation, parent, *arguments in entries:
         origin = _as_tuples(parent) if operation == "leaf" else nodes[parent]
@@ -226,6 +229,7 @@ def _read_nodes(entries: list[Any]) -> list[Node]:
 
 
 def _read_part(part: Any, nodes: list[Node], trace: Trace) -> str | Traced:
+    """Read one part of a reply: literal text, or a field's text with provenance."""
     if isinstance(part, str):
         return part
     number, text, segments = part
@@ -235,6 +239,7 @@ def _read_part(part: Any, nodes: list[Node], trace: Trace) -> str | Traced:
 
 
 def _read_segment(length: int, path: list[str | int] | None, offset: int) -> Segment:
+    """Read one segment of a reply: a stretch of a field at its path."""
     return Segment(length, None if path is None else tuple(path), offset)
 
 

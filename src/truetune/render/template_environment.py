@@ -26,11 +26,13 @@ class GenerationTag(jinja2.ext.Extension):
     tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> nodes.Node:
+        """Parse the tag and what it encloses, up to `{% endgeneration %}`."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.CallBlock(self.call_method("_render_body"), [], [], body).set_lineno(line)
 
     def _render_body(self, caller: Callable[[], str]) -> str:
+        """Render what the tag encloses, with nothing added."""
         return caller()
 
 
@@ -41,6 +43,7 @@ class TemplateDict:
         return dict(*args, **kwargs)
 
     def fromkeys(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        """A dict from these keys, as `dict.fromkeys` makes it."""
         return dict.fromkeys(*args, **kwargs)
 
 
@@ -88,6 +91,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         self.globals["namespace"] = TemplateNamespace
 
     def strftime_now(self, format: str) -> str:
+        """The time now in this format, by the clock of the environment."""
         return self.now.strftime(format)
 
 
@@ -98,12 +102,12 @@ def tojson(
     separators: Any = None,
     sort_keys: bool = False,
 ) -> str:
-    """As transformers' filter: Jinja's own escapes HTML."""
+    """A value to JSON, as transformers' filter does: Jinja's own escapes HTML."""
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 
 def raise_exception(message: Any) -> None:
-    """What templates call to refuse a conversation."""
+    """Raise an exception of the template: what it calls to refuse a conversation."""
     raise jinja2.exceptions.TemplateError(message)

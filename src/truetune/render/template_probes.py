@@ -53,7 +53,9 @@ class Probes:
 
     @cached_property
     def terminator(self) -> Terminator | None:
-        """None where there is no template, or none of the probes renders."""
+        """The terminator that the template writes after an answer. None where there is no template, or none of
+        the probes renders.
+        """
         # Some templates refuse a chat without a system message, others one with it.
         for messages in (
             alternating_chat(QUESTION, ANSWER),
@@ -116,7 +118,7 @@ class Probes:
     def text(
         self, messages: list[Message], *, add_generation_prompt: bool = False, **variables: Any
     ) -> str | None:
-        """The plain rendering of a conversation; None where there is no template or it raises."""
+        """The text of a conversation, its plain rendering; None where there is no template or it raises."""
         if self.template is None:
             return None
         variables = {**self.spec.template_kwargs, **variables}
@@ -136,7 +138,7 @@ class Probes:
         return self.renderer(**changes).render_exactly(row)
 
     def at(self, moment: datetime.datetime) -> Probes:
-        """The same template with another clock."""
+        """The same probes at a moment: their template with another clock."""
         if self.template is None or self.template.refused:
             return self
         template = Template(

@@ -60,7 +60,9 @@ class TemplateProcess:
         """Templates that the process knows."""
 
     def compile(self, template: int, source: str) -> None:
-        """Raises TemplateError where the source is not valid Jinja, LimitError where compiling goes past a limit."""
+        """Compile a template in the process. Raises TemplateError where the source is not valid Jinja,
+        LimitError where that goes past a limit.
+        """
         with self._lock:
             self._compile(template, source)
 
@@ -80,6 +82,9 @@ class TemplateProcess:
             return reply
 
     def _compile(self, template: int, source: str) -> None:
+        """Ask the process to compile a template, and remember that it has. Raises TemplateError where it is
+        not valid Jinja.
+        """
         reply = self._ask(CompileRequest(template, source))
         if "invalid" in reply:
             raise TemplateError(f"the chat template is not valid Jinja: {reply['invalid']}")
@@ -151,6 +156,7 @@ class _ProcessEnded(Exception):
 
 def _start_process() -> subprocess.Popen[bytes]:
     # `-I -S`: no site, no sitecustomize, no variables of Python's; the path is ours, so that Jinja is the same one.
+    """Start the template process, with pipes to it, in an isolated Python."""
     path = [str(Path(__file__).parents[2]), *filter(None, sys.path)]
     command = [sys.executable, "-I", "-S", "-c", WORKER_PROGRAM.format(path=path)]
     return subprocess.Popen(
@@ -200,7 +206,9 @@ def _explain_end(code: int) -> str:
 
 
 def shared_process() -> TemplateProcess:
-    """The one of this process. It costs 0.1 s to start, and serves any number of templates."""
+    """The template process that all of this process share. It costs 0.1 s to start, and serves any number
+    of templates.
+    """
     return _process_of(os.getpid())
 
 

@@ -37,12 +37,18 @@ class PrefixRequest(NamedTuple):
 
 
 class CompileRequest(NamedTuple):
+    """A request to compile a template."""
+
     template: int
     """A number that later requests name the template by"""
     source: str
 
 
 class RenderRequest(NamedTuple):
+    """A request to render the first messages of a conversation by a compiled template, once or several
+    times.
+    """
+
     template: int
     messages: list[dict[str, Any]]
     tools: Any

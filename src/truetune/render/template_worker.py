@@ -93,12 +93,16 @@ class Worker:
         self.templates: dict[int, CompiledTemplate] = {}
 
     def answer(self, request: CompileRequest | RenderRequest) -> dict[str, Any]:
+        """Answer a request: compile or render, as it asks."""
         if isinstance(request, CompileRequest):
             return self.compile(request)
         return self.render(request)
 
     def compile(self, request: CompileRequest) -> dict[str, Any]:
         # The oldest goes. The parent is told `unknown_template` where it asks for that one again, and sends its source.
+        """Compile a template and keep it; the oldest goes where there are too many. The reply says why where
+        it is invalid.
+        """
         while len(self.templates) >= MAX_TEMPLATES:
             del self.templates[next(iter(self.templates))]
         limit_processor_time(MAX_SECONDS)
@@ -116,6 +120,9 @@ class Worker:
         return {}
 
     def render(self, request: RenderRequest) -> dict[str, Any]:
+        """Render a conversation as often as the request asks, and reply with the renderings;
+        `unknown_template` where that is not kept.
+        """
         template = self.templates.get(request.template)
         if template is None:
             return {"unknown_template": True}
@@ -155,7 +162,7 @@ def _traced_inputs(request: RenderRequest, trace: Trace) -> dict[str, Any]:
 
 
 def alias_reasoning(message: dict[str, Any]) -> dict[str, Any]:
-    """As transformers hands a message to a template: its reasoning under each known name."""
+    """A message with its reasoning under each known name, as transformers hands it to a template."""
     reasoning = next((message[key] for key in REASONING_KEYS if key in message), None)
     return (
         message
@@ -229,6 +236,7 @@ def _run_traced(
 
 
 def _stop_tracing(*_: Any) -> NoReturn:
+    """Stop the rendering with provenance: raise TracingStopped. It handles the timer's signal."""
     raise TracingStopped
 
 
@@ -277,6 +285,7 @@ class _Reply:
         self.first_text = ""
 
     def add(self, rendering: PrefixRequest, text: str | FailedRendering) -> None:
+        """Add a rendering to the reply, without what it shares with the first."""
         if isinstance(text, FailedRendering):
             self.renderings.append({"error": text.message})
             return
@@ -310,6 +319,7 @@ class _Reply:
 
     def as_dict(self) -> dict[str, Any]:
         # Of an opaque trace the answers are of no use to anyone, and there may be very many.
+        """The reply as a dict for JSON: renderings, nodes, and the answers of a trace that is not opaque."""
         answers: list[Any] = []
         if not self.trace.opaque:
             answers = [
@@ -372,7 +382,7 @@ def import_what_templates_use() -> None:
 
 
 def give_up_rights() -> None:
-    """Bound the memory, and let this process open, start and write nothing more."""
+    """Give up the rights of this process: bound its memory, and let it open, start and write nothing more."""
     for limit, value in (
         (resource.RLIMIT_AS, MAX_MEMORY),
         (resource.RLIMIT_FSIZE, 0),
@@ -410,6 +420,7 @@ def main() -> None:
 
 
 def _encode_reply(reply: dict[str, Any]) -> bytes:
+    """Encode a reply as JSON bytes; one that is too large becomes a word on its size."""
     data = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode(
         "utf-8", "surrogatepass"
     )
@@ -440,6 +451,7 @@ def _read_exactly(requests: io.FileIO, count: int) -> bytes | None:
 
 
 def _write_all(replies: io.FileIO, data: bytes) -> None:
+    """Write all of the data, however little a write takes."""
     view = memoryview(data)
     while view:
         view = view[replies.write(view) :]

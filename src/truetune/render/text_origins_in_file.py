@@ -107,6 +107,7 @@ def _row_texts(row: Conversation) -> Iterator[tuple[Path, str]]:
 
 
 def _nested_strings(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """The strings nested in a value, each with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
@@ -118,7 +119,7 @@ def _nested_strings(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _parse_inner_json(value: Any) -> Any:
-    """With what stands in it as JSON."""
+    """Parse the JSON inside a value: a text that is JSON becomes what it holds."""
     value = parse_json_text_or_keep(value, [])
     if isinstance(value, dict):
         return {key: _parse_inner_json(item) for key, item in value.items()}

@@ -116,6 +116,7 @@ def load_tokenizer(name: str, *, model: str | None = None) -> Tokenizer:
 
 
 def _load_folder(folder: Path, weights: Path) -> Tokenizer:
+    """Load the tokenizer of a folder; `weights` is the folder of config.json."""
     config = read_json(folder / "tokenizer_config.json") or {}
     model_config = read_json(weights / "config.json") or {}
     backend = _load_backend(folder)
@@ -199,7 +200,9 @@ def _load_backend(folder: Path) -> tokenizers.Tokenizer:
 def _merge_settings(
     folder: Path, config: dict[str, Any], padding: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """What transformers starts from: special_tokens_map.json wins, but only where the config lists no added tokens."""
+    """Merge the settings that transformers starts from: special_tokens_map.json wins, but only where the
+    config lists no added tokens.
+    """
     older: dict[str, Any] = {}
     if "added_tokens_decoder" not in config:
         older = read_json(folder / "special_tokens_map.json") or {}

@@ -195,6 +195,9 @@ class TracedCodeGenerator(CodeGenerator):
     # Jinja runs constant output expressions while it compiles, and writes the result as a literal. `Impossible` is how
     # its own compiler says "not a constant": only text of the template itself is folded.
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        """Make a constant of template text alone: everything else is left to the rendering, so that it is
+        traced.
+        """
         if not isinstance(node, nodes.TemplateData):
             raise nodes.Impossible
         return super()._output_child_to_const(node, frame, finalize)
@@ -202,6 +205,7 @@ class TracedCodeGenerator(CodeGenerator):
     # `a ~ b`: Jinja would call `markup_join` or `str_join` of its runtime, which are module functions that an
     # environment can't replace.
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
+        """Write code for `~`: the environment joins the operands as texts, with provenance."""
         self.write("environment.concat((")
         for item in node.nodes:
             self.write("environment.to_text(")
@@ -211,6 +215,9 @@ class TracedCodeGenerator(CodeGenerator):
 
     def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:  # noqa: N802
         # The operands behind the first are functions, for `a < b < c` looks at c only where a < b.
+        """Write code for a comparison: the environment compares, with each operand behind the first as a
+        function.
+        """
         self.write("environment.compare_chain(")
         self.visit(node.expr, frame)
         for operand in node.ops:
@@ -221,6 +228,7 @@ class TracedCodeGenerator(CodeGenerator):
 
     # Jinja compiles `x[a:b]` to a Python slice of x; everything else it already sends to `environment.getitem`.
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
+        """Write code for a subscript: slices go through the environment."""
         if not isinstance(node.arg, nodes.Slice):
             super().visit_Getitem(node, frame)
             return
@@ -283,6 +291,7 @@ class TracedEnvironment(TemplateEnvironment):
 
     # The tree is judged here, before the compiler optimises or rewrites any of it.
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        """Parse a template, and note whether it has nodes that are not known to be safe for recipes."""
         tree = super()._parse(source, name, filename)
         self.has_unknown_nodes = not all(
             isinstance(node, ALLOWED_NODES) for node in tree.find_all(nodes.Node)
@@ -292,6 +301,7 @@ class TracedEnvironment(TemplateEnvironment):
     # text
 
     def concat(self, strings: Iterable[str]) -> str:
+        """Join strings, with provenance."""
         return traced_string.concat(strings)
 
     def to_text(self, value: Any) -> str:
@@ -308,6 +318,9 @@ class TracedEnvironment(TemplateEnvironment):
         return traced_string.unknown_text(text, self.trace)
 
     def _join(self, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
+        """Join the items of a value, or an attribute of each, by a separator, with provenance: the filter
+        `join`.
+        """
         if attribute is not None:
             value = [self.getitem(item, attribute) for item in value]
         return traced_string.join(self.to_text(d), [self.to_text(item) for item in value])
@@ -365,6 +378,7 @@ class TracedEnvironment(TemplateEnvironment):
         return self._call_untraced(self.binop_table[operator], (left, right), {})
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
+        """Call a unary operator, as an untraced operation."""
         return self._call_untraced(self.unop_table[operator], (arg,), {})
 
     def compare_chain(self, left: Any, *operands: tuple[str, Callable[[], Any]]) -> Any:
@@ -421,12 +435,14 @@ class TracedEnvironment(TemplateEnvironment):
 
     # `content.parts` must be undefined as it is of a str. Without this, templates would see the attributes of `Traced`.
     def getattr(self, obj: Any, attribute: str) -> Any:
+        """An attribute of an object; of a field only those that a text has."""
         if isinstance(obj, Traced) and not hasattr(str, attribute):
             return self.undefined(obj=obj, name=attribute)
         return super().getattr(obj, attribute)
 
     # Jinja falls back to attributes here, `content['parts']`: the same as above.
     def getitem(self, obj: Any, argument: Any) -> Any:
+        """An item of an object; a subscript that is a field is an untraced operation."""
         if isinstance(obj, Traced) and isinstance(argument, str) and not hasattr(str, argument):
             return self.undefined(obj=obj, name=argument)
         if type(argument) in SCALARS or isinstance(argument, Undefined):
@@ -448,6 +464,7 @@ class TracedEnvironment(TemplateEnvironment):
     # The odd names are Jinja's: a macro may have arguments called `self` and `context`.
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
         # Jinja hands the variables of loops and blocks on, for functions that take the context. No function here does.
+        """Call a function or method of a template: with its trace where that is kept, else untraced."""
         for name in ("_loop_vars", "_block_vars"):
             kwargs.pop(name, None)
 
@@ -512,6 +529,7 @@ class TracedEnvironment(TemplateEnvironment):
 
     # `'...'.format(x)` reaches attributes through its fields, so the sandbox replaces it; here also for its provenance.
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """Wrap `str.format` as an untraced operation; None for what is not that method."""
         format = super().wrap_str_format(value)
         if format is None:
             return None
@@ -609,7 +627,7 @@ def _is_comparable(value: Any) -> bool:
 
 
 def _is_container(value: Any) -> bool:
-    """Is it a list, tuple or mapping, which no text equals?"""
+    """Is it a container (list, tuple or mapping), which no text equals?"""
     return isinstance(value, list | tuple | dict)
 
 
@@ -670,9 +688,12 @@ def _keep_value(value: Any) -> Any:
 
 
 def _is_sequence(value: Any) -> bool:
-    """Jinja's test asks for the length, which would tie a recipe to fields of one length."""
+    """Is a value a sequence? Told without its length, which Jinja's test asks for: that would tie a recipe
+    to fields of one length.
+    """
     return isinstance(value, Traced) or jinja2.tests.test_sequence(value)
 
 
 def _is_iterable(value: Any) -> bool:
+    """Is a value iterable, as Jinja's test says? A field is."""
     return isinstance(value, Traced) or jinja2.tests.test_iterable(value)

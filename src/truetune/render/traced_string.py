@@ -200,7 +200,7 @@ class Traced(str):
         )
 
     def all_segments(self) -> tuple[Segment, ...]:
-        """In order, covering the string; also of a compound."""
+        """All segments of the string: in order, covering it; also of a compound."""
         if self.parts is None:
             return self.segments
         segments: list[Segment] = []
@@ -252,19 +252,24 @@ class Traced(str):
         return self._slice(start, stop, operation, (chars,))
 
     def strip(self, chars: str | None = None, /) -> str:
+        """As `str.strip`, with provenance."""
         return self._strip("strip", chars)
 
     def lstrip(self, chars: str | None = None, /) -> str:
+        """As `str.lstrip`, with provenance."""
         return self._strip("lstrip", chars)
 
     def rstrip(self, chars: str | None = None, /) -> str:
+        """As `str.rstrip`, with provenance."""
         return self._strip("rstrip", chars)
 
     def removeprefix(self, prefix: str, /) -> str:
+        """As `str.removeprefix`, with provenance."""
         start = len(prefix) if self.plain.startswith(prefix) else 0
         return self._slice(start, len(self.plain), "removeprefix", (prefix,))
 
     def removesuffix(self, suffix: str, /) -> str:
+        """As `str.removesuffix`, with provenance."""
         return self._slice(0, len(self.plain.removesuffix(suffix)), "removesuffix", (suffix,))
 
     def _split_pieces(
@@ -304,6 +309,7 @@ class Traced(str):
         return items
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+        """As `str.split`, with the provenance of each piece."""
         return [
             *self._split_pieces(
                 self.plain.split(sep, maxsplit), "split", (sep, int(maxsplit)), len(sep or "")
@@ -311,6 +317,7 @@ class Traced(str):
         ]
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+        """As `str.rsplit`, with the provenance of each piece."""
         return [
             *self._split_pieces(
                 self.plain.rsplit(sep, maxsplit), "rsplit", (sep, int(maxsplit)), len(sep or "")
@@ -318,17 +325,21 @@ class Traced(str):
         ]
 
     def splitlines(self, keepends: bool = False) -> list[str]:
+        """As `str.splitlines`, with the provenance of each line."""
         return [*self._split_pieces(self.plain.splitlines(keepends), "splitlines", (keepends,))]
 
     def partition(self, sep: str, /) -> tuple[str, str, str]:
+        """As `str.partition`, with the provenance of each of the three pieces."""
         head, middle, tail = self._split_pieces(self.plain.partition(sep), "partition", (sep,))
         return head, middle, tail
 
     def rpartition(self, sep: str, /) -> tuple[str, str, str]:
+        """As `str.rpartition`, with the provenance of each of the three pieces."""
         head, middle, tail = self._split_pieces(self.plain.rpartition(sep), "rpartition", (sep,))
         return head, middle, tail
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
+        """As `str.replace`, with provenance."""
         text, limit = self.plain, int(count)
         args = (old, new, limit)
         result = text.replace(old, new, limit)
@@ -349,6 +360,7 @@ class Traced(str):
         return self._derive(result, "replace", args, segments)
 
     def join(self, iterable: Iterable[str], /) -> str:
+        """As `str.join`, with provenance."""
         return join(self, iterable)
 
     def __add__(self, other: str) -> str:
@@ -552,7 +564,7 @@ def _append_merging_literals(parts: list[str | Traced], part: str | Traced) -> N
 
 
 def concat(strings: Iterable[str]) -> str:
-    """`"".join`, with provenance.
+    """Concatenate strings as `"".join` does, with provenance.
 
     Returns:
         A plain str where all strings are, the string itself where it is the only one, else a compound.
@@ -577,7 +589,7 @@ def concat(strings: Iterable[str]) -> str:
 
 
 def join(separator: str, strings: Iterable[str]) -> str:
-    """`separator.join(strings)`, with provenance."""
+    """Join strings by a separator as `separator.join` does, with provenance."""
     pieces: list[str] = []
     for string in strings:
         if pieces:

@@ -76,7 +76,7 @@ class Plan:
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
-        """Of each piece; of BOS and of what follows it, where they share one."""
+        """The source of each piece; one of BOS and of what follows it, where they share a piece."""
         return (
             *((Source.BOS, Source.TEMPLATE) if self.bos else ()),
             *(p.source for p in self.pieces[bool(self.bos) :]),
@@ -84,7 +84,7 @@ class Plan:
 
     @cached_property
     def places(self) -> tuple[tuple[str, int], ...]:
-        """(path, offset) of each of the sources."""
+        """The place of each of the sources: (path, offset)."""
         return (
             *((("", -1),) * bool(self.bos)),
             *((piece.path, piece.offset) for piece in self.pieces),

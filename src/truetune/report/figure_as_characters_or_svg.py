@@ -51,15 +51,13 @@ class Axes(NamedTuple):
     log: bool
 
     def x(self, value: float) -> float:
-        """Where a value is across the plot: 0 at the left to 1 at the right."""
+        """The place of an x value across the plot: 0 at the left to 1 at the right."""
         # Halves are subtracted: the difference of two finite floats may be infinite, that of
         # their halves is not (test_plot draws any floats there are).
         return (value / 2 - self.left / 2) / (self.right / 2 - self.left / 2)
 
     def y(self, value: float) -> float | None:
-        """How high a value is in the plot: 0 at the bottom to 1 at the top; None where it can't be
-        drawn.
-        """
+        """The place of a y value in the plot: 0 at the bottom to 1 at the top; None where it can't be drawn."""
         # A gap is drawn where there is no value; 0 would be a lie, and a logarithm has no place
         # for it.
         if not math.isfinite(value) or (self.log and value <= 0):

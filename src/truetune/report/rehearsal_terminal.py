@@ -20,7 +20,7 @@ from truetune.report.visible_text import visible
 
 @draw_details_by_kind.register
 def draw_rehearsal(report: RehearsalReport, console: Console, verbose: bool) -> None:
-    """Draw what the miniature model is and did, and a table of its rows or pairs."""
+    """Draw a rehearsal: what the miniature model is and did, and a table of its rows or pairs."""
     console.print(Text(visible(f"miniature: {report.miniature}")))
     if report.losses:
         console.print(

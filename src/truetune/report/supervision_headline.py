@@ -51,7 +51,9 @@ def explain_learned_counts(report: DataReport) -> str:
 
 
 def _explanation_clauses(learned: LearnedTokenCounts) -> list[str]:
-    """The parts of the sentence, empty ones included."""
+    """The clauses that explain the learned counts: why, what is left out, and what an ideal mask would learn; empty
+    ones included.
+    """
     if learned.trainer is None:
         return [UNKNOWN_TRAINER]
     parts = (

@@ -71,9 +71,7 @@ class TrainingTerminal:
             self.console.print(Text(visible(line)), soft_wrap=True)
 
     def busy(self, what: str, done: int, total: int) -> None:
-        """Show the progress of a long preparation, such as reading or compiling, as a bar of its
-        own.
-        """
+        """Show that it is busy with a long preparation, such as reading or compiling, by a bar of its own."""
         # A bar that is redrawn in a log file is a thousand lines.
         if self.quiet or not self.console.is_terminal:
             return
@@ -126,7 +124,7 @@ class TrainingTerminal:
             self.say(f"step {step:,} of {self.steps:,}: {text}")
 
     def look(self, look: SamplingPass) -> None:
-        """Print how many answers of a sampling pass stop, and show one of them below the bar."""
+        """Show a look (a sampling pass): print how many answers stop, and show one of them below the bar."""
         answers = look.samples
         stopped = sum(sample.scores.stopped for sample in answers)
         self.say(

@@ -178,7 +178,9 @@ class _PromptAnswers:
             )
 
     def compare(self) -> ComparedPrompt:
-        """The compared prompt by the answers, where they say more than the number of tokens does."""
+        """Compare the served prompt with the trained one by the answers, where they say more than the number of tokens
+        does.
+        """
         known = self.prompt.comparison
         if self.chat.refusal:
             return replace(self.prompt, comparison=replace(known, refused=self.chat.refusal))

@@ -65,12 +65,12 @@ class ServerClient:
         """How a prompt is given to /v1/completions: ids, text, or text without BOS; None: not known yet"""
 
     def get(self, path: str) -> Any:
-        """The JSON at a path of the server; None where there is none."""
+        """Get the JSON at a path of the server; None where there is none."""
         reply = send_request(f"{self.server.root}{path}", None, self.seconds)
         return reply.body if reply.status == 200 else None
 
     def chat(self, chat: Mapping[str, Any], tokens: int, **fields: Any) -> ServerAnswer:
-        """The answer to a chat. `chat` has `messages`, and may have `tools` and `settings`."""
+        """Ask for the answer to a chat. `chat` has `messages`, and may have `tools` and `settings`."""
         body = chat_request(self.server, chat) | {"max_tokens": tokens, **fields}
         return _read_answer(
             send_request(
@@ -79,7 +79,7 @@ class ServerClient:
         )
 
     def complete(self, ids: Sequence[int], text: str, tokens: int, **fields: Any) -> ServerAnswer:
-        """The answer to exactly these ids; a refusal where the server can't be given them."""
+        """Have the server complete exactly these ids, and give its answer; a refusal where it can't be given them."""
         forms = {"ids": list(ids), "text": text}
         if self.bos and text.startswith(self.bos):
             forms["text without BOS"] = text[len(self.bos) :]
@@ -106,7 +106,7 @@ class ServerClient:
         return answer
 
     def all(self, requests: Sequence[Callable[[], ServerAnswer]]) -> list[ServerAnswer]:
-        """The answers to many requests at the same time, in their order."""
+        """Send many requests at the same time, and give all their answers in their order."""
         return map_concurrently(lambda request, _: request(), requests, self.concurrency)
 
 

@@ -54,7 +54,7 @@ class _ServedModel:
 
     @property
     def weights(self) -> Path:
-        """The folder of the full model, or the GGUF file."""
+        """The weights to serve: the folder of the full model, or the GGUF file."""
         weights = self.source.base if self.source.kind == "adapter" else self.source.folder
         if weights is None:
             raise UsageError(
@@ -80,13 +80,13 @@ class _ServedModel:
 
     @property
     def tokenizer(self) -> Path | None:
-        """The folder of the tokenizer, where it is not the weights' own."""
+        """The folder of the tokenizer; None where it is the weights' own."""
         folder = self.source.tokenizer.resolve()
         return None if folder == self.weights else folder
 
     @property
     def context(self) -> int | None:
-        """How many tokens the model has positions for."""
+        """The context length: how many tokens the model has positions for."""
         positions = self.probes.tokenizer.model_config.get("max_position_embeddings")
         return positions if isinstance(positions, int) else None
 
@@ -112,7 +112,7 @@ class _ServedModel:
 
     @property
     def generation(self) -> Path | None:
-        """The folder whose generation_config.json is the model's."""
+        """The folder whose generation_config.json is the model's, for the engine to take sampling from."""
         # A run writes it beside the adapter; else the base's, else that of the model's folder.
         own = [self.adapter, self.weights, self.source.model and self.source.model.resolve()]
         return next(

@@ -289,6 +289,7 @@ def _similar_or_first_settings(name: str, inside: tuple[str, ...]) -> str:
 
 
 def _join_names(names: Sequence[str]) -> str:
+    """The first names with commas between them, and how many more there are."""
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 

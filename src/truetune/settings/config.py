@@ -32,7 +32,7 @@ class SettingLocation(NamedTuple):
 
 
 class RenamedKey(NamedTuple):
-    """A key of an earlier release."""
+    """A key that is set by the name of an earlier release, and was renamed since."""
 
     place: SettingLocation
     now: str | None
@@ -55,7 +55,7 @@ class LossSetting(NamedTuple):
 
 
 class LossBasis(NamedTuple):
-    """What the loss that a training reports is a mean of, as far as its settings say."""
+    """What the loss that a training reports is a mean of (its basis), as far as its settings say."""
 
     settings: tuple[LossSetting, ...]
     learned: str
@@ -81,7 +81,7 @@ class TrainingStage(NamedTuple):
 
 
 class WeightUse(NamedTuple):
-    """A file that is given beside the settings merges, serves or loads weights."""
+    """A use of weights: a file given beside the settings merges, serves or loads them."""
 
     file: str
     line: int

@@ -93,7 +93,7 @@ def has_trained_before(path: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _has_trained_before_cached(file: Path, _changed: int) -> bool:
-    """Kept, because every setting of a program asks it."""
+    """Does what lies beside a program show that it trained? Cached, because every setting of a program asks it."""
     if file.suffix == ".ipynb":
         return _holds_training_records(file)
     if any(

@@ -131,7 +131,9 @@ class Pin:
     """An output of the notebook prints it: no file asks for it"""
 
     def age(self, last: str, gone: str) -> ReleaseAge:
-        """Does the pin ask only for releases up to `last`, or only from `gone` on?"""
+        """The age of the releases asked for: `older` if all come before `gone`, `current` if all from it on, else
+        `unknown`.
+        """
         if not self.known:
             return "unknown"
         lowest, highest = _release_bounds(self.wanted)

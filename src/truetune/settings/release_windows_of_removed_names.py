@@ -23,7 +23,7 @@ class RemovalWindow(NamedTuple):
         return self not in BETWEEN_NOT_READ
 
     def since(self, package: str) -> str:
-        """The release since which the name is gone, as a phrase, as far as is known."""
+        """Since which release the name is gone, as a phrase, as far as is known."""
         return (
             f"in {package} {self.gone} and later"
             if self.is_exact()
@@ -31,7 +31,7 @@ class RemovalWindow(NamedTuple):
         )
 
     def right(self, package: str) -> str:
-        """The release up to which the name is valid, as a phrase, as far as is known."""
+        """Up to which release the name is right (valid), as a phrase, as far as is known."""
         return (
             f"before {package} {self.gone}" if self.is_exact() else f"up to {package} {self.last}"
         )
@@ -50,6 +50,7 @@ BETWEEN_NOT_READ = frozenset(
 
 
 def _windows_by_name(groups: Mapping[RemovalWindow, Iterable[str]]) -> dict[str, RemovalWindow]:
+    """Name -> its removal window, from groups of names by window."""
     return {name: taken for taken, names in groups.items() for name in names}
 
 

@@ -90,7 +90,7 @@ def is_script_named_as_format(name: str) -> bool:
 
 
 def require_known_format(name: str) -> str:
-    """The name itself.
+    """The name itself, where it is that of a known format.
 
     Raises:
         ValueError: no format is called so.

@@ -30,6 +30,8 @@ FormatName = str
 
 
 class _Part(BaseModel):
+    """Base of the groups of settings: frozen, without unknown fields."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
@@ -76,7 +78,7 @@ class Encoding(_Part):
 
     @property
     def form(self) -> Literal["parquet", "arrow"]:
-        """The kind of file that is written: parquet or arrow."""
+        """The form of file that is written: parquet or arrow."""
         return "arrow" if self.trainer == "llama-factory" else self.file_format
 
 
@@ -173,6 +175,7 @@ class RunSpec(_Part):
     @field_validator("trainer", mode="before")
     @classmethod
     def _require_known_trainer(cls, value: Any) -> Any:
+        """Raise ValueError for a `trainer` that is a text: names of known trainers are taken out before."""
         if isinstance(value, str):
             raise ValueError(
                 f"expected one of {', '.join(TRAINER_NAMES)}, or the arguments of a trainer by name"

@@ -26,6 +26,8 @@ ONE_OR_MANY = ("data", "eval_data", "select", "ignore")
 
 
 class _SchemaWithoutTitles(GenerateJsonSchema):
+    """Generates a JSON schema without titles of fields."""
+
     def field_title_should_be_set(self, schema: Any) -> bool:
         """False: fields get no title in the schema."""
         return False
@@ -65,7 +67,7 @@ def build_settings_schema() -> dict[str, Any]:
 
 
 def is_schema_file(path: Path) -> bool:
-    """Is this a file that `text` was written to, by any version? Raises OSError, ValueError."""
+    """Does this file hold truetune's schema of settings, of any version? Raises OSError, ValueError."""
     value = parse_json(path.read_bytes(), RESULT)
     return isinstance(value, dict) and (value.get("$schema"), value.get("title")) == (
         SCHEMA_DIALECT,

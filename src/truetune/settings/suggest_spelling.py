@@ -62,6 +62,7 @@ def find_misspelt_key(key: str, known: Iterable[str]) -> str | None:
 
 
 def _is_misspelt_form_of(key: str, name: str, words: set[str]) -> bool:
+    """Is a key a misspelt form of a name: with one word misspelt, or its words joined or parted otherwise?"""
     mine, theirs = (text.lower().replace("-", "_").split("_") for text in (key, name))
     if len(mine) != len(theirs):
         return _edit_distance("".join(mine), "".join(theirs)) <= (len(key) >= SLIP_NAME_LETTERS)

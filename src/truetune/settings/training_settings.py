@@ -16,6 +16,8 @@ Method = Literal["sft", "dpo", "orpo", "cpo", "kto", "reward", "grpo", "ppo", "p
 
 
 class _Part(BaseModel):
+    """Base of the groups of training settings: frozen, without unknown fields."""
+
     model_config = ConfigDict(
         frozen=True, extra="forbid", protected_namespaces=(), use_attribute_docstrings=True
     )

@@ -862,9 +862,7 @@ class DataFlow:
         return evaluate_constant_expressions.resolve_dict_entries(self, node)
 
     def types(self, node: ast.AST | None) -> frozenset[str]:
-        """The types of object (tokenizer, model, trainer, ...) that an expression may be: see
-        infer_object_types.py.
-        """
+        """The types of object (tokenizer, model, trainer, ...) that an expression may be: see infer_object_types.py."""
         return frozenset() if node is None else infer_object_types.infer_types(self, node)
 
 

@@ -77,7 +77,7 @@ class LineIndex:
         return start + len(self.line(line).encode()[:column].decode(errors="replace"))
 
     def place(self, offset: int) -> tuple[int, int]:
-        """1-based line and column, in characters, of an offset."""
+        """The place of an offset: 1-based line and column, in characters."""
         line = bisect_right(self.starts, offset)
         return line, offset - self.starts[line - 1] + 1
 
@@ -88,6 +88,6 @@ class LineIndex:
 
     @cached_property
     def newline(self) -> str:
-        """The line break at the end of the first line."""
+        """The newline that the text uses: the line break at the end of its first line."""
         match = LINE_END.search(self.text)
         return match[0] if match else "\n"

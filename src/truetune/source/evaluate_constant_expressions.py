@@ -350,7 +350,9 @@ def _entries_of_dict_call(flow: DataFlow, literal: ast.Call, depth: int) -> Dict
 
 @dataclass(slots=True)
 class WrittenDict:
-    """A dictionary, as it is after the first of the statements that write to its name."""
+    """A dictionary with what was written to it so far: as it is after the first of the statements that write to its
+    name.
+    """
 
     entries: DictEntries
     writes: int

@@ -80,7 +80,7 @@ class ImportSearch:
         return frozenset(names | {os.path.basename(folder) for folder in self._folders})
 
     def find(self, importer: str, level: int, parts: tuple[str, ...]) -> FoundFile | None:
-        """The file that a dotted name means.
+        """Find the file that a dotted name means.
 
         Args:
             importer: The file that holds the import.

@@ -51,7 +51,7 @@ class Program:
         self._running_with: dict[str, tuple[Module, ...]] = {}
 
     def home(self, node: ast.AST, otherwise: Module) -> Module:
-        """The file that a node is in."""
+        """The file (its home) that a node is in; `otherwise` where no file of the group holds it."""
         scope: Scope | None = self.scopes.inside.get(node) or self.scopes.of.get(node)
         return otherwise if scope is None else self._module_of[scope.of_file]
 
@@ -87,8 +87,8 @@ class Program:
         return tuple(started) or (module,)
 
     def around(self, module: Module) -> Module:
-        """The file in a small group of its own, with only the files that it runs with; its fixes
-        are tried there.
+        """The group around a file: the file in a small group of its own, with only those that it runs with, to try
+        fixes.
         """
         near = self.files_in_same_process(module)[:MAX_FILES_AROUND]
         return Program(near, self.imports).modules[0]

@@ -227,14 +227,16 @@ class Scopes:
         return ()
 
     def home_of(self, name: ast.Name) -> Scope:
-        """The scope that binds a name, from where it is used outwards; that of the file where none does."""
+        """The home of a name: the scope that binds it, from where it is used outwards; that of the file where none
+        does.
+        """
         scope = self.of[name]
         while scope.outer is not None and name.id not in scope.bindings:
             scope = scope.outer
         return scope
 
     def at_end_of_file(self, scope: Scope, name: str) -> tuple[Binding, ...]:
-        """The bindings of a file's name that may hold when the file has run, the last one first."""
+        """The bindings of a name that may hold at the end of its file, when it has run, the last one first."""
         return self._bindings_that_hold_in_scope(scope, name, END_OF_SCOPE, ())
 
     def _bindings_that_hold_in_scope(

@@ -121,7 +121,7 @@ class Module:
 
     @cached_property
     def order(self) -> list[ast.AST]:
-        """All nodes of this file, in the order of the text."""
+        """All nodes of this file in order of the text."""
         # The scopes may be those of a whole group of files, whose nodes stand one file after the other.
         begin, end = self.scopes.nodes_of[self.tree]
         return self.scopes.order[begin:end]
@@ -335,7 +335,7 @@ class Module:
 
     @cached_property
     def place_counts(self) -> dict[str, int]:
-        """The number of code places of each kind; rules fill it (`checks/examined_code_places.py`)."""
+        """How many code places of each kind were examined; rules fill it (`checks/examined_code_places.py`)."""
         return {}
 
     @cached_property

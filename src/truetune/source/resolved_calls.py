@@ -14,9 +14,7 @@ from fnmatch import fnmatchcase
 
 
 def last_name_of_called(call: ast.Call) -> str:
-    """The last name of the function in a call: `load` of `json.load(file)`; empty if it has none,
-    as in `tools[0](file)`.
-    """
+    """The last name of what is called: `load` of `json.load(file)`; empty if it has none, as in `tools[0](file)`."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""

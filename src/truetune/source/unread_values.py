@@ -36,7 +36,7 @@ class _Search:
         self.ignoring = ignoring
 
     def is_lost(self, value: ast.expr, depth: int) -> bool:
-        """Does the value of an expression go nowhere that reads it?"""
+        """Is the value of an expression lost: does it go nowhere that reads it?"""
         around = self.module.scopes.parent.get(value)
         if depth > MAX_STEPS or around is None:
             return False

@@ -99,7 +99,7 @@ class _Column:
     """(rows,) is the list, or one of its numbers, null?"""
 
     def of_rows(self, kept: Mask) -> Any:
-        """The values of some rows."""
+        """The values of some rows of the column."""
         return self.values[np.repeat(kept, self.lengths)]
 
 

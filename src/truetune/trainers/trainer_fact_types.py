@@ -140,7 +140,7 @@ class TrainerFacts:
 
     @property
     def called(self) -> str:
-        """Its title, with the release and the collator."""
+        """What it is called in reports: its title, with the release and the collator."""
         return self.title.format(release=self._release_in_words) + (
             f" with {self.collator}" if self.collator else ""
         )

@@ -111,7 +111,10 @@ def claim_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
 
 
 def _claim_in_first_process(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
-    """The claim on a folder, for the first process alone. Raises UsageError as `claim_folder` does."""
+    """The claim on a folder, made by the first process alone.
+
+    Raises UsageError as `inspect_folder_and_drop_partial_checkpoint` does.
+    """
     before = read_own_run(folder)
     if not before:
         check_run_folder(folder, RunSpec())

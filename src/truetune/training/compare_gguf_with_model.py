@@ -52,7 +52,7 @@ class GgufFile:
 
     @cached_property
     def package(self) -> Any:
-        """The module `gguf`. Raises UsageError where it is not installed."""
+        """The package (module) `gguf`. Raises UsageError where it is not installed."""
         try:
             return importlib.import_module("gguf")
         except ImportError:

@@ -196,7 +196,7 @@ def fill_warmup(fill: SettingsBuilder, rows: int | None) -> None:
 def fill_gradient_checkpointing(
     fill: SettingsBuilder, *, gpu: bool, parameters: int | None
 ) -> None:
-    """Which activations are kept; `parameters`: parameters, None where they are not known."""
+    """Fill gradient checkpointing: which activations are kept. `parameters`: their number, None if unknown."""
     if not gpu:
         why = "costs time, and memory is not what limits a CPU"
     elif parameters is None:

@@ -90,8 +90,9 @@ class ORPOOnIds(ORPOTrainer):
     """
 
     def concatenated_forward(self, model: Any, batch: Any) -> Any:
-        """(chosen, rejected) mean log-probabilities of answers, (chosen, rejected) logits, loss of the chosen answers,
-        and the auxiliary loss of a mixture of experts."""
+        """Run the model on chosen and rejected answers at once: their mean log-probabilities, their logits, the loss of
+        the chosen answers, and the auxiliary loss of a mixture of experts.
+        """
         inputs = self.concatenated_inputs(
             batch, padding_value=self.padding_value, device=self.accelerator.device
         )
@@ -139,7 +140,7 @@ class ORPORows:
         return columns
 
     def map(self, *_: Any, **__: Any) -> ORPORows:
-        """The same rows, whatever is asked."""
+        """Map nothing: the same rows, whatever is asked."""
         return self
 
 

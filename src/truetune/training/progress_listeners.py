@@ -26,8 +26,8 @@ class Listener(Protocol):
         """Show one line of the log."""
 
     def busy(self, what: str, done: int, total: int) -> None:
-        """Show how far a long preparation (checking, reading, encoding) is, in bytes; it has ended
-        where `done` is `total`.
+        """Show that it is busy with a long preparation (checking, reading, encoding), and how far it is, in bytes; it
+        has ended where `done` is `total`.
         """
 
     def draw(self, report: Report) -> None:
@@ -54,7 +54,7 @@ class PlainListener:
         print(line, flush=True)
 
     def busy(self, what: str, done: int, total: int) -> None:
-        """Do nothing: a log has no bars."""
+        """Show nothing while it is busy: a log has no bars."""
 
     def draw(self, report: Report) -> None:
         """Print one line for each finding."""
@@ -66,7 +66,7 @@ class PlainListener:
         self.say(f"training: {steps - done:,} steps")
 
     def step(self, step: int, figures: Mapping[str, float]) -> None:
-        """Do nothing: a line for each step would bury the others."""
+        """Show nothing for a step: a line for each would bury the others."""
 
     def look(self, look: SamplingPass) -> None:
         """Print how many answers of a sampling pass stop, in a line."""
@@ -74,14 +74,14 @@ class PlainListener:
         self.say(f"step {look.step:,}: {stopped} of {len(look.samples)} answers stop by themselves")
 
     def end(self) -> None:
-        """Do nothing."""
+        """Show nothing at the end."""
 
 
 class SilentListener(PlainListener):
     """A listener that says nothing: for the other processes of a run."""
 
     def say(self, line: str) -> None:
-        """Do nothing."""
+        """Say nothing."""
 
 
 class ListenerCallback(TrainerCallback):

@@ -100,7 +100,7 @@ class CheckpointSaver(TrainerCallback):
     def train(self) -> None:
         """Train to the end, from the checkpoint where there is one.
 
-        Raises Stopped after SIGINT or SIGTERM, UsageError where a checkpoint can't be written.
+        Raises StoppedBySignal after SIGINT or SIGTERM, UsageError where a checkpoint can't be written.
         """
         checkpoint = self.claim.checkpoint
         self.record.update(status="training")

@@ -31,7 +31,7 @@ class SourceLossRecorder(Protocol):
         """
 
     def take(self) -> dict[str, float]:
-        """The values to log, since the last call."""
+        """Take the values to log since the last call: the mean losses by source."""
         ...
 
 
@@ -82,14 +82,14 @@ class SupervisedTrainer(Trainer):
         return (loss, {}) if return_outputs else loss
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        """transformers' own sampler, filled up so that each process has as many rows."""
+        """Get transformers' own sampler of the training rows, filled up so that each process has as many rows."""
         return self._fill_last_batches(
             super()._get_train_sampler(train_dataset), self.args.train_batch_size
         )
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
-        """transformers' own sampler, filled up so that each process has as many rows; in order
-        where it names none.
+        """Get transformers' own sampler of the evaluation rows, filled up so that each process has as many rows; in
+        order where it names none.
         """
         sampler = super()._get_eval_sampler(eval_dataset) or SequentialSampler(eval_dataset)
         return self._fill_last_batches(sampler, self.args.eval_batch_size)

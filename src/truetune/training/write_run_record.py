@@ -179,7 +179,7 @@ class RunFile:
         self.writes = PartialState().is_main_process
 
     def update(self, **facts: Any) -> None:
-        """Change some facts, and write all of them. Raises OSError."""
+        """Update the file: change some facts, and write all of them. Raises OSError."""
         self.facts |= facts
         if self.writes:
             self.folder.mkdir(parents=True, exist_ok=True)

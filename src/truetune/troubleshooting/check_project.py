@@ -86,14 +86,16 @@ class _AnswerFilesJudgement(NamedTuple):
 
 
 def _judge_answer_files_together(named: Sequence[str], spec: RunSpec) -> _AnswerFilesJudgement:
-    """What the rules say of such files among the paths."""
+    """What the rules say of the answer files among the paths: verdicts of a judge, and answers of two models."""
     from truetune.evaluation.judge_files_on_two_models import judge_answer_files
 
     return _AnswerFilesJudgement(*judge_answer_files(named, spec))
 
 
 def _add_answer_files_judgement(report: Report, of_files: _AnswerFilesJudgement) -> Report:
-    """The report, with what is said of such files; what a single file says already is not said again."""
+    """The report, with what the rules say of the answer files together; what a single file says already is not said
+    again.
+    """
     known = {(finding.code, finding.message) for finding in report.findings}
     fresh = tuple(
         one for one in of_files.judgement.findings if (one.code, one.message) not in known

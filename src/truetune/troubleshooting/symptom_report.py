@@ -67,7 +67,7 @@ class SymptomReport(Report):
     """All causes of these guides: those that were found first, the others with the likeliest first"""
 
     def remaining(self) -> tuple[JudgedCause, ...]:
-        """The causes that may be and were not found, the likeliest first.
+        """The causes that remain: those that may be and were not found, the likeliest first.
 
         Those that take what the project lacks are among them only where no other is left. Those that point at nothing
         but what a finding shows already come last: they mostly say the same in other words.

@@ -102,7 +102,7 @@ class ForwardReader:
         self._batches = read_record_batches(source, self._raw, group, kept)
 
     def reaches(self, at: int) -> bool:
-        """Can it give the row `at` without a new start?"""
+        """Does the reader reach the row `at`, so that it can give it without a new start?"""
         return at >= (self._held[0][0] if self._held else 0)
 
     def rows(self, at: int, count: int) -> list[Any]:

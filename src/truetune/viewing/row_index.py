@@ -121,7 +121,7 @@ class RowIndex:
             self._found.notify_all()
 
     def wait(self, row: int, seconds: float) -> bool:
-        """Wait until a row is found, all are, or the time is over: is it there?"""
+        """Wait until a row is found, all are, or the time is over: is the row there?"""
         with self._found:
             self._found.wait_for(
                 lambda: self.indexed > row or self.total is not None or self._closed, seconds
@@ -138,7 +138,7 @@ class RowIndex:
             self._free.set()
 
     def records(self, start: int, count: int) -> list[tuple[Source, Record]]:
-        """From row `start` on, of the rows that are found; none once the row_index is closed."""
+        """The records from row `start` on, `count` at most, of the rows that are found; none once it is closed."""
         records: list[tuple[Source, Record]] = []
         with self._reading:
             # One chunk after the other, until there are enough rows.
@@ -172,7 +172,7 @@ class RowIndex:
             return part.first, self._end_of_chunk(number), body, part.columns is None
 
     def changed(self) -> list[str]:
-        """The files that are not as they were."""
+        """The files that were changed: whose size or time is another than when the index was made."""
         return [
             str(s.path)
             for s, stamp in zip(self.sources, self._stamps, strict=True)

@@ -109,7 +109,7 @@ class RowService:
         return self._search_for_a_while(start, lambda row: self._search_text_step(row, needles))
 
     def faulty(self, start: int) -> dict[str, Any]:
-        """Search on from row `start` for one that is not as it should be."""
+        """Search on from row `start` for a faulty one, which is not as it should be."""
         return self._search_for_a_while(start, self._search_faulty_step)
 
     def close(self) -> None:

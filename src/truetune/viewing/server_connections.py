@@ -46,7 +46,7 @@ Answer = Callable[[socket.socket, Any, bytes], None]
 
 @dataclass(slots=True)
 class _Connection:
-    """A client whose request is being read, or waits for a worker."""
+    """A client's connection whose request is being read, or waits for a worker."""
 
     socket: socket.socket
     address: Any
@@ -86,7 +86,7 @@ class Connections:
             thread.start()
 
     def add(self, connection: socket.socket, address: Any) -> None:
-        """Take an accepted socket."""
+        """Add an accepted socket, whose request is then read and answered."""
         # Answered at once, and not left waiting: a browser shows the reason and tries again.
         if self._is_closed or self._open >= MAX_CONNECTIONS:
             _refuse_busy(connection)

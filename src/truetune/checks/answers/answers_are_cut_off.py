@@ -84,6 +84,7 @@ class AnswersAreCutOff(AnswersRule):
         return None
 
     def figure(self) -> str:
+        """How many answers end in mid-sentence or before their result."""
         samples = self.subject.looks[-1].samples
         cut = find_cut_answers(samples, self.subject.limit)
         return f"{len(cut)} of {len(samples)} answers end in mid-sentence or before their result"

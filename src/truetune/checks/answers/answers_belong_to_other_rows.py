@@ -85,6 +85,7 @@ class AnswersBelongToOtherRows(AnswersRule):
         return None
 
     def figure(self) -> str:
+        """How many answers do not give the references, or belong to the prompts, of other rows."""
         samples = self._samples_of_last_pass()
         with_reference = sum(bool(sample.prompt.reference.strip()) for sample in samples)
         if with_reference < MIN_ELSEWHERE:

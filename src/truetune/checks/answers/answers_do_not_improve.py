@@ -113,6 +113,7 @@ class AnswersDoNotImprove(AnswersRule):
         return None
 
     def figure(self) -> str:
+        """The mean overlap of the answers with their references, in the first pass and in the last."""
         overlaps = _paired_overlaps(self.subject.looks[0].samples, self.subject.looks[-1].samples)
         before, after = (mean(values) for values in zip(*overlaps, strict=True))
         return (

@@ -118,6 +118,7 @@ class AnswersLeaveFieldsOut(AnswersRule):
         return None
 
     def figure(self) -> str:
+        """The share of right values in the fields of the JSON answers; empty where too few are JSON."""
         scores = self._field_scores(self._samples_with_reference())
         return _describe_right_values(scores) if scores is not None else ""
 

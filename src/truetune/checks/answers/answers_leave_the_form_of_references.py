@@ -83,6 +83,7 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
         return None
 
     def figure(self) -> str:
+        """How many answers are valid JSON, as their references are."""
         with_reference = self._samples_with_reference()
         valid = sum(json_fault(sample.answer.text) is None for sample in with_reference)
         return f"{valid} of {len(with_reference)} answers are valid JSON, as their references are"

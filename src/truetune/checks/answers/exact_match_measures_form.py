@@ -113,6 +113,7 @@ class ExactMatchMeasuresForm(AnswersRule):
         return None
 
     def figure(self) -> str:
+        """How many answers are their reference, and how many give it in another form."""
         with_reference = self._answers_with_reference()
         exact = sum(map(_is_exact, with_reference))
         in_other_form = _answers_in_other_form(with_reference)

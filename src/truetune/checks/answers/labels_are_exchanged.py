@@ -111,6 +111,7 @@ class LabelsAreExchanged(AnswersRule):
         return None
 
     def figure(self) -> str:
+        """How many answers give the label of their reference."""
         labelled = self._labelled_answers()
         right = sum(one.answer == one.reference for one in labelled)
         return f"{right} of {len(labelled)} answers give the label of their reference"
@@ -163,7 +164,7 @@ def _label_set_of_references(references: Sequence[str]) -> list[str]:
 
 
 def _normalise(text: str) -> str:
-    """Without case, punctuation and differences of white space."""
+    """A text without case, punctuation and differences of white space."""
     return " ".join(split_words(text))
 
 

@@ -91,6 +91,7 @@ class OneAnswerToAll(AnswersRule):
         )
 
     def figure(self) -> str:
+        """How many prompts get the commonest answer, and how many have the commonest reference."""
         last_pass = _without_cut_answers(self.subject, self.subject.looks[-1])
         _, answers = _commonest_answer(last_pass)
         _, references = _commonest_reference(last_pass)

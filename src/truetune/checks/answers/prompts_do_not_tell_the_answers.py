@@ -105,6 +105,7 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
         return None
 
     def figure(self) -> str:
+        """The numbers of different prompts and of different references, and of the rows."""
         samples = self._samples_with_prompt_and_reference()
         references = _count_different_references(samples)
         return (

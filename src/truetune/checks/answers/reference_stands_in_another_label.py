@@ -78,6 +78,7 @@ class ReferenceStandsInAnotherLabel(AnswersRule):
         return None if labels.contained else Unmet("no label stands in another")
 
     def figure(self) -> str:
+        """How many answers say another label that holds their reference."""
         labels = self._labels()
         if labels is None:
             return ""

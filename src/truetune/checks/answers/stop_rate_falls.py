@@ -80,6 +80,7 @@ class StopRateFalls(AnswersRule):
         return None if len(endless.counts) > 1 else ONE_PASS
 
     def figure(self) -> str:
+        """How many answers stop by themselves, in each of the last passes."""
         endless = self._count_endless_answers()
         assert endless is not None
         by_step = ", ".join(

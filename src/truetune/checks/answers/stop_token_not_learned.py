@@ -90,6 +90,7 @@ class StopTokenNotLearned(AnswersRule):
         return None
 
     def figure(self) -> str:
+        """The loss of the stop token at first and at last."""
         first, last = first_and_last_loss_level(loss_curve_of_source(self.subject, "stop token"))
         return (
             f"the loss of the stop token goes from {first:.3g} to {last:.3g} (P = {exp(-last):.2g})"

@@ -135,6 +135,7 @@ class AnotherFieldSupervised(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many lines hold an answer of the given rows."""
         held = sum(
             any(one.source in ANSWER_SOURCES for one in _fields_in_line(line, supervised=False))
             for line in self._lines_with_recognised_texts

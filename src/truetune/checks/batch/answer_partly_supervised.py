@@ -108,6 +108,7 @@ class AnswerPartlySupervised(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many supervised answers have a label on their first and last token."""
         learned = len(self._unlabelled_ends_of_answers)
         return count_measurement(
             "supervised answers with a label on their first and last token", learned, learned

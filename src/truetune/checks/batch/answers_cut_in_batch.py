@@ -173,6 +173,7 @@ class AnswersCutInBatch(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many answers are cut at the length limit."""
         limit, known = length_limit_of_audit(self.subject)
         more = "" if known else "; no argument names a limit"
         return count_measurement(

@@ -87,6 +87,7 @@ class AttentionMaskHidesText(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many lines have an attention mask that hides text."""
         return count_measurement(
             "lines whose attention mask hides text", 0, len(self.subject.samples)
         )

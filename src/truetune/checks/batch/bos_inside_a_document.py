@@ -118,6 +118,7 @@ class BosInsideADocument(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many lines have a BOS token between prompt and answer."""
         return count_measurement(
             "lines with a BOS token between prompt and answer", 0, len(self.subject.samples)
         )

@@ -92,6 +92,7 @@ class BosTwiceInBatch(BatchRule):
         return super().unmet() or (NO_BOS if tokenizer.get("bos") is None else None)
 
     def figure(self) -> Measurement:
+        """How many documents have two BOS tokens in a row."""
         total = sum(len(document_spans(sample)) for sample in self.subject.samples)
         return count_measurement("documents with two BOS tokens in a row", 0, total)
 

@@ -112,6 +112,7 @@ class CanaryAnswerNotSupervised(BatchRule):
         return None if texts_of_canary(self.subject) else NO_CANARY
 
     def figure(self) -> Measurement:
+        """How many answers of the marked row are learned; of its texts, where none is an answer."""
         every = texts_of_canary(self.subject)
         wanted = answers_of_canary(every)
         learned = sum(text.seen == LEARNED for text in wanted or every)

@@ -113,6 +113,7 @@ class CanaryFieldLost(BatchRule):
         return super().unmet() or (None if texts_of_canary(self.subject) else NO_CANARY)
 
     def figure(self) -> Measurement:
+        """How many texts of the marked row reach a batch."""
         every = texts_of_canary(self.subject)
         return count_measurement(
             "texts of a marked row that reach a batch",

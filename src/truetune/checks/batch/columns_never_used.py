@@ -133,6 +133,7 @@ class ColumnsNeverUsed(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many given columns have no text in any batch."""
         more = "; they hold no prose" if self._column_use.unused else ""
         return count_measurement(
             "given columns whose text is in no batch",

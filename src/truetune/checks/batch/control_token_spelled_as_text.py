@@ -135,6 +135,7 @@ class ControlTokenSpelledAsText(BatchRule):
         return None
 
     def figure(self) -> Measurement:
+        """How many lines hold a control token that several tokens spell."""
         return count_measurement(
             "lines with a control token that several tokens spell", self.lines, self.judged
         )

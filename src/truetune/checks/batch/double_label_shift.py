@@ -159,6 +159,7 @@ class DoubleLabelShift(BatchRule):
         return None
 
     def figure(self) -> Measurement:
+        """How many labels are the token at their own place."""
         right = round(self._share_of_shifted_labels(self._labelled_lines, 0) * self._count_labels)
         return count_measurement(
             "labels that are the token at their place", right, self._count_labels

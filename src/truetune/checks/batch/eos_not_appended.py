@@ -119,6 +119,7 @@ class EosNotAppended(BatchRule):
         return explain_missing_answer(self.subject, lines_of_known_rows(self.subject))
 
     def figure(self) -> Measurement:
+        """How many supervised answers have a stop token behind them, and how many are cut before it."""
         ended = sum(answer.stop is not None for answer in self._last_answers)
         cut = len(self._last_answers) - ended
         more = f"; {cut:,} are cut before it" if cut else ""

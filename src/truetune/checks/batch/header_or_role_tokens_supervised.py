@@ -121,6 +121,7 @@ class HeaderOrRoleTokensSupervised(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many answers have template text around them in the loss."""
         return count_measurement(
             "answers with template text around them in the loss", 0, self.answers
         )

@@ -105,6 +105,7 @@ class IdsBeyondTheModel(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many ids are not in the model, and how many rows its embedding has."""
         ids = sum(int(np.size(sample.ids)) for sample in self.subject.samples)
         return count_measurement(
             "ids that are not in the model",

@@ -114,6 +114,7 @@ class IdsOfRowsNotUsed(BatchRule):
         return None
 
     def figure(self) -> Measurement:
+        """How many lines hold the ids of a given row."""
         return count_measurement(
             "lines that hold the ids of a given row", self.used, len(self.lines)
         )

@@ -98,6 +98,7 @@ class KtoKlFromMatchedPair(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many rows of the KL batches are the pair that they were made from."""
         return count_measurement(
             "rows of the KL batches that are the pair they were made from",
             0,

@@ -80,6 +80,7 @@ class LabelsOverwrittenByCollator(BatchRule):
         return Unmet("it is about rows that come with labels of -100, and none is known to")
 
     def figure(self) -> Measurement:
+        """How many tokens that the rows label -100 are in the loss."""
         return count_measurement(
             "tokens that the rows label -100 and that are in the loss",
             0,

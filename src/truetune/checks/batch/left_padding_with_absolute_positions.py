@@ -93,6 +93,7 @@ class LeftPaddingWithAbsolutePositions(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many lines are padded on the left without positions."""
         return count_measurement(
             "lines that are padded on the left without positions", 0, len(self.subject.samples)
         )

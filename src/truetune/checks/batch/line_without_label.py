@@ -94,6 +94,7 @@ class LineWithoutLabel(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many lines have no label."""
         return count_measurement(
             "lines without a label", 0, len(list(lines_with_unshifted_labels(self.subject)))
         )

@@ -142,6 +142,7 @@ class LossMaskDropped(BatchRule):
         return None
 
     def figure(self) -> Measurement:
+        """How many tokens are in the loss that a mask column leaves out; of all tokens without such a column."""
         mask = next((mask for mask in mask_columns_of_rows(self.subject) if mask.masked), None)
         if mask is not None:
             return count_measurement(

@@ -110,6 +110,7 @@ class MaskingSettingWithoutEffect(BatchRule):
         return None
 
     def figure(self) -> Measurement:
+        """How many tokens are in the loss under the setting that masks prompts."""
         return count_measurement(
             f"tokens that are in the loss, with {prompt_mask_setting(self.subject)}",
             *count_learned_tokens(self.subject),

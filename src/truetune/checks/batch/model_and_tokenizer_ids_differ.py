@@ -75,6 +75,7 @@ class ModelAndTokenizerIdsDiffer(BatchRule):
         )
 
     def figure(self) -> str:
+        """The pad token that model and tokenizer share."""
         return f"the pad token is {self._pad_ids()[0]}, in the model and in the tokenizer"
 
     def _pad_ids(self) -> tuple[Any, Any]:

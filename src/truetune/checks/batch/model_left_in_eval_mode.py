@@ -68,6 +68,7 @@ class ModelLeftInEvalMode(BatchRule):
         return None
 
     def figure(self) -> str:
+        """The mode of the model, train() or eval(), and its highest dropout."""
         model = self.subject.facts["model"]
         mode = "train()" if model["training"] else "eval()"
         return f"the model is in {mode} mode; its highest dropout is {model['dropout']:g}"

@@ -135,4 +135,5 @@ class NewTokenRowsNotTrained(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many of the added tokens are in the batches."""
         return count_measurement("added tokens that are in the batches", 0, len(self._added_tokens))

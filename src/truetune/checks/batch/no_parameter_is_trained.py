@@ -72,6 +72,7 @@ class NoParameterIsTrained(BatchRule):
         return None if self.subject.facts["model"]["parameters"] else Unmet("there is no model")
 
     def figure(self) -> Measurement:
+        """How many parameters require a gradient."""
         model = self.subject.facts["model"]
         return count_measurement(
             "parameters that require a gradient", model["trainable"], model["parameters"]

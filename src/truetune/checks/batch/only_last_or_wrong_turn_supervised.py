@@ -106,6 +106,7 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many assistant turns have a label, in conversations of several."""
         turns = sum(map(len, self._conversations_with_several_turns))
         return count_measurement(
             "assistant turns in conversations of several that have a label", turns, turns

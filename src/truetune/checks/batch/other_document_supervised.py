@@ -95,6 +95,7 @@ class OtherDocumentSupervised(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many documents in packs begin with a label."""
         return count_measurement(
             "documents in packs that begin with a label", 0, len(self._starts_of_later_documents)
         )

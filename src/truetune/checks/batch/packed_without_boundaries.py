@@ -129,6 +129,7 @@ class PackedWithoutBoundaries(BatchRule):
         return Unmet("it is about lines that hold several rows, and none does")
 
     def figure(self) -> Measurement:
+        """How many lines of several rows the model sees as several."""
         lines = len(self._lines_of_several_rows)
         return count_measurement(
             "lines of several rows that the model sees as several", lines, lines

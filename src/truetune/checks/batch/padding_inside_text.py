@@ -110,6 +110,7 @@ class PaddingInsideText(BatchRule):
         return None
 
     def figure(self) -> Measurement:
+        """How many lines have pad tokens inside or before text."""
         return count_measurement(
             "lines with pad tokens inside or before text", 0, len(self.subject.samples)
         )

@@ -89,6 +89,7 @@ class PaddingSupervised(BatchRule):
         return None if any(sample.padding.any() for sample in lines) else NOT_PADDED
 
     def figure(self) -> Measurement:
+        """How many pads are in the loss."""
         return count_measurement(
             "pads that are in the loss",
             0,

@@ -140,6 +140,7 @@ class PairSidesNotComparable(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many pairs have the same two sides, or two prompts."""
         every = sum(1 for _ in pairs_in_batches(self.subject))
         return count_measurement("pairs with the same two sides, or two prompts", 0, every)
 

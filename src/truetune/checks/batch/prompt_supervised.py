@@ -146,4 +146,5 @@ class PromptSupervised(BatchRule):
         return PROMPTS_EXPLAINED if self._is_explained_by_other_finding() else NO_ANSWER_LEARNED
 
     def figure(self) -> Measurement:
+        """How many prompt tokens are in the loss."""
         return count_measurement("prompt tokens that are in the loss", self.learned, self.prompts)

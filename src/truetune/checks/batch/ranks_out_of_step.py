@@ -78,6 +78,7 @@ class RanksOutOfStep(BatchRule):
         return super().unmet() or (ONE_PROCESS if len(self.subject.records) == 1 else None)
 
     def figure(self) -> str:
+        """The number of processes, and of the batches that each of them has."""
         records = self.subject.records
         return (
             f"{len(records)} processes with {len(records[0].batches)} batches each, of the same"

@@ -101,6 +101,7 @@ class ResponseNotSupervised(BatchRule):
         return explain_missing_answer(self.subject, lines_of_known_rows(self.subject))
 
     def figure(self) -> Measurement:
+        """How many lines with labels have one on an answer."""
         return count_measurement(
             "lines with labels that have one on an answer", self.lines, self.lines
         )

@@ -104,6 +104,7 @@ class RowsDroppedByTrainer(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many given rows are not in the trainer's data set."""
         rows_before, prepared = self._count_rows("given") or 0, self._count_rows("prepared") or 0
         more = f" ({prepared:,} rows of this process)" if prepared < rows_before else ""
         return count_measurement(

@@ -119,6 +119,7 @@ class RowsNotDrawnAtRandom(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many drawn rows had been drawn before."""
         again = len(self._drawn_rows) - len(set(self._drawn_rows))
         return count_measurement("drawn rows that came before", again, len(self._drawn_rows))
 

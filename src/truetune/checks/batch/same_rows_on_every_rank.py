@@ -120,6 +120,7 @@ class SameRowsOnEveryRank(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many other processes have the rows of the first."""
         return count_measurement(
             "other processes with the rows of the first", 0, len(self.subject.records) - 1
         )

@@ -82,6 +82,7 @@ class StepsLargerThanTheWeights(BatchRule):
         )
 
     def figure(self) -> str:
+        """The size of one step, as a share of the size of the weights."""
         measured = self._measurement_of_law()
         assert measured is not None, "else the rule is not judged"
         return (

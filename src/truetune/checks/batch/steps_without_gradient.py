@@ -90,6 +90,7 @@ class StepsWithoutGradient(BatchRule):
         return None if self.seen else NOT_SEEN
 
     def figure(self) -> Measurement:
+        """How many steps of the optimizer had a gradient."""
         return count_measurement(
             "steps of the optimizer with a gradient", self.seen - self.without, self.seen
         )

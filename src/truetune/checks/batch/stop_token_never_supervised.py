@@ -103,6 +103,7 @@ class StopTokenNeverSupervised(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many stop tokens behind supervised answers are in the loss."""
         learned = sum(
             bool(sample.supervised[i]) for sample, i in self._stops_after_supervised_tokens
         )

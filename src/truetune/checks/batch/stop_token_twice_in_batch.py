@@ -163,6 +163,7 @@ class StopTokenTwiceInBatch(BatchRule):
         return max(int(np.isin(tail, stops).sum()), 1)
 
     def figure(self) -> Measurement:
+        """How many supervised answers end with two stop tokens."""
         return count_measurement("supervised answers that end with two stop tokens", 0, self.ended)
 
 

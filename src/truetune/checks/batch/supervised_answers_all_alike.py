@@ -189,6 +189,7 @@ class SupervisedAnswersAllAlike(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many different texts are among the answers in the loss."""
         different = len({one.answer for one in self._learned_documents})
         return count_measurement(
             "different texts among the answers in the loss", different, len(self._learned_documents)

@@ -103,6 +103,7 @@ class TemplateNeverApplied(BatchRule):
         return PLAIN_TEXT if kind == "text" else None
 
     def figure(self) -> Measurement:
+        """How many lines have a marker of the chat template."""
         markers, samples = (
             list(_control_tokens_around_turns(self.subject)),
             list(lines_with_unshifted_labels(self.subject)),

@@ -135,6 +135,7 @@ class TokenizedRowsWithoutLabels(BatchRule):
         )
 
     def figure(self) -> Measurement:
+        """How many prompt tokens of rows without labels are in the loss; else that no line is of such rows."""
         bare = prompts_of_unlabelled_rows(self.subject)
         if bare is not None:
             return count_measurement(

@@ -110,6 +110,7 @@ class UnknownTokensSupervised(BatchRule):
         return None
 
     def figure(self) -> Measurement:
+        """How many labels are the unknown token."""
         labels = sum(
             int(sample.supervised.sum()) for sample in lines_with_unshifted_labels(self.subject)
         )

@@ -68,6 +68,7 @@ class WeightsTrainedInFloat16(BatchRule):
         )
 
     def figure(self) -> str:
+        """The dtypes of the weights that are trained."""
         return (
             f"dtypes of what is trained: {len(self.subject.facts['model']['trained_dtypes'])}, "
             + ", ".join(self.subject.facts["model"]["trained_dtypes"])

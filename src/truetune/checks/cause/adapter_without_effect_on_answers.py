@@ -75,6 +75,7 @@ class AdapterWithoutEffectOnAnswers(CauseRule):
         return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None
 
     def figure(self) -> str:
+        """How much the adapter changes the tokens of the references, in nats each."""
         effect = self.subject.effect
         assert effect is not None
         return (

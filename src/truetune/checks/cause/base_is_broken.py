@@ -72,6 +72,7 @@ class BaseIsBroken(CauseRule):
         return None
 
     def figure(self) -> str:
+        """How many answers of the base, and of the model, are garbage or empty."""
         assert self.subject.base is not None
         base, tuned = count_garbage(self.subject.base), count_garbage(self.subject.watched)
         return f"{base} answers of the base are garbage or empty, and {tuned} of the model's"

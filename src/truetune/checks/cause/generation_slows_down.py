@@ -63,6 +63,7 @@ class GenerationSlowsDown(CauseRule):
         return None
 
     def figure(self) -> str:
+        """How long a token takes behind a short and a long text, and on which device."""
         pace = self.subject.speed
         assert pace is not None
         return f"a token takes {_describe_token_times(pace)}, on {pace.device}"

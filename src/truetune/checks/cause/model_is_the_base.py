@@ -66,6 +66,7 @@ class ModelIsTheBase(CauseRule):
         return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None
 
     def figure(self) -> str:
+        """How much the tokens of the references differ from the base's, in nats each."""
         effect = self.subject.effect
         assert effect is not None
         return (

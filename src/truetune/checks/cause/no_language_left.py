@@ -81,6 +81,7 @@ class NoLanguageLeft(CauseRule):
         return None
 
     def figure(self) -> str:
+        """The loss of the reference answers, beside that of chance."""
         return (
             f"the reference answers have {self.subject.reference_loss:.3g} nats a token; chance has"
             " about 11"

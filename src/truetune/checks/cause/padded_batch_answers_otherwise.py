@@ -71,6 +71,7 @@ class PaddedBatchAnswersOtherwise(CauseRule):
         return None
 
     def figure(self) -> str:
+        """How many answers differ when they are asked alone, and by how many nats at most."""
         worst = max((one.nats or 0.0 for one in self.subject.divergent_answers), default=0.0)
         return (
             f"{len(self.subject.divergent_answers):,} of {self.subject.unbatched_prompts:,} answers differ alone, by"

@@ -59,6 +59,7 @@ class PromptIsNotTheTrainedOne(CauseRule):
         return Unmet("there is no contract.json of its training", "train with truetune train")
 
     def figure(self) -> str:
+        """That none of the prompts in contract.json comes out otherwise."""
         return "0 of the prompts in contract.json come out otherwise"
 
     def findings(self) -> Iterator[Finding]:

@@ -61,6 +61,7 @@ class PromptsWereLearned(CauseRule):
         return NOT_WITH_AND_WITHOUT if self.subject.prompt_gain is None else None
 
     def figure(self) -> str:
+        """How much the prompts, and the references, gained over the base, in nats a token."""
         gain = self.subject.prompt_gain
         assert gain is not None
         return (

@@ -112,6 +112,7 @@ class StoppingNeverLearned(CauseRule):
         )
 
     def figure(self) -> str:
+        """How many answers do not stop, and the probability of a stop behind the references."""
         return describe_stopping(self.subject)
 
     def findings(self) -> Iterator[Finding]:

@@ -74,6 +74,7 @@ class TemperatureIsTooHigh(CauseRule):
         )
 
     def figure(self) -> str:
+        """How many answers are garbage at the temperature that was used, and how many greedy ones."""
         assert self.subject.greedy is not None
         drawn, greedy = count_garbage(self.subject.watched), count_garbage(self.subject.greedy)
         return (

@@ -73,6 +73,7 @@ class TrainedStopNotServed(CauseRule):
         )
 
     def figure(self) -> str:
+        """How many trained stop tokens are served, and how many answers hold one that is not."""
         subject = self.subject
         served = sum(token in subject.served for token in subject.trained)
         samples = subject.watched.looks[-1].samples

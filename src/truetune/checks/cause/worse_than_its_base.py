@@ -73,6 +73,7 @@ class WorseThanItsBase(CauseRule):
         return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None
 
     def figure(self) -> str:
+        """The loss of the references under the model and under its base."""
         effect = self.subject.effect
         assert effect is not None
         return (

@@ -90,6 +90,7 @@ class AdapterFileEmpty(CheckpointRule):
         return None if self._low_rank_pairs() else Unmet("no tensor of it is of a low-rank pair")
 
     def figure(self) -> str:
+        """That no adapted module has a lora_A or lora_B of zeros, of how many modules."""
         return f"lora_A or lora_B is zero in 0 of {len(self._low_rank_pairs()):,} adapted modules"
 
     def _low_rank_pairs(self) -> list[tuple[str, list[StoredTensor]]]:

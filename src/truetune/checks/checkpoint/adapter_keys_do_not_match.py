@@ -70,6 +70,7 @@ class AdapterKeysDoNotMatch(CheckpointRule):
         return NOT_LORA if self.subject.adapter_config.get("peft_type", "LORA") != "LORA" else None
 
     def figure(self) -> str:
+        """How many tensors have names as peft loads them, and with which base they were compared."""
         count, base = len(parse_adapter_tensors(self.subject.tensors)), self.subject.base
         compared = "; no base was compared"
         if base is not None:

@@ -75,6 +75,7 @@ class AdapterOnAnotherBase(CheckpointRule):
     opens = False
 
     def figure(self) -> str:
+        """How many adapted modules have the sizes of the base, and whether digests of it were recorded."""
         base = self.subject.base
         assert base is not None
         pairs = group_low_rank_tensors(self.subject.tensors)

@@ -61,6 +61,7 @@ class AdapterRankDiffers(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """How many modules have the rank of adapter_config.json."""
         count = len(group_low_rank_tensors(self.subject.tensors))
         return (
             f"{count:,} of {count:,} modules have a rank of adapter_config.json"

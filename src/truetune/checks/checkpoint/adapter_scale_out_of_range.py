@@ -70,6 +70,7 @@ class AdapterScaleOutOfRange(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """The scale of the adapter, and how it is computed."""
         return f"{self._scale_name()} is {self._values_of_limits()[SCALE]:g}"
 
     def findings(self) -> Iterator[Finding]:

@@ -82,6 +82,7 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """The shares of the smallest and of the largest values that moved; or that all values moved."""
         octaves = count_moved_by_octave(self.subject, self._partly_moved_matrices())
         if not octaves:
             return f"every value of {len(self._moved_matrices()):,} bfloat16 matrices moved"

@@ -71,6 +71,7 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
         return Unmet("neither it nor its base has a chat template")
 
     def figure(self) -> str:
+        """The number of chat templates, and where they are the same: in the training's record or the base."""
         own = _read_templates_by_name(self.subject) or {}
         if not own:
             return "0 templates of its own: the base's holds"

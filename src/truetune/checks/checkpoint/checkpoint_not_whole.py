@@ -64,6 +64,7 @@ class CheckpointNotWhole(CheckpointRule):
         )
 
     def figure(self) -> str:
+        """How many files are as whole.json says; the status of the run, for a whole run."""
         files = (read_json_object(self.subject.folder / WHOLE_FILE, []) or {}).get("files")
         if isinstance(files, dict):
             return f"{len(files):,} of {len(files):,} files are as whole.json says"

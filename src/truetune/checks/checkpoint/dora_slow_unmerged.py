@@ -51,6 +51,7 @@ class DoraSlowUnmerged(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """Whether the adapter uses DoRA."""
         return f"use_dora is {bool(self.subject.adapter_config.get('use_dora'))}; 1 adapter"
 
     def findings(self) -> Iterator[Finding]:

@@ -67,6 +67,7 @@ class DtypeDiffersFromConfig(CheckpointRule):
         )
 
     def figure(self) -> str:
+        """The share of the values in the commonest dtype, which config.json names."""
         counts = self._count_values_by_dtype()
         (dtype, count), *_ = counts.most_common(1)
         return f"{count / counts.total():.0%} of the values are {dtype}, as config.json says"

@@ -56,6 +56,7 @@ class GenerationConfigDistortsAnswers(CheckpointRule):
         return None if self.subject.generation_config else NO_GENERATION_CONFIG
 
     def figure(self) -> str:
+        """The settings with limits that generation_config.json names; or that it names none."""
         values = self.subject.generation_config
         named = [
             f"{name} {values[name]}"

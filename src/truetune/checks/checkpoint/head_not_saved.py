@@ -83,6 +83,7 @@ class HeadNotSaved(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """The names of trained heads, each of which has a tensor."""
         names = self._evidence_of_heads()
         return (
             f"there is a tensor for each of {len(names):,} names: {', '.join(names[:SHOWN_NAMES])}"

@@ -74,6 +74,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
         )
 
     def figure(self) -> str:
+        """How many of the target_modules have tensors, and in how many modules."""
         modules = len(group_low_rank_tensors(self.subject.tensors))
         count = len(self._names_in_target_modules())
         return f"{count:,} of {count:,} target_modules have tensors, in {modules:,} modules"

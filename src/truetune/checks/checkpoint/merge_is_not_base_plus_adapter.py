@@ -78,6 +78,7 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         )
 
     def figure(self) -> str:
+        """How many tensors are base plus adapter, and how much of the adapter's change is there."""
         tensors = [tensor for tensor in self.subject.manifest.tensors if tensor.merged]
         total = self.subject.manifest.merged
         share = f"; {total.kept:.1%} of the adapter's change is there" if total else ""

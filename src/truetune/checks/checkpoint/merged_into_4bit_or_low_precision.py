@@ -95,6 +95,7 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
         return None if self.subject.moved else Unmet("no tensor can be compared with the base's")
 
     def figure(self) -> str:
+        """The share of the base's values in the tensors that moved, and whether it looks like a merge."""
         movements = self.subject.moved
         changed = [movement for movement in movements.values() if movement.same < movement.seen]
         same = sum(movement.same for movement in changed)

@@ -112,6 +112,7 @@ class MostWeightsNeverMoved(CheckpointRule):
         )
 
     def figure(self) -> str:
+        """How many tensors moved."""
         return f"{len(self._moved_names()):,} of {len(self.subject.moved):,} tensors moved"
 
     def _moved_names(self) -> set[str]:

@@ -50,6 +50,7 @@ class NanInWeights(CheckpointRule):
         return super().unmet() or (None if self.subject.values else NO_VALUES)
 
     def figure(self) -> str:
+        """How many values are NaN or infinite."""
         values = self.subject.values.values()
         seen = sum(one.seen for one in values)
         not_finite = sum(one.nan + one.inf for one in values)

@@ -87,6 +87,7 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
         return None if ids else Unmet("no new token has a row that the base has")
 
     def figure(self) -> str:
+        """How many new tokens stand on rows that the base left over, and were trained."""
         new = find_new_tokens(self.subject)
         ids = self._ids_on_base_rows(new) if new is not None else None
         return (

@@ -84,6 +84,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """How many new tokens have a row that was trained or can be."""
         new = find_new_tokens(self.subject)
         count = len(new.ids) if new is not None else 0
         return f"{count:,} of {count:,} new tokens have a row that was trained or can be"

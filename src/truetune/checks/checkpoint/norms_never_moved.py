@@ -81,6 +81,7 @@ class NormsNeverMoved(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """How many norms moved, and how many of all tensors."""
         norms = self._norms_in_bfloat16()
         moved_norms = sum(map(self._has_moved, norms))
         moved = sum(map(self._has_moved, self.subject.moved))

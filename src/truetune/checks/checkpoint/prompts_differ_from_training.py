@@ -78,6 +78,7 @@ class PromptsDifferFromTraining(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """How many recorded prompts come out the same."""
         prompts = (self._read_contract() or {}).get("prompts")
         count = len(prompts) if isinstance(prompts, list) else 0
         return f"{count:,} of {count:,} recorded prompts come out the same"

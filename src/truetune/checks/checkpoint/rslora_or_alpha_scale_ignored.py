@@ -56,6 +56,7 @@ class RsloraOrAlphaScaleIgnored(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """The adapter's lora_alpha and r, which every engine reads."""
         config = self.subject.adapter_config
         return (
             f"lora_alpha {config.get('lora_alpha')} over r {config.get('r')}, as every engine"

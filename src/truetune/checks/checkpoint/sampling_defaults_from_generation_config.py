@@ -65,6 +65,7 @@ class SamplingDefaultsFromGenerationConfig(CheckpointRule):
         return None if self.subject.generation_config else NO_GENERATION_CONFIG
 
     def figure(self) -> str:
+        """How many settings of sampling are named, each of them neutral."""
         named = [name for name in NEUTRAL if self.subject.generation_config.get(name) is not None]
         return f"it names {len(named):,} settings of sampling, each neutral"
 

@@ -72,6 +72,7 @@ class SpecialIdsRewrittenByTrainer(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """The files in which BOS, EOS and pad are the base's."""
         return f"BOS, EOS and pad are the base's in {', '.join(self._files_with_special_tokens_in_both())}"
 
     def _files_with_special_tokens_in_both(self) -> list[str]:

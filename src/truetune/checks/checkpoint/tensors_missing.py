@@ -84,6 +84,7 @@ class TensorsMissing(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """The numbers of tensors and layers, beside config.json; of an adapter, the modules with both halves."""
         checkpoint = self.subject
         if checkpoint.kind == "adapter":
             count = len(group_low_rank_tensors(checkpoint.tensors))

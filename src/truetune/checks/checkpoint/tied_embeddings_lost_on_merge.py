@@ -66,6 +66,7 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """The flag tie_word_embeddings, and whether a head is stored."""
         head = find_output_head(self.subject.tensors)
         stored = "no head is stored" if head is None else f"{head.tensor.name} is stored"
         flag = str(self.subject.config["tie_word_embeddings"]).lower()

@@ -74,6 +74,7 @@ class TokenizerDiffersFromBase(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """How many tokens that both tokenizers have keep their id."""
         base = self.subject.base
         own = _read_tokenizer_json(self.subject.folder) or {}
         of_base = (_read_tokenizer_json(base.folder) or {}) if base is not None else {}

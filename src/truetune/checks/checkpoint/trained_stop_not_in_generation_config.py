@@ -58,6 +58,7 @@ class TrainedStopNotInGenerationConfig(CheckpointRule):
         return None
 
     def figure(self) -> str:
+        """How many trained stop tokens are in generation_config.json."""
         count = len(self._trained_stops())
         return f"{count:,} of {count:,} trained stop tokens are in {FILE}"
 

@@ -52,6 +52,7 @@ class UseCacheSavedOff(CheckpointRule):
         return Unmet("there is no config.json and no generation_config.json")
 
     def figure(self) -> str:
+        """The value of use_cache in config.json and in generation_config.json."""
         values = (
             f"{_describe_value(first_set_text_model_setting(settings, 'use_cache'))} in {name}"
             for name, settings in self._settings_by_file().items()

@@ -55,6 +55,7 @@ class WeightsAllZero(CheckpointRule):
         return None if self.subject.values else NO_VALUES
 
     def figure(self) -> str:
+        """That no tensor is a matrix of one value throughout, of how many tensors."""
         return (
             f"0 of {len(self.subject.values):,} tensors are matrices that hold one value throughout"
         )

@@ -46,6 +46,7 @@ class WeightsArePickle(CheckpointRule):
         return None if self.subject.weights.files else Unmet("there is no file with weights")
 
     def figure(self) -> str:
+        """How many files with weights are safetensors."""
         count = len(self.subject.weights.files)
         return f"{count:,} of {count:,} files with weights are safetensors"
 

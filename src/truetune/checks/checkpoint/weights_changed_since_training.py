@@ -57,6 +57,7 @@ class WeightsChangedSinceTraining(CheckpointRule):
         return None if run.get("status") == "finished" else Unmet("the run has not ended")
 
     def figure(self) -> str:
+        """How many files are as run.json says."""
         count = len(self.subject.run["files"])
         return f"{count:,} of {count:,} files are as run.json says"
 

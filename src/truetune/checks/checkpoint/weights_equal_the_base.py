@@ -61,6 +61,7 @@ class WeightsEqualTheBase(CheckpointRule):
         )
 
     def figure(self) -> str:
+        """How many tensors differ from the base's."""
         movements = self.subject.moved.values()
         moved = sum(movement.same < movement.seen for movement in movements)
         return f"{moved:,} of {len(movements):,} tensors differ from the base's"

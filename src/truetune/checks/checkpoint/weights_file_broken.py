@@ -53,6 +53,7 @@ class WeightsFileBroken(CheckpointRule):
         return None if self.subject.weights.files else Unmet("there is no safetensors file")
 
     def figure(self) -> str:
+        """The numbers of tensors and files whose lengths, shapes and offsets fit."""
         weights = self.subject.weights
         files = f"{len(weights.files):,} file{'s' * (len(weights.files) != 1)}"
         return f"lengths, shapes and offsets of {len(weights.tensors):,} tensors in {files} fit"

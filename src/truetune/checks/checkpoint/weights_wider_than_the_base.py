@@ -64,6 +64,7 @@ class WeightsWiderThanTheBase(CheckpointRule):
         return None if total else Unmet("no tensor is in the base too")
 
     def figure(self) -> Measurement:
+        """How many values are float32 here and 16 bits in the base."""
         wide, total = self._count_wide_values()
         return count_measurement("values that are float32 and 16 bits in the base", wide, total)
 

@@ -60,6 +60,7 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
     since = "0.1.0"
 
     def figure(self) -> str:
+        """That no tensor is empty, flattened or against the shapes of config.json, of how many."""
         return (
             f"0 of {len(self.subject.tensors):,} tensors are empty, flattened or against the shapes"
             " of config.json"

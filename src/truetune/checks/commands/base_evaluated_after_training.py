@@ -65,7 +65,10 @@ class BaseEvaluatedAfterTraining(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[TrainingCommand | ModelUse]:
-        """The commands that train into a folder, or that evaluate, serve or convert a model."""
+        """The places that the rule looks at.
+
+        The commands that train into a folder, or that evaluate, serve or convert a model.
+        """
         trainings = list(trainings_in_commands(file))
         yield from trainings or uses_without_adapter(file)
 

@@ -95,7 +95,7 @@ class CheckpointsShareOneCache(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ShellCommand]:
-        """The commands in loops, and runs of lm_eval with a cache."""
+        """The places that the rule looks at: the commands in loops, and runs of lm_eval with a cache."""
         for loop in find_loops(file):
             yield from (one for one in loop.commands if PROGRAM.search(_program_name(one)))
         yield from (run.command for run in find_harness_runs(file) if _cache_path(run))

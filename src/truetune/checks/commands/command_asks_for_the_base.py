@@ -72,7 +72,7 @@ class CommandAsksForTheBase(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[Request]:
-        """The commands that ask a server for a model."""
+        """The places that the rule looks at: the commands that ask a server for a model."""
         yield from _harness_requests(file)
         yield from _posted_requests(file)
         for command in file.commands:

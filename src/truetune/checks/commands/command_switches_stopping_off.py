@@ -55,7 +55,7 @@ class CommandSwitchesStoppingOff(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        """The commands that say when answers end."""
+        """The places that the rule looks at: the commands that say when answers end."""
         for command in file.commands:
             if any(True for _ in _request_settings(command)):
                 yield command

@@ -84,7 +84,7 @@ class ContainerSharedMemoryTooSmall(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ShellCommand]:
-        """The containers on several GPUs or with workers."""
+        """The places that the rule looks at: the containers on several GPUs or with workers."""
         for command in file.commands:
             if _starts_pytorch_container(command) and _shared_memory_use(file, command) is not None:
                 yield command

@@ -79,7 +79,7 @@ class DeepspeedBucketsFillTheGpu(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LaunchFiles]:
-        """The launches by DeepSpeed that set a bucket's size."""
+        """The places that the rule looks at: the launches by DeepSpeed that set a bucket's size."""
         for launch in find_launches_with_files(file):
             if _gradient_buffers(launch) is not None:
                 yield launch

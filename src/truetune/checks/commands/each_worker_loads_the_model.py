@@ -100,7 +100,7 @@ class EachWorkerLoadsTheModel(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _MultiWorkerApplication]]:
-        """The commands that start a web server with several workers."""
+        """The places that the rule looks at: the commands that start a web server with several workers."""
         for command in file.commands:
             application = _multi_worker_application(file, command)
             if application is not None:

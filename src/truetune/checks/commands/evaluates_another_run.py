@@ -96,7 +96,7 @@ class EvaluatesAnotherRun(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[FolderUse]:
-        """The commands that use a local folder as a model."""
+        """The places that the rule looks at: the commands that use a local folder as a model."""
         for command in file.commands:
             if training_of(command, Path(file.path).parent) is not None:
                 continue

@@ -70,7 +70,7 @@ class EvaluationCommandInFloat16(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[_Float16Evaluation]:
-        """The commands that evaluate in float16."""
+        """The places that the rule looks at: the commands that evaluate in float16."""
         for command in file.commands:
             found = _float16_run_of_harness(command) or _float16_cast_in_script(command)
             if found is not None:

@@ -54,7 +54,7 @@ class FsdpShardsNothing(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LaunchFiles]:
-        """The launches that say how FSDP shards."""
+        """The places that the rule looks at: the launches that say how FSDP shards."""
         for launch in find_launches_with_files(file):
             if _sharding_strategy(launch) is not None:
                 yield launch

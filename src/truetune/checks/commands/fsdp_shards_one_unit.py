@@ -58,7 +58,7 @@ class FsdpShardsOneUnit(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LaunchFiles]:
-        """The launches that say how FSDP makes units."""
+        """The places that the rule looks at: the launches that say how FSDP makes units."""
         for launch in find_launches_with_files(file):
             if _policy_of_command(launch) is not None or _has_fsdp_settings_in_file(launch):
                 yield launch

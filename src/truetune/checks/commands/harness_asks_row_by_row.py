@@ -56,7 +56,7 @@ class HarnessAsksRowByRow(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
-        """The commands that start lm_eval with transformers."""
+        """The places that the rule looks at: the commands that start lm_eval with transformers."""
         if file.path.endswith(RESULTS_SUFFIX):
             return
         for run in find_harness_runs(file):

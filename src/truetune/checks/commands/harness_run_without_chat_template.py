@@ -47,7 +47,7 @@ class HarnessRunWithoutChatTemplate(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
-        """The commands that start lm_eval."""
+        """The places that the rule looks at: the commands that start lm_eval."""
         return find_harness_runs(file)
 
     def findings(self) -> Iterator[Finding]:

@@ -93,7 +93,7 @@ class HarnessRunsNotComparable(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
-        """The runs of lm_eval and lighteval."""
+        """The places that the rule looks at: the runs of lm_eval and lighteval."""
         return find_harness_runs(file, STARTS)
 
     def findings(self) -> Iterator[Finding]:

@@ -72,7 +72,7 @@ class JobGpusDifferFromProcesses(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ProcessLaunch | tuple[ShellCommand, str]]:
-        """The launches whose number of GPUs is said."""
+        """The places that the rule looks at: the launches whose number of GPUs is said."""
         for launch in find_launches(file):
             visible = visible_gpus_of_command(file, launch.command) or visible_gpus_set_in_script(
                 file, launch.command

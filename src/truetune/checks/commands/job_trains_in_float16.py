@@ -71,7 +71,7 @@ class JobTrainsInFloat16(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[Float16Training]:
-        """The commands that train in float16."""
+        """The places that the rule looks at: the commands that train in float16."""
         return _float16_trainings(file)
 
     def findings(self) -> Iterator[Finding]:

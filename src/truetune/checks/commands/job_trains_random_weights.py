@@ -67,7 +67,7 @@ class JobTrainsRandomWeights(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[NewModel]:
-        """The commands that train a new model by a script of transformers."""
+        """The places that the rule looks at: the commands that train a new model by a script of transformers."""
         return _trainings_of_new_models(file)
 
     def findings(self) -> Iterator[Finding]:

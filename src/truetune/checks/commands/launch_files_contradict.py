@@ -89,7 +89,7 @@ class LaunchFilesContradict(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LaunchFiles]:
-        """The launches."""
+        """The places that the rule looks at: the launches."""
         yield from find_launches_with_files(file)
 
     def findings(self) -> Iterator[Finding]:
@@ -293,7 +293,10 @@ def _leaves_optimizer_to_file(launch: LaunchFiles) -> bool:
 
 
 def _uses_trainer(launch: LaunchFiles) -> bool:
-    """Is the script one whose Trainer compares the files? A script that is not there may be either."""
+    """Does the script use a Trainer, which compares the files?
+
+    One that can't be read does if its command has an option of the Trainer.
+    """
     tree = parse_script(launch.script)
     if tree is None:
         # Only the Trainer has an option of this name.

@@ -61,7 +61,7 @@ class LauncherStartedByEachTask(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[TaskLaunch]:
-        """The launchers that srun or mpirun starts more than once on a node."""
+        """The places that the rule looks at: the launchers that srun or mpirun starts more than once on a node."""
         yield from find_task_launches(file)
 
     def findings(self) -> Iterator[Finding]:

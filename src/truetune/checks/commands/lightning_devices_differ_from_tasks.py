@@ -84,7 +84,7 @@ class LightningDevicesDifferFromTasks(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _LightningDevices]]:
-        """The scripts of Lightning in Slurm jobs whose tasks are said."""
+        """The places that the rule looks at: the scripts of Lightning in Slurm jobs whose tasks are said."""
         if not file.requests:
             return
         for command in file.commands:

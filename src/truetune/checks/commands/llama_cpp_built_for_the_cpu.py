@@ -58,7 +58,7 @@ class LlamaCppBuiltForTheCpu(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ShellCommand]:
-        """The commands that build or install llama.cpp."""
+        """The places that the rule looks at: the commands that build or install llama.cpp."""
         return _generating_builds(file)
 
     def findings(self) -> Iterator[Finding]:

@@ -71,7 +71,7 @@ class NcclTransportSwitchedOff(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        """The variables that switch a transport of NCCL off."""
+        """The places that the rule looks at: the variables that switch a transport of NCCL off."""
         yield from find_environment_settings(file, NCCL_VARIABLES)
 
     def findings(self) -> Iterator[Finding]:

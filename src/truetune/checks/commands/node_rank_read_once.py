@@ -57,7 +57,7 @@ class NodeRankReadOnce(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        """The launches on several nodes."""
+        """The places that the rule looks at: the launches on several nodes."""
         yield from find_node_rendezvous(file)
         yield from find_ranks_read_once(file)
 

@@ -126,7 +126,7 @@ class NodesTalkOverALocalInterface(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LocalInterface]:
-        """The network interfaces that are chosen for several nodes."""
+        """The places that the rule looks at: the network interfaces that are chosen for several nodes."""
         yield from _local_interface_settings(file)
 
     def findings(self) -> Iterator[Finding]:

@@ -84,7 +84,7 @@ class NodesTrainApart(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ShellCommand]:
-        """The launches that srun starts on several nodes or in several tasks."""
+        """The places that the rule looks at: the launches that srun starts on several nodes or in several tasks."""
         for command in file.commands:
             if (
                 _words_between_torchrun_and_script(command) is not None

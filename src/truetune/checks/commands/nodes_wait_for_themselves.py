@@ -69,7 +69,7 @@ class NodesWaitForThemselves(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[NodeRendezvous]:
-        """The launches on several nodes."""
+        """The places that the rule looks at: the launches on several nodes."""
         yield from find_node_rendezvous(file)
 
     def findings(self) -> Iterator[Finding]:

@@ -69,7 +69,10 @@ class OffloadBeyondTheJobsMemory(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[tuple[LaunchFiles, LocatedValue, SettingBeside]]:
-        """The launches that put the optimizer on the CPU, in jobs whose memory is said."""
+        """The places that the rule looks at.
+
+        The launches that put the optimizer on the CPU, in jobs whose memory is said.
+        """
         for launch in find_launches_with_files(file):
             limit = memory_limit(file, launch.command)
             place = _optimizer_offload_setting(launch)

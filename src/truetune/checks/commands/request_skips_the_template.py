@@ -118,7 +118,7 @@ class RequestSkipsTheTemplate(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[RawPrompt]:
-        """The requests whose prompt a server takes as it is."""
+        """The places that the rule looks at: the requests whose prompt a server takes as it is."""
         yield from _raw_prompts_in(file)
 
     def findings(self) -> Iterator[Finding]:

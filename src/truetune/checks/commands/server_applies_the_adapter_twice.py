@@ -48,7 +48,7 @@ class ServerAppliesTheAdapterTwice(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        """The servers of vLLM with adapters."""
+        """The places that the rule looks at: the servers of vLLM with adapters."""
         for server in find_vllm_server_commands(file):
             if adapters_by_served_name(server):
                 yield server

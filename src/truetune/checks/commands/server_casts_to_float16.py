@@ -65,7 +65,7 @@ class ServerCastsToFloat16(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[VllmServerCommand]:
-        """The commands that start vLLM, SGLang or TGI with a dtype."""
+        """The places that the rule looks at: the commands that start vLLM, SGLang or TGI with a dtype."""
         return (one for one in _vllm_servers(file) if last_option(one.options, "--dtype"))
 
     def findings(self) -> Iterator[Finding]:

@@ -108,7 +108,10 @@ class ServerGeneratesSlowly(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        """The commands that start vLLM, SGLang, TGI or llama.cpp, and slow variables."""
+        """The places that the rule looks at.
+
+        The commands that start vLLM, SGLang, TGI or llama.cpp, and slow variables.
+        """
         yield from (server for server, _ in _servers_with_option_readers(file))
         yield from _slow_environment_variables(file)
 

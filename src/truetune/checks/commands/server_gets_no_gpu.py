@@ -79,7 +79,7 @@ class ServerGetsNoGpu(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        """The containers and jobs that run a model."""
+        """The places that the rule looks at: the containers and jobs that run a model."""
         yield from (image for _, image, _ in _started_containers(file) if _image_wants_gpu(image))
         if file.requests:
             yield from _generating_commands(file)

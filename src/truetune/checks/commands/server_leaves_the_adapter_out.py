@@ -70,7 +70,7 @@ class ServerLeavesTheAdapterOut(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        """The servers of llama.cpp and vLLM."""
+        """The places that the rule looks at: the servers of llama.cpp and vLLM."""
         yield from find_vllm_server_commands(file)
         yield from _llama_servers(file)
 

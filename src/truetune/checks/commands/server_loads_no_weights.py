@@ -42,7 +42,7 @@ class ServerLoadsNoWeights(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[VllmServerCommand]:
-        """The commands that start vLLM."""
+        """The places that the rule looks at: the commands that start vLLM."""
         return find_vllm_server_commands(file)
 
     def findings(self) -> Iterator[Finding]:

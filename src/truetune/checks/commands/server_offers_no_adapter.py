@@ -57,7 +57,7 @@ class ServerOffersNoAdapter(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[VllmServerCommand]:
-        """The vLLM servers with adapters."""
+        """The places that the rule looks at: the vLLM servers with adapters."""
         for server in find_vllm_server_commands(file):
             if last_option(server.options, "--lora-modules") is not None:
                 yield server

@@ -113,7 +113,7 @@ class ServerPassesTheTurnEnd(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ServedFolder]:
-        """The servers of models in folders that are here."""
+        """The places that the rule looks at: the servers of models in folders that are here."""
         yield from _served_folders(file)
 
     def findings(self) -> Iterator[Finding]:

@@ -92,7 +92,7 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[_AdapterOnModel]:
-        """The servers with adapters."""
+        """The places that the rule looks at: the servers with adapters."""
         yield from _vllm_servers_with_adapters(file)
         for command in file.commands:
             found = (

@@ -75,7 +75,7 @@ class ServerTokenizerOfAnotherFamily(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ServedTokenizer]:
-        """The servers that are given a tokenizer."""
+        """The places that the rule looks at: the servers that are given a tokenizer."""
         yield from _served_tokenizers(file)
 
     def findings(self) -> Iterator[Finding]:

@@ -99,7 +99,7 @@ class ServerUsesOneOfItsGpus(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ServerGpus]:
-        """The vLLM servers whose number of GPUs is said."""
+        """The places that the rule looks at: the vLLM servers whose number of GPUs is said."""
         yield from _servers_with_gpus(file)
 
     def findings(self) -> Iterator[Finding]:

@@ -73,7 +73,7 @@ class ShardingFileNotRead(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ShellCommand]:
-        """The launches of a training on several processes."""
+        """The places that the rule looks at: the launches of a training on several processes."""
         for command in file.commands:
             if _is_plain_multi_process_launch(command) and _trains_in_folder(
                 command, Path(file.path).parent

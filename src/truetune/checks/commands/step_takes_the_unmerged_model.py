@@ -103,7 +103,7 @@ class StepTakesTheUnmergedModel(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[MakingStep]:
-        """The commands that make a model of another one."""
+        """The places that the rule looks at: the commands that make a model of another one."""
         yield from model_making_steps(file.commands, Path(file.path).parent)
 
     def findings(self) -> Iterator[Finding]:

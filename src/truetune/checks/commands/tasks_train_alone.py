@@ -71,7 +71,7 @@ class TasksTrainAlone(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LoneTrainings]:
-        """The trainings that are started in several tasks without a launcher."""
+        """The places that the rule looks at: the trainings that are started in several tasks without a launcher."""
         yield from find_lone_trainings(file)
 
     def findings(self) -> Iterator[Finding]:

@@ -53,7 +53,10 @@ class AnswersNotTrained(ConfigRule):
     stacks = ("axolotl",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no data set names the roles to train."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where no data set names the roles to train.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         return (
@@ -63,7 +66,7 @@ class AnswersNotTrained(ConfigRule):
         )
 
     def figure(self) -> Measurement:
-        """How many data sets with roles to train hold no answer."""
+        """What was measured: how many data sets with roles to train hold no answer."""
         return count_measurement(
             "data sets whose roles_to_train hold no answer", 0, len(self._data_sets_with_roles())
         )

@@ -76,7 +76,7 @@ class AttentionComputedEagerly(ConfigRule):
     reads = (FIELD, "max_length")
 
     def figure(self) -> Measurement | str:
-        """The attention that is chosen."""
+        """What was measured: the attention that is chosen."""
         chosen = self.subject.spec.training.attn_implementation
         return (
             f"attention is computed by {chosen}" if chosen else "eager attention is not asked for"

@@ -61,7 +61,10 @@ class BestModelDirectionInverted(ConfigRule):
     reads = ("training.greater_is_better",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where it is not known whether a higher value of the metric is better."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where it is not known whether a higher value of the metric is better.
+        """
         metric = self.subject.spec.training.metric_for_best_model or "loss"
         if (lacking := super().unmet()) is None and not words_with_known_direction(metric):
             return Unmet(

@@ -99,7 +99,10 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
     stacks = ("trl",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the tokenizer is here, a script reads the settings, or no rows are known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the tokenizer is here, a script reads the settings, or no rows are known.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         config = self.subject
@@ -112,7 +115,7 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
         return None if self._count_plain_rows().rows else NO_ROWS
 
     def figure(self) -> Measurement:
-        """How many of the first rows are plain strings without a turn."""
+        """What was measured: how many of the first rows are plain strings without a turn."""
         found = self._count_plain_rows()
         return count_measurement("rows of plain strings without a turn", found.plain, found.rows)
 

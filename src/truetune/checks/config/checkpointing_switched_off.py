@@ -69,7 +69,7 @@ class CheckpointingSwitchedOff(ConfigRule):
     reads = ("training.gradient_checkpointing", "max_length")
 
     def figure(self) -> str:
-        """That checkpointing is not switched off where it is on by default."""
+        """What was measured: that checkpointing is not switched off where it is on by default."""
         return "gradient checkpointing is not switched off where it is on by default"
 
     def findings(self) -> Iterator[Finding]:

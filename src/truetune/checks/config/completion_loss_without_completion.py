@@ -67,13 +67,16 @@ class CompletionLossWithoutCompletion(ConfigRule):
     reads = ("training.assistant_only_loss",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the columns of the rows are not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the columns of the rows are not known.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         return None if training_columns(self.subject) else NO_ROWS
 
     def figure(self) -> str:
-        """The settings that were compared, and the columns of the rows."""
+        """What was measured: the settings that were compared, and the columns of the rows."""
         return f"{self.compared()}; columns: {', '.join(sorted(training_columns(self.subject)))}"
 
     def findings(self) -> Iterator[Finding]:

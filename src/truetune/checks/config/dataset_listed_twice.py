@@ -79,7 +79,10 @@ class DatasetListedTwice(ConfigRule):
     stacks = ("axolotl", "llama-factory", "trl")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the settings hold no list of data sets."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the settings hold no list of data sets.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         return (
@@ -89,7 +92,7 @@ class DatasetListedTwice(ConfigRule):
         )
 
     def figure(self) -> Measurement:
-        """How many data sets are listed twice, or evaluated on as well."""
+        """What was measured: how many data sets are listed twice, or evaluated on as well."""
         return count_measurement(
             "data sets that are listed twice, or evaluated on as well",
             0,

@@ -61,7 +61,10 @@ class DatasetNotDescribed(ConfigRule):
     about = ("dataset", "eval_dataset")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no dataset_info.json is in the folder of the data."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where no dataset_info.json is in the folder of the data.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         config = self.subject

@@ -51,7 +51,7 @@ class DuplicateSetting(ConfigRule):
     since = "0.1.0"
 
     def figure(self) -> Measurement:
-        """How many settings are given twice."""
+        """What was measured: how many settings are given twice."""
         return count_measurement("settings that are given twice", 0, len(self.subject.raw))
 
     def findings(self) -> Iterator[Finding]:

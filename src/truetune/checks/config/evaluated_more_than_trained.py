@@ -100,13 +100,16 @@ class EvaluatedMoreThanTrained(ConfigRule):
     reads = ("training.eval_strategy", "training.eval_steps", "training.val_size")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the numbers of rows are not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the numbers of rows are not known.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         return NOT_KNOWN if _measure_evaluated_rows(self.subject) is None else None
 
     def figure(self) -> str:
-        """The rows that are evaluated for each row that is trained."""
+        """What was measured: the rows that are evaluated for each row that is trained."""
         evaluated = _measure_evaluated_rows(self.subject)
         assert evaluated is not None, "else the rule is not judged"
         return f"{evaluated.ratio:.2g} rows are evaluated for each that is trained"

@@ -73,13 +73,16 @@ class EvaluationLabelledOtherwise(ConfigRule):
     stacks = ("torchtune", "axolotl")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the settings do not say how both data sets are labelled."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the settings do not say how both data sets are labelled.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         return NOT_SAID if _labelling_of(self.subject) is None else None
 
     def figure(self) -> str:
-        """That both data sets are labelled alike."""
+        """What was measured: that both data sets are labelled alike."""
         return "prompts are labelled alike in the rows of training and evaluation"
 
     def findings(self) -> Iterator[Finding]:

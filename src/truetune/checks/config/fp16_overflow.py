@@ -72,7 +72,10 @@ class Fp16Overflow(ConfigRule):
     reads = ("training.fp16", "training.bf16", "training.dtype")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where a run in float16 has a model of an unknown dtype and family."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where a run in float16 has a model of an unknown dtype and family.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         training = self.subject.spec.training

@@ -69,13 +69,16 @@ class FsdpWithoutWrapPolicy(ConfigRule):
     stability = "preview"
 
     def unmet(self) -> Unmet | None:
-        """Unmet where FSDP does not shard the run."""
+        """Why the rule can't judge this run; None if it can.
+
+        Unmet where FSDP does not shard the run.
+        """
         if not self._fsdp_options() and self._wrap_policy() is None:
             return Unmet("it is about runs that FSDP shards, and this is none")
         return None
 
     def figure(self) -> Measurement | str:
-        """That FSDP is given a wrap policy."""
+        """What was measured: that FSDP is given a wrap policy."""
         return "FSDP is given a policy by which it wraps layers"
 
     def findings(self) -> Iterator[Finding]:

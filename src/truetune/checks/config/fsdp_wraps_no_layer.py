@@ -53,7 +53,10 @@ class FsdpWrapsNoLayer(ConfigRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        """Unmet where no layer class is named, or that of the model is not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Unmet where no layer class is named, or that of the model is not known.
+        """
         if not self._named_classes():
             return Unmet("it is about classes of layers that FSDP wraps, and none is named")
         if self._own_layer_class() is None:
@@ -61,7 +64,7 @@ class FsdpWrapsNoLayer(ConfigRule):
         return None
 
     def figure(self) -> Measurement | str:
-        """The layer classes that FSDP wraps."""
+        """What was measured: the layer classes that FSDP wraps."""
         return f"FSDP wraps {self._named_classes()}, the layers of the model"
 
     def findings(self) -> Iterator[Finding]:

@@ -78,7 +78,10 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
     methods = ("sft", "dpo", "orpo", "cpo", "kto", "pretrain")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the size of the model or its one GPU is not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the size of the model or its one GPU is not known.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         if self._min_gigabytes() is None:
@@ -88,7 +91,7 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
         return None
 
     def figure(self) -> str:
-        """The gigabytes that the run needs at least, beside those of the GPU."""
+        """What was measured: the gigabytes that the run needs at least, beside those of the GPU."""
         gpu = self._named_gpu()
         assert gpu is not None, "else the rule is not judged"
         return f"{self._min_gigabytes():.0f} GB at least, and {gpu.name} has {gpu.gigabytes:g}"

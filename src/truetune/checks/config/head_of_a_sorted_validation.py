@@ -120,7 +120,10 @@ class HeadOfASortedValidation(ConfigRule):
     stacks = ("llama-factory", "axolotl")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no limit cuts the evaluation, or none of its files is here."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where no limit cuts the evaluation, or none of its files is here.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         limits = list(_limited_evaluation_files(self.subject))
@@ -129,7 +132,7 @@ class HeadOfASortedValidation(ConfigRule):
         return None if any(read_rows_of_file(Path(one.file)) for one in limits) else NO_FILE
 
     def figure(self) -> Measurement:
-        """How many limited evaluation files lack a kind of row in their first rows."""
+        """What was measured: how many limited evaluation files lack a kind of row in their first rows."""
         limits = list(_limited_evaluation_files(self.subject))
         what = "evaluation files whose first rows lack a kind of row"
         return count_measurement(what, 0, len(limits))

@@ -151,7 +151,10 @@ class LearningRateFarFromPublished(ConfigRule):
     about = ("training.learning_rate",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no rates are published for the method and optimizer."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where no rates are published for the method and optimizer.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         if self._published_rates() is None or not published_adamw_rates_apply(self.subject):
@@ -162,7 +165,7 @@ class LearningRateFarFromPublished(ConfigRule):
         return None
 
     def figure(self) -> str:
-        """The settings that were compared, and the published rates."""
+        """What was measured: the settings that were compared, and the published rates."""
         published = self._published_rates()
         assert published is not None, "else the rule is not judged"
         return f"{self.compared()}; published are {published.usual}"

@@ -64,13 +64,16 @@ class LengthBeyondTheModel(ConfigRule):
     about = ("max_length",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the model's number of positions is not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the model's number of positions is not known.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         return None if isinstance(self._max_positions(), int) else NO_MODEL
 
     def figure(self) -> str:
-        """The settings that were compared, and the positions that the model knows."""
+        """What was measured: the settings that were compared, and the positions that the model knows."""
         return f"{self.compared()}; the model knows {self._max_positions():,} positions"
 
     def _max_positions(self) -> Any:

@@ -73,7 +73,10 @@ class LoraRankBeyondTheMatrix(ConfigRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        """Unmet without LoRA on named modules, or where the shapes of the weights are not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Unmet without LoRA on named modules, or where the shapes of the weights are not known.
+        """
         lora = self.subject.spec.training.lora
         if lora is None:
             return NO_LORA
@@ -82,7 +85,7 @@ class LoraRankBeyondTheMatrix(ConfigRule):
         return None if self._target_matrices() else NO_WEIGHTS
 
     def figure(self) -> Measurement:
-        """How many of the target matrices the rank exceeds."""
+        """What was measured: how many of the target matrices the rank exceeds."""
         what = f"matrices whose rank is below {format_setting(self.subject, 'training.lora.r')}"
         return count_measurement(what, 0, len(self._target_matrices()))
 

@@ -77,7 +77,7 @@ class LoraSettingsWithoutLora(ConfigRule):
     stacks = ("axolotl", "trl", "llama-factory")
 
     def figure(self) -> str:
-        """Whether LoRA is switched on, and how many settings of it are given."""
+        """What was measured: whether LoRA is switched on, and how many settings of it are given."""
         given = [
             key for key in LORA_KEYS if self.subject.raw.get(key) not in (None, False, 0, "", [])
         ]

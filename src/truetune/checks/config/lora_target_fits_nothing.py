@@ -86,8 +86,9 @@ class LoraTargetFitsNothing(ConfigRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        """Unmet without LoRA, for torchtune's own layers, or for a pattern without weights to
-        match.
+        """Why the rule can't judge this run; None if it can.
+
+        Unmet without LoRA, for torchtune's own layers, or for a pattern without weights to match.
         """
         lora = self.subject.spec.training.lora
         if lora is None:
@@ -99,7 +100,7 @@ class LoraTargetFitsNothing(ConfigRule):
         return None
 
     def figure(self) -> Measurement | str:
-        """How many names of modules fit nothing, and by what that was judged."""
+        """What was measured: how many names of modules fit nothing, and by what that was judged."""
         lora, linear = self.subject.spec.training.lora, linear_module_shapes(self.subject)
         assert lora is not None, "else the rule is not judged"
         if not isinstance(lora.target_modules, tuple):

@@ -67,14 +67,17 @@ class LoraTooSmall(ConfigRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the settings have no LoRA."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the settings have no LoRA.
+        """
         lacking = super().unmet()
         if lacking is not None:
             return lacking
         return NO_LORA if self.subject.spec.training.lora is None else None
 
     def figure(self) -> str:
-        """The rank and the targets of LoRA."""
+        """What was measured: the rank and the targets of LoRA."""
         rank = format_setting(self.subject, "training.lora.r")
         return f"rank and targets of LoRA: {rank}, {', '.join(_target_names(self)) or 'by default'}"
 

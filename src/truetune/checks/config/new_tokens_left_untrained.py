@@ -85,8 +85,9 @@ class NewTokensLeftUntrained(ConfigRule):
     by_trainer = (SeverityByFact("prepares_model", {True: MOOT}),)
 
     def unmet(self) -> Unmet | None:
-        """Unmet without LoRA; else as other rules, unless the base never trained marks of the
-        template.
+        """Why the rule can't judge this run; None if it can.
+
+        Unmet without LoRA; else as other rules, unless the base never trained marks of the template.
         """
         if self.subject.spec.training.lora is None:
             return NO_LORA

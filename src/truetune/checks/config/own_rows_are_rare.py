@@ -107,7 +107,10 @@ class OwnRowsAreRare(ConfigRule):
     stacks = ("axolotl",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet unless own files stand beside published sets of a known size."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet unless own files stand beside published sets of a known size.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         own, large = _own_sets(self.subject), _published_sets(self.subject)
@@ -118,7 +121,7 @@ class OwnRowsAreRare(ConfigRule):
         )
 
     def figure(self) -> str:
-        """The number of own rows, beside that of published ones."""
+        """What was measured: the number of own rows, beside that of published ones."""
         own, large = _own_sets(self.subject), _published_sets(self.subject)
         return (
             f"own rows {sum(one.rows for one in own):,}, beside published ones"

@@ -127,7 +127,10 @@ class OwnRowsNotTrained(ConfigRule):
     stacks = ("llama-factory", "axolotl")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the run trains anything but demo data."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the run trains anything but demo data.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         if trains_demo_data_alone(self.subject):
@@ -135,7 +138,7 @@ class OwnRowsNotTrained(ConfigRule):
         return Unmet("it is about runs on the demo data of a framework alone")
 
     def figure(self) -> str:
-        """That no unused file of rows lies beside what is trained."""
+        """What was measured: that no unused file of rows lies beside what is trained."""
         return f"beside {', '.join(trained_data_sets(self.subject))} lies no file of rows that nothing names"
 
     def findings(self) -> Iterator[Finding]:

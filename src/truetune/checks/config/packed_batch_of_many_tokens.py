@@ -62,7 +62,7 @@ class PackedBatchOfManyTokens(ConfigRule):
     reads = ("training.packing", BATCH, "max_length")
 
     def figure(self) -> str:
-        """That no packed batch exceeds the limit."""
+        """What was measured: that no packed batch exceeds the limit."""
         return f"no packed batch holds more than {MAX_TOKENS:,} tokens"
 
     def findings(self) -> Iterator[Finding]:

@@ -63,7 +63,10 @@ class PadMasksEosInPretraining(ConfigRule):
     stacks = ("llama-factory",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet for other stages, or without the tokenizer."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet for other stages, or without the tokenizer.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         if self.subject.raw.get("stage") != "pt":
@@ -71,7 +74,7 @@ class PadMasksEosInPretraining(ConfigRule):
         return NO_TOKENIZER if self._eos_and_pad()[0] is None else None
 
     def figure(self) -> str:
-        """The EOS and the pad token."""
+        """What was measured: the EOS and the pad token."""
         eos, pad = self._eos_and_pad()
         return f"the EOS is {eos}, the pad token {pad}"
 

@@ -70,7 +70,10 @@ class PadSetToStopToken(ConfigRule):
     )
 
     def unmet(self) -> Unmet | None:
-        """Unmet where the settings set no pad token, or the end of answers is not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Unmet where the settings set no pad token, or the end of answers is not known.
+        """
         given = self.subject.spec.training.special_tokens
         if "pad_token" not in given:
             return Unmet("it is about a pad token in the settings, and none is set there")
@@ -78,7 +81,7 @@ class PadSetToStopToken(ConfigRule):
         return None if known else NO_TOKENIZER
 
     def figure(self) -> str:
-        """The pad token that is set, and the tokens that end answers."""
+        """What was measured: the pad token that is set, and the tokens that end answers."""
         given, (end, eos) = (
             self.subject.spec.training.special_tokens,
             answer_end_and_eos(self.subject),

@@ -108,7 +108,10 @@ class PositionsScaledInTrainingOnly(ConfigRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the settings change no positions, or no file uses the adapter."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the settings change no positions, or no file uses the adapter.
+        """
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -117,7 +120,7 @@ class PositionsScaledInTrainingOnly(ConfigRule):
         return None if self._uses_of_adapter() else NO_USES
 
     def figure(self) -> str:
-        """What the training changes, and which uses do the same."""
+        """What was measured: what the training changes, and which uses do the same."""
         trained = ", ".join(f"{one.key} {one.kind}" for one in overrides_of_config(self.subject))
         return f"trained with {trained}; so do {', '.join(use.text for use in self._uses_of_adapter())}"
 

@@ -65,11 +65,14 @@ class PretokenizedRowsBypassMasking(ConfigRule):
     about = ("training.completion_only_loss", "training.assistant_only_loss")
 
     def figure(self) -> str:
-        """The settings that were compared, and the columns of the rows."""
+        """What was measured: the settings that were compared, and the columns of the rows."""
         return f"{self.compared()}; columns: {', '.join(sorted(training_columns(self.subject)))}"
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the columns of the rows are not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the columns of the rows are not known.
+        """
         training = self.subject.spec.training
         asked = training.skip_prepare_dataset and any(
             getattr(training, option) for option in MASK_COLUMNS

@@ -104,7 +104,7 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
     reads = ("training.dtype", "training.optim")
 
     def figure(self) -> str:
-        """The settings that were compared, and whether all weights are trained in bfloat16."""
+        """What was measured: the settings that were compared, and whether all weights are trained in bfloat16."""
         pure = _is_pure_bfloat16(self.subject)
         how = (
             "all weights are trained in bfloat16"

@@ -57,7 +57,10 @@ class ResumeFromMissingCheckpoint(ConfigRule):
     about = ("training.resume_from_checkpoint",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the folder to resume from is not on this machine."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the folder to resume from is not on this machine.
+        """
         name = self.subject.spec.training.resume_from_checkpoint
         if isinstance(name, str) and not any(
             base.is_dir() for base in self._possible_folders(name)

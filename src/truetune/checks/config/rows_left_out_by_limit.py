@@ -86,7 +86,10 @@ class RowsLeftOutByLimit(ConfigRule):
     stacks = ("llama-factory", "axolotl")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no limit is set, or the rows of its files are not here."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where no limit is set, or the rows of its files are not here.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         if not _row_limits(self.subject):
@@ -94,7 +97,7 @@ class RowsLeftOutByLimit(ConfigRule):
         return None if self._rows_of_limited_files() or self._trial_limit() else NO_ROWS
 
     def figure(self) -> Measurement:
-        """How many rows lie beyond the limits."""
+        """What was measured: how many rows lie beyond the limits."""
         limits = sorted({limit.text for limit in _row_limits(self.subject)})
         what = f"rows beyond {', '.join(limits)}"
         return count_measurement(what, 0, sum(self._rows_of_limited_files().values()))

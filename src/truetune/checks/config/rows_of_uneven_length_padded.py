@@ -108,7 +108,10 @@ class RowsOfUnevenLengthPadded(ConfigRule):
     stacks = STACKS
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where rows are joined, batches hold one row, or the lengths are not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where rows are joined, batches hold one row, or the lengths are not known.
+        """
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -135,7 +138,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
         return estimate_padded_batches(lengths, batch, config.limit) if lengths else None
 
     def figure(self) -> str:
-        """The share of padding in the batches."""
+        """What was measured: the share of padding in the batches."""
         padded = self._padded_batches
         assert padded is not None, "else the rule is not judged"
         return describe_padding(padded)

@@ -81,7 +81,10 @@ class RowsPaddedToTheLimit(ConfigRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no setting pads to a fixed length, or the rows are not here."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where no setting pads to a fixed length, or the rows are not here.
+        """
         lacking = super().unmet()
         if lacking is not None or find_padding_to_a_length(self.subject) is None:
             return lacking or Unmet(
@@ -101,7 +104,7 @@ class RowsPaddedToTheLimit(ConfigRule):
         )
 
     def figure(self) -> str:
-        """The length that rows are padded to, beside that of the longest."""
+        """What was measured: the length that rows are padded to, beside that of the longest."""
         padding, lengths = find_padding_to_a_length(self.subject), self._padded_row_lengths
         assert padding is not None, "else the rule is not judged"
         assert lengths is not None, "else the rule is not judged"

@@ -125,7 +125,10 @@ class RowsSurelyCut(ConfigRule):
     )
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the tokenizer is here, no limit cuts single rows, or the rows are not here."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the tokenizer is here, no limit cuts single rows, or the rows are not here.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         if has_local_tokenizer(self.subject):
@@ -137,7 +140,7 @@ class RowsSurelyCut(ConfigRule):
         return None if self._measure_long_rows().rows else NO_ROWS
 
     def figure(self) -> Measurement | str:
-        """How many rows are too long for certain."""
+        """What was measured: how many rows are too long for certain."""
         cut = self._rows_cut_by_script()
         if cut is not None:
             return count_measurement("rows that the script cuts for certain", cut.cut, cut.rows)

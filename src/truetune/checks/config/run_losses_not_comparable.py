@@ -118,14 +118,17 @@ class RunLossesNotComparable(ConfigRule):
     methods = ("sft", "pretrain")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no comparable run lies beside it."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where no comparable run lies beside it.
+        """
         lacking = super().unmet()
         if lacking is not None:
             return lacking
         return None if comparable_runs_beside(self.subject) else NO_OTHER_RUN
 
     def figure(self) -> str:
-        """The runs whose losses are means over the same tokens and rows."""
+        """What was measured: the runs whose losses are means over the same tokens and rows."""
         others = ", ".join(PurePath(one.file).name for one in comparable_runs_beside(self.subject))
         return f"the loss is a mean over the same tokens and rows as in {others}"
 

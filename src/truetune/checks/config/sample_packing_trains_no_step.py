@@ -77,7 +77,10 @@ class SamplePackingTrainsNoStep(ConfigRule):
     reads = ("training.per_device_train_batch_size", "max_length", "training.attn_implementation")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the number of rows is not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the number of rows is not known.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         return NO_ROWS if count_training_rows(self.subject) is None else None

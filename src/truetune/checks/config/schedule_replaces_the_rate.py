@@ -74,13 +74,16 @@ class ScheduleReplacesTheRate(ConfigRule):
     about = ("training.learning_rate",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the run has no DeepSpeed settings."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the run has no DeepSpeed settings.
+        """
         if not self.subject.raw.get("deepspeed"):
             return Unmet("it is about runs with DeepSpeed settings")
         return super().unmet()
 
     def figure(self) -> str:
-        """The settings' learning rate, and the one of DeepSpeed's schedule."""
+        """What was measured: the settings' learning rate, and the one of DeepSpeed's schedule."""
         rate = self.subject.spec.training.learning_rate
         found = self._deepspeed_schedule()
         scheduled = f"{found.rate.schedule} up to {found.rate.peak:g}" if found else "sets none"

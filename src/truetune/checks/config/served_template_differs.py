@@ -112,7 +112,10 @@ class ServedTemplateDiffers(ConfigRule):
     stacks = ("axolotl", "llama-factory", "ms-swift", "trl")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the trained template or the one to compare it with is not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the trained template or the one to compare it with is not known.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         if self._trained_question_marker() is None:
@@ -122,7 +125,7 @@ class ServedTemplateDiffers(ConfigRule):
         return None
 
     def figure(self) -> str:
-        """What both templates write before a question."""
+        """What was measured: what both templates write before a question."""
         by_tokenizer = opening_of_own_template(self.subject) is not None
         owner = "the tokenizer's template" if by_tokenizer else "the template of the model's family"
         return f"a question begins with {self._trained_question_marker()}, in {owner} too"

@@ -64,7 +64,10 @@ class SettingOutOfRange(ConfigRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no hyperparameter with a known range is set."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where no hyperparameter with a known range is set.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         if not list_limited_settings(self.subject, OUT_OF_RANGE):
@@ -72,7 +75,7 @@ class SettingOutOfRange(ConfigRule):
         return None
 
     def figure(self) -> str:
-        """The settings with limits and their values."""
+        """What was measured: the settings with limits and their values."""
         return ", ".join(list_limited_settings(self.subject, OUT_OF_RANGE))
 
     def findings(self) -> Iterator[Finding]:

@@ -68,7 +68,7 @@ class SettingRenamed(ConfigRule):
     since = "0.1.0"
 
     def figure(self) -> Measurement:
-        """How many settings have another name in the release that runs."""
+        """What was measured: how many settings have another name in the release that runs."""
         return count_measurement(
             "settings whose name has changed for the release that runs", 0, len(self.subject.raw)
         )

@@ -77,7 +77,10 @@ class SettingsNameAnotherBase(ConfigRule):
     about = ("training.adapter",)
 
     def unmet(self) -> Unmet | None:
-        """Unmet where no other file uses the adapter, and no named adapter is here."""
+        """Why the rule can't judge this run; None if it can.
+
+        Unmet where no other file uses the adapter, and no named adapter is here.
+        """
         if self._uses_of_written_adapter():
             return None
         if (lacking := super().unmet()) is not None:
@@ -85,7 +88,7 @@ class SettingsNameAnotherBase(ConfigRule):
         return None if self._bases_of_adapters() else NO_ADAPTER
 
     def figure(self) -> str:
-        """The model, and the bases that adapters are put on or were trained on."""
+        """What was measured: the model, and the bases that adapters are put on or were trained on."""
         others = self._uses_of_written_adapter()
         if others:
             names = ", ".join(use.base for use in others)

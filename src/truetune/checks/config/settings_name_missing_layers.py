@@ -69,14 +69,17 @@ class SettingsNameMissingLayers(ConfigRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the settings choose no layers by number."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the settings choose no layers by number.
+        """
         lacking = super().unmet()
         if lacking is not None:
             return lacking
         return None if any(True for _ in self._chosen_layer_numbers()) else NO_LAYERS
 
     def figure(self) -> str:
-        """Each key with the numbers of the layers that it chooses."""
+        """What was measured: each key with the numbers of the layers that it chooses."""
         keys = [
             f"{key}: layers {describe_numbers(numbers)}"
             for key, numbers, _ in self._chosen_layer_numbers()

@@ -97,14 +97,17 @@ class StageStartsFromTheBase(ConfigRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no SFT is given beside a later stage."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where no SFT is given beside a later stage.
+        """
         lacking = super().unmet()
         if lacking is not None:
             return lacking
         return None if sft_stages_before(self.subject) else NO_STAGES
 
     def figure(self) -> str:
-        """What the stage starts from, and what the SFT runs write."""
+        """What was measured: what the stage starts from, and what the SFT runs write."""
         own = stage_of_config(self.subject)
         assert own is not None
         outputs = ", ".join(one.output for one in sft_stages_before(self.subject))

@@ -72,13 +72,16 @@ class StaleMapCache(ConfigRule):
     stacks = ("axolotl", "llama-factory")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no training file is here."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where no training file is here.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         return NO_ROWS if last_changed_training_file(self.subject) is None else None
 
     def figure(self) -> Measurement | str:
-        """How many encoded data sets are older than the data; or that there are none."""
+        """What was measured: how many encoded data sets are older than the data; or that there are none."""
         name = self.subject.spec.training.prepared_path or (
             DEFAULT_FOLDER if self.subject.stack == "axolotl" else None
         )

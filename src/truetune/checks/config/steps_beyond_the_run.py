@@ -60,13 +60,16 @@ class StepsBeyondTheRun(ConfigRule):
     reads = ("training.eval_strategy", "training.eval_steps", "training.logging_steps")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the number of steps is not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the number of steps is not known.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         return NO_STEPS if max_steps_of_run(self.subject) is None else None
 
     def figure(self) -> str:
-        """The settings that were compared, and the most steps of the run."""
+        """What was measured: the settings that were compared, and the most steps of the run."""
         run = max_steps_of_run(self.subject)
         assert run is not None, "else the rule is not judged"
         return f"{self.compared()}; the run has at most {run.most:,} steps"

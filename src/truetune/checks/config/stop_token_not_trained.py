@@ -73,8 +73,9 @@ class StopTokenNotTrained(ConfigRule):
     stacks = ("axolotl",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where no data set is rendered by a chat template, or the stop token is not
-        known.
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where no data set is rendered by a chat template, or the stop token is not known.
         """
         if (lacking := super().unmet()) is not None:
             return lacking
@@ -91,7 +92,7 @@ class StopTokenNotTrained(ConfigRule):
         return None if known else NO_TOKENIZER
 
     def figure(self) -> Measurement:
-        """How many data sets leave their stop tokens out of the loss."""
+        """What was measured: how many data sets leave their stop tokens out of the loss."""
         return count_measurement(
             "data sets whose stop tokens are left out of the loss",
             0,

@@ -80,7 +80,10 @@ class TemplateMarksNotInVocabulary(ConfigRule):
     reads = ("tokens", "special_tokens")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet for other templates, or where the tokens of the base are not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet for other templates, or where the tokens of the base are not known.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         end = _turn_end_of_template(self.subject)
@@ -91,7 +94,7 @@ class TemplateMarksNotInVocabulary(ConfigRule):
         return None
 
     def figure(self) -> str:
-        """That the token which ends a turn is one of the base, or added."""
+        """What was measured: that the token which ends a turn is one of the base, or added."""
         return f"{_turn_end_of_template(self.subject)} is a token of the base, or added to it"
 
     def findings(self) -> Iterator[Finding]:

@@ -64,7 +64,10 @@ class TiedHeadTrainedAlone(ConfigRule):
     reads = ("training.lora.modules_to_save",)
 
     def unmet(self) -> Unmet | None:
-        """Unmet without LoRA, or where it is not known whether the head is tied."""
+        """Why the rule can't judge this run; None if it can.
+
+        Unmet without LoRA, or where it is not known whether the head is tied.
+        """
         lora = self.subject.spec.training.lora
         if lora is None:
             return NO_LORA

@@ -87,7 +87,10 @@ class TrainedAdapterNotUsed(ConfigRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the output folder is not known, or no other file uses weights."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the output folder is not known, or no other file uses weights.
+        """
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -96,7 +99,7 @@ class TrainedAdapterNotUsed(ConfigRule):
         return None if _uses_elsewhere(self.subject) else NO_USES
 
     def figure(self) -> str:
-        """The output folder, and the folders that other files use."""
+        """What was measured: the output folder, and the folders that other files use."""
         used = ", ".join(
             dict.fromkeys(name for use in _uses_elsewhere(self.subject) for name in use.folders)
         )

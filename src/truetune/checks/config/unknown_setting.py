@@ -80,7 +80,7 @@ class UnknownSetting(ConfigRule):
     since = "0.1.0"
 
     def figure(self) -> Measurement:
-        """How many settings the stack's release does not know."""
+        """What was measured: how many settings the stack's release does not know."""
         what = (
             f"settings that {self.subject.stack} {self.subject.version} does not know, by an old"
             " name either"
@@ -105,7 +105,10 @@ class UnknownSetting(ConfigRule):
             yield self._finding_on_strange_keys(strange)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where another program reads the file, which alone knows its settings."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where another program reads the file, which alone knows its settings.
+        """
         own = words_of_another_program(self.subject)
         if own:
             return Unmet(

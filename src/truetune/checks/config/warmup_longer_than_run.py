@@ -71,14 +71,17 @@ class WarmupLongerThanRun(ConfigRule):
     reads = ("training.lr_scheduler_type",)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the warm-up is in steps and the number of steps is not known."""
+        """Why the rule can't judge this run; None if it can.
+
+        Also unmet where the warm-up is in steps and the number of steps is not known.
+        """
         if (lacking := super().unmet()) is not None:
             return lacking
         in_steps = (self.subject.spec.training.warmup_steps or 0) >= 1
         return NO_STEPS if in_steps and max_steps_of_run(self.subject) is None else None
 
     def figure(self) -> str:
-        """The settings that were compared, and the most steps of the run."""
+        """What was measured: the settings that were compared, and the most steps of the run."""
         run = max_steps_of_run(self.subject)
         return self.compared() + (
             f"; the run has at most {run.most:,} steps" if run is not None else ""

@@ -54,6 +54,7 @@ class DeviceMapAutoWithDdp(DeviceRule):
     since = "0.1.0"
 
     def figure(self) -> str:
+        """The device map that is set, and the number of processes."""
         return (
             f"device_map: {self.training.device_map or 'not set'}; processes: {self.subject.world}"
         )

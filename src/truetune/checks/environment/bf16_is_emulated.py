@@ -61,6 +61,7 @@ class Bf16IsEmulated(EnvironmentRule):
         return HIP if torch.hip is not None else None
 
     def figure(self) -> str:
+        """The number of GPUs, and their lowest compute capability."""
         devices = self.subject.torch.devices if self.subject.torch is not None else ()
         lowest = ".".join(map(str, min(device.capability for device in devices)))
         return (

@@ -48,6 +48,7 @@ class CacheNotUsable(EnvironmentRule):
     since = "0.1.0"
 
     def figure(self) -> str:
+        """The cache, its free room, and that it can be written and downloads are not forbidden."""
         free = self.subject.cache_free
         room = "its free room is not known" if free is None else f"{free / GB:,.0f} GB are free"
         return f"{self.subject.cache} can be written, {room}, and 0 variables forbid downloads"

@@ -58,6 +58,7 @@ class GpuNotInTorchBuild(EnvironmentRule):
         return HIP if torch.hip is not None else None
 
     def figure(self) -> str:
+        """For how many of the GPUs torch has kernels."""
         torch = self.subject.torch
         assert torch is not None
         return f"torch has kernels for {len(torch.devices):,} of {len(torch.devices):,} GPUs"

@@ -54,6 +54,7 @@ class GpuNotUsedByTorch(EnvironmentRule):
         return Unmet("the machine has no GPU", "run truetune doctor on the machine that trains")
 
     def figure(self) -> str:
+        """How many GPUs torch uses, and how many the driver knows."""
         used = len(self.subject.torch.devices) if self.subject.torch is not None else 0
         return f"torch uses {used:,} GPUs; the driver knows {len(self.subject.machine.gpus):,}"
 

@@ -54,6 +54,7 @@ class LimitsTooLow(EnvironmentRule):
         return Unmet("the system tells neither the size of /dev/shm nor a limit of open files")
 
     def figure(self) -> str:
+        """The size of /dev/shm, and the number of files that a process may have open."""
         shared, files = self.subject.shared, self.subject.files
         room = (
             "there is no /dev/shm" if shared is None else f"/dev/shm has {shared / 2**20:,.0f} MiB"

@@ -52,6 +52,7 @@ class RequirementNotMet(EnvironmentRule):
         return Unmet("no package with requirements on another one is installed")
 
     def figure(self) -> str:
+        """How many requirements of one package on another are met."""
         return f"{len(self.subject.requirements):,} requirements of one package on another are met"
 
     def findings(self) -> Iterator[Finding]:

@@ -40,6 +40,7 @@ class TextIsNotUtf8(EnvironmentRule):
     since = "0.1.0"
 
     def figure(self) -> str:
+        """The encoding in which text files are opened here."""
         return f"text files are opened as {self.subject.encoding}"
 
     def findings(self) -> Iterator[Finding]:

@@ -44,12 +44,14 @@ class VersionsKnownToClash(EnvironmentRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no package of the list is installed."""
         listed = {name for clash in VERSION_CLASHES for name in clash.versions}
         if listed & self.subject.packages.keys():
             return None
         return Unmet("no package of the list is installed")
 
     def figure(self) -> str:
+        """That none of the known version clashes are installed, with their number."""
         return f"0 of {len(VERSION_CLASHES):,} known clashes are installed"
 
     def findings(self) -> Iterator[Finding]:

@@ -58,6 +58,7 @@ class AnswersLookRightButDoNotParse(EvaluationRule):
     of_parser = True
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the model was asked nothing."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -66,6 +67,7 @@ class AnswersLookRightButDoNotParse(EvaluationRule):
         return Unmet("the model was asked nothing", "ask rows with --answers N")
 
     def figure(self) -> str:
+        """How many answers hold the gold value and are not read by the parser."""
         unread, answers = len(self.proof().unread), self.proof().answers
         return f"{unread:,} of {answers:,} answers hold the gold value and are not read"
 

@@ -52,9 +52,11 @@ class EvaluationRowsWereTrainedOn(EvaluationRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where it is not known which rows were trained on."""
         return NOT_KNOWN_WHAT_WAS_TRAINED if self.subject.seen is None else None
 
     def figure(self) -> str:
+        """How many of the evaluation rows were trained on."""
         assert self.subject.seen is not None
         return f"{self.subject.seen.rows:,} of {self.subject.seen.of:,} rows were trained on"
 

@@ -57,6 +57,7 @@ class JudgePrefersAPlace(EvaluationRule):
     of_files = True
 
     def unmet(self) -> Unmet | None:
+        """Unmet without verdicts, and where each pair was judged in one order only."""
         if not self.subject.judged:
             return NO_VERDICTS
         if not any(True for _ in count_wins_by_place(self.subject.judged)):
@@ -67,6 +68,7 @@ class JudgePrefersAPlace(EvaluationRule):
         return None
 
     def figure(self) -> str:
+        """How often the first place won, and how often the second."""
         return "; ".join(
             f"the first place won {one.first} and the second {one.second} of {one.how}"
             for one in count_wins_by_place(self.subject.judged)

@@ -63,6 +63,7 @@ class JudgePrefersLongerAnswers(EvaluationRule):
     moot_where = ("judge-prefers-a-place",)
 
     def unmet(self) -> Unmet | None:
+        """Unmet without verdicts, and where too few are on answers of different length."""
         if not self.subject.judged:
             return NO_VERDICTS
         compared = sum(count_wins_of_longer_and_shorter(self.subject.judged))
@@ -74,6 +75,7 @@ class JudgePrefersLongerAnswers(EvaluationRule):
         return None
 
     def figure(self) -> str:
+        """How often the longer answer won."""
         longer, shorter = count_wins_of_longer_and_shorter(self.subject.judged)
         return f"the longer answer won {longer} of {longer + shorter}"
 

@@ -60,6 +60,7 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no other model was measured, or the models were asked nothing."""
         if self.subject.other is None or self.subject.change() is None:
             return NOT_AGAINST
         if self.subject.agreements:
@@ -67,6 +68,7 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
         return Unmet("both models were asked nothing", "ask rows with --answers N")
 
     def figure(self) -> str:
+        """The difference of the losses, and how many answers are right under one model alone."""
         change = self.subject.change()
         assert change is not None
         alone = (

@@ -54,6 +54,7 @@ class MemorisedNotLearned(EvaluationRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where it is not known what was trained, or too few rows were trained on or were not."""
         overlap = self.subject.seen
         if overlap is None:
             return NOT_KNOWN_WHAT_WAS_TRAINED
@@ -67,6 +68,7 @@ class MemorisedNotLearned(EvaluationRule):
         )
 
     def figure(self) -> str:
+        """The loss of rows that were trained on, beside that of the others."""
         overlap = self.subject.seen
         assert overlap is not None
         assert overlap.seen is not None

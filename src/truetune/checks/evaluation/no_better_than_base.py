@@ -69,6 +69,7 @@ class NoBetterThanBase(EvaluationRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet without a comparison and a loss, under another loss than that of answers, or with too few rows."""
         change = self.subject.change()
         if change is None or self.subject.other is None:
             return None if self.subject.model.loss() is not None else NOT_AGAINST
@@ -84,6 +85,7 @@ class NoBetterThanBase(EvaluationRule):
         return None
 
     def figure(self) -> str:
+        """The difference of the loss to the other model's; the loss alone where no other was measured."""
         change, other, loss = self.subject.change(), self.subject.other, self.subject.model.loss()
         if change is not None and other is not None:
             return (

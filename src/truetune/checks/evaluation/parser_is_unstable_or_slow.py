@@ -50,6 +50,7 @@ class ParserIsUnstableOrSlow(EvaluationRule):
     of_parser = True
 
     def figure(self) -> str:
+        """How many gold answers are read the same twice, and the seconds of the slowest text."""
         proof = self.proof()
         return (
             f"{proof.golds:,} gold answers are read the same twice, the slowest text in"

@@ -51,6 +51,7 @@ class ParserMissesGoldAnswers(EvaluationRule):
     of_parser = True
 
     def figure(self) -> str:
+        """The score of the parser with the gold answers."""
         proof = self.proof()
         return f"the parser scores {describe_score(proof.read, proof.golds)} with the gold answers"
 

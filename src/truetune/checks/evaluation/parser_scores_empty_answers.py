@@ -49,6 +49,7 @@ class ParserScoresEmptyAnswers(EvaluationRule):
     of_parser = True
 
     def figure(self) -> str:
+        """The score of the parser with empty answers."""
         return f"the parser scores {self.proof().empty:.2f} with empty answers"
 
     def findings(self) -> Iterator[Finding]:

@@ -59,6 +59,7 @@ class ParserScoresShuffledGolds(EvaluationRule):
     of_parser = True
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where there are fewer than two gold answers."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -67,6 +68,7 @@ class ParserScoresShuffledGolds(EvaluationRule):
         return None
 
     def figure(self) -> str:
+        """The score of the parser with shuffled gold answers, beside that of chance."""
         proof = self.proof()
         chance = "what chance is can't be told"
         if proof.chance is not None:

@@ -62,6 +62,7 @@ class PromptLossFellToo(EvaluationRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the base was not measured too, or too few rows have a prompt."""
         prompts = self.subject.prompts
         if prompts is None or self.subject.change() is None or not self.subject.is_base:
             return NOT_AGAINST
@@ -73,6 +74,7 @@ class PromptLossFellToo(EvaluationRule):
         return None
 
     def figure(self) -> str:
+        """By how much the loss of the prompts moved, and that of the supervised tokens."""
         prompts, answers = self.subject.prompts, self.subject.change()
         assert prompts is not None
         assert answers is not None

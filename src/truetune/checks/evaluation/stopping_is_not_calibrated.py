@@ -64,6 +64,7 @@ class StoppingIsNotCalibrated(EvaluationRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the probability of a stop is not known, or too few rows have an end."""
         stops = self.subject.model.stops
         if stops is None:
             return Unmet("P(stop) is not told", "evaluate the model's files, and rows with answers")
@@ -75,6 +76,7 @@ class StoppingIsNotCalibrated(EvaluationRule):
         return None
 
     def figure(self) -> str:
+        """How many ends the model expects for each end of an answer, and at how many a stop is likely."""
         stops = self.subject.model.stops
         assert stops is not None
         return (

@@ -63,6 +63,7 @@ class TwoModelsAnswerAlike(EvaluationRule):
     of_files = True
 
     def unmet(self) -> Unmet | None:
+        """Unmet without answers of two models to the same questions, and where these are too few or labels."""
         if not self.subject.twins:
             return Unmet("no answers of two models to the same questions were read", asked=True)
         if not any(map(_are_answers_telling, self.subject.twins)):
@@ -73,6 +74,7 @@ class TwoModelsAnswerAlike(EvaluationRule):
         return None
 
     def figure(self) -> str:
+        """How many answers of two models are equal."""
         return "; ".join(
             f"{one.equal} of {one.rows} answers of {one.names[0]} and {one.names[1]} are equal"
             for one in self.subject.twins

@@ -174,7 +174,7 @@ def search_topics(question: str, among: Iterable[Topic], most: int = 5) -> list[
 def _score_all(
     question: str, question_stems: list[str], documents: list[IndexedTopic], scoring: Scoring
 ) -> list[Hit]:
-    """All topics with a score, the best first; `asked` are the stems of the question."""
+    """All topics with a score above 0, the best first."""
     # Hits show the words as the user wrote them.
     spelling = {
         stem: word for word in re.findall(r"\w+", question.lower()) for stem in list_stems(word)
@@ -295,7 +295,7 @@ class Scoring:
         """The score of a document, and the words of the question that it has.
 
         Args:
-            asked: the stems of the question, in their order.
+            question_stems: the stems of the question, in their order.
             document: one of those that this was made of.
         """
         words = list(dict.fromkeys(question_stems))

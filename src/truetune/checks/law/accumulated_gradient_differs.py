@@ -68,6 +68,7 @@ class AccumulatedGradientDiffers(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         # A forward pass or a loss that is wrong by itself gives other gradients as well: those laws
         # name the cause.
+        """The finding that the gradient depends on how a batch is cut into micro-batches."""
         if any_law_broken(
             self.subject, *FORWARD_LAWS, "loss-alive", "loss-targets", "reference-dropout"
         ):

@@ -59,6 +59,7 @@ class AdapterWithoutEffect(LawRule):
         # Switched off, an adapter must move no logit. Half of its effect is chosen, not measured:
         # what leaks is all of it (merged weights, a second wrapper) or nothing; between them lies
         # the noise of the kernels.
+        """The finding that the adapter that is trained has no effect."""
         leaks = evidence["leaked"] > evidence["moved"] / 2 > 0
         # Tensors that no gradient reaches can't have an effect: gradient-flow names them.
         if not leaks and any_law_broken(self.subject, "gradient-flow"):

@@ -58,6 +58,7 @@ class AttentionImplementationMismatch(LawRule):
     law = "attention-implementation"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that the attention implementation of the run computes something else than eager attention."""
         used, strays = evidence["used"], evidence["places with nan"]
         what = (
             f"gives nan at {strays} places of a padded batch"

@@ -59,6 +59,7 @@ class CheckpointingChangesGradients(LawRule):
     law = "checkpointing"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that checkpointing of activations changes or loses gradients."""
         lost = evidence["tensors lost"]
         flow = self.subject.laws.get("gradient-flow", {}).get("evidence", {})
         # With checkpointing on, gradient-checkpointing-kills-grads counts the same tensors.

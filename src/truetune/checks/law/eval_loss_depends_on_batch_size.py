@@ -59,6 +59,7 @@ class EvalLossDependsOnBatchSize(LawRule):
     law = "evaluation-loss"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that the evaluation loss moves with the evaluation batch size."""
         size = evidence["size"]
         one, many = evidence["batches of 1"], evidence[f"batches of {size}"]
         tokens = (

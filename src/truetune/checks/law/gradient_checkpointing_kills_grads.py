@@ -58,6 +58,7 @@ class GradientCheckpointingKillsGrads(LawRule):
     law = "gradient-flow"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that gradient checkpointing cuts the adapter off from the loss."""
         if not (evidence["trained"] and evidence["checkpointing"] and evidence["without"]):
             return
         # Tensors outside of the forward pass have no gradient without checkpointing either: the

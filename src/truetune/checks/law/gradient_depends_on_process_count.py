@@ -52,6 +52,7 @@ class GradientDependsOnProcessCount(LawRule):
     law = "process-count"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that the gradient depends on the number of processes."""
         several = evidence["world"] > 1
         if any_law_broken(
             self.subject, *FORWARD_LAWS, "loss-alive", "loss-targets", "reference-dropout"

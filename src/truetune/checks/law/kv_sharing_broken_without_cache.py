@@ -58,6 +58,7 @@ class KvSharingBrokenWithoutCache(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         # One pass is how training reads a row, token by token is how an answer is written: where
         # only the second differs, training is right and generation is wrong.
+        """The finding that the key-value cache changes what the model computes."""
         at_once = evidence["by way"]["one pass"] <= tolerance
         how = "token by token" if at_once else "in one pass"
         yield self.finding(

@@ -71,6 +71,7 @@ class LossLearnsOtherTargets(LawRule):
     law = "loss-targets"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that the loss learns other targets than the tokens that follow in the row."""
         others, total = evidence["other targets"], evidence["looked at"]
         count = sum(others.values())
         if count <= tolerance * total:

@@ -57,6 +57,7 @@ class LossNotFiniteAtTheStart(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         # Activations beyond float16 become inf and the loss nan: that rule says where it begins.
+        """The finding that the loss of a micro-batch is not finite."""
         if any_law_broken(self.subject, "activation-range"):
             return
         dead, total = evidence["dead"], evidence["batches"]

@@ -72,6 +72,7 @@ class LossOnUnlabelledPositions(LawRule):
     law = "loss-targets"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that the loss teaches positions that the labels leave out."""
         count, total = evidence["without a label"], evidence["positions with gradient"]
         if count <= tolerance * total or are_targets_mostly_other_tokens(evidence):
             return

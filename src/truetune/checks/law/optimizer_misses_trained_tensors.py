@@ -54,6 +54,7 @@ class OptimizerMissesTrainedTensors(LawRule):
     law = "gradient-flow"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that the optimizer does not hold tensors that are to be trained."""
         lost = evidence.get("outside the optimizer", {"count": 0})
         if not lost["count"]:
             return
@@ -71,6 +72,7 @@ class OptimizerMissesTrainedTensors(LawRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the optimizer of the loop is not known."""
         lacking = super().unmet()
         if lacking is not None:
             return lacking

@@ -65,6 +65,7 @@ class PackedDocumentDiffersFromAlone(LawRule):
     law = "packed-alone"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that a packed document is computed otherwise than the same document alone."""
         isolation = self.subject.laws.get("packing-isolation", {})
         # Documents that see each other differ from those alone as well:
         # packed-documents-see-each-other says why.

@@ -67,6 +67,7 @@ class PackedDocumentsSeeEachOther(LawRule):
     law = "packing-isolation"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that in a packed row, one document attends to another."""
         borders = evidence["told apart by"]
         if not borders and any(
             int(sample.documents.max(initial=0)) for sample in self.subject.samples

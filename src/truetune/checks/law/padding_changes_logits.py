@@ -55,6 +55,7 @@ class PaddingChangesLogits(LawRule):
     law = "padding-invariance"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that the model computes something else when a row is padded."""
         worst: dict[str, float] = evidence["by padding"]
         # The law pads in the ways of training (right) and of generation (left). `not <=` counts nan
         # as broken.

@@ -56,6 +56,7 @@ class PolicyDiffersFromItsReference(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         # Log-probabilities that came with the data have a law of their own, and dropout makes any
         # two passes differ.
+        """The finding that the reference is not the model that the policy starts from."""
         if evidence["precomputed"] or any_law_broken(self.subject, "reference-dropout"):
             return
         losses = sorted(row["loss"] for row in evidence["rows"])

@@ -60,6 +60,7 @@ class PrecomputedReferenceStale(LawRule):
     law = "precomputed-reference"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that reference log-probabilities computed beforehand are not those of the reference."""
         rows = evidence["rows"]
         pairs = [
             f"pair {i}: given {_show_two_sides(row['given'])}, live {_show_two_sides(row['live'])}"

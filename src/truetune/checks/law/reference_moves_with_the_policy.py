@@ -54,6 +54,7 @@ class ReferenceMovesWithThePolicy(LawRule):
     law = "reference-still"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that the reference shares weights with the policy."""
         yield self.finding(
             f"the reference's log-probabilities change by {value:.2g} nats a token when the trained"
             " weights change",

@@ -56,6 +56,7 @@ class SavedModelDiffers(LawRule):
     law = "save-load"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that the model that is saved and loaded is not the model that was trained."""
         yield self.finding(
             f"saved and loaded again, the model's logits differ by {value:.2g} of the largest"
             f" (rounding explains {tolerance:.0e})",

@@ -54,6 +54,7 @@ class StepsChangeNothing(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         # update-rounding computes beforehand what this law tries: one of the two is enough, and
         # that one names dtypes.
+        """The finding that steps of the run's own optimizer leave most weights as they were."""
         if any_law_broken(self.subject, "update-rounding"):
             return
         yield self.finding(

@@ -69,6 +69,7 @@ class TokensWeighUnequally(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         # Equal within a line and unequal between lines is a mean over each line: the known cause.
         # What differs within a line may be weights that somebody wrote, and is a note.
+        """The finding that supervised tokens do not weigh the same in the loss."""
         by_line = [line for line in evidence["by line"] if line["tokens"]]
         means = evidence["within a line"] <= tolerance
         if evidence["asked for"] or any_law_broken(self.subject, "gradient-accumulation"):

@@ -59,6 +59,7 @@ class TrainedTensorsWithoutGradient(LawRule):
     law = "gradient-flow"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that trained tensors get no gradient, or none is trained."""
         if not evidence["trained"]:
             yield self.finding(
                 "no tensor is trained" + (": the adapter is frozen" if evidence["adapter"] else ""),

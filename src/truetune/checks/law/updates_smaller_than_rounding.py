@@ -50,6 +50,7 @@ class UpdatesSmallerThanRounding(LawRule):
     law = "update-rounding"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """The finding that most weights are too large for a step to change them."""
         yield self.finding(
             f"{value:.0%} of the trained weights stay as they are at every step: a step of"
             f" {evidence['rate']:.0e} is less than half of their spacing in"

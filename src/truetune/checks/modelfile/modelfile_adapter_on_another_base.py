@@ -48,6 +48,7 @@ class ModelfileAdapterOnAnotherBase(ModelfileRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no adapter is named, or its base is not known here."""
         if self.subject.last("adapter") is None:
             return Unmet("it is about adapters, and none is named")
         if self._trained_base() is None:
@@ -58,6 +59,7 @@ class ModelfileAdapterOnAnotherBase(ModelfileRule):
         return None
 
     def figure(self) -> str:
+        """The base that the adapter names, and the model that FROM names."""
         trained_base, base = self._trained_base(), self.subject.last("from")
         assert trained_base is not None, "else the rule is not judged"
         assert base is not None, "a Modelfile has a FROM"

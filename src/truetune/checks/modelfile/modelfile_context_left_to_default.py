@@ -38,6 +38,7 @@ class ModelfileContextLeftToDefault(ModelfileRule):
     severity = "info"
 
     def figure(self) -> str:
+        """The context that `num_ctx` sets, if it is set."""
         context = self.subject.parameters.get("num_ctx")
         return f"num_ctx {context.value}" if context is not None else "no num_ctx"
 

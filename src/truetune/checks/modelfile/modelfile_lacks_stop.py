@@ -56,17 +56,19 @@ class ModelfileLacksStop(ModelfileRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Unmet without a TEMPLATE with a mark that ends turns."""
         if self._turn_end_mark_of_template():
             return None
         return Unmet("it is about a TEMPLATE with a mark that ends turns")
 
     def figure(self) -> str:
+        """The mark that ends turns, and that a stop names it."""
         return (
             f"1 mark ends turns ({self._turn_end_mark_of_template()}), and PARAMETER stop names it"
         )
 
     def _turn_end_mark_of_template(self) -> str | None:
-        """The mark behind the prompt; None where there is no template, or it has none."""
+        """The first mark behind the prompt that ends a turn; None without a TEMPLATE, or where it has none."""
         template = self.subject.last("template")
         # Marks before the prompt may end the system prompt alone.
         behind = template.value.partition(".Prompt")[2] if template is not None else ""

@@ -89,6 +89,7 @@ class ModelfileParametersUnfit(ModelfileRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no parameter is set that the rule judges."""
         parameters = self.subject.parameters
         is_set = any(name in parameters for name in (GPU_LAYERS, CONTEXT, MOST_ANSWERED))
         if is_set or self._sampling_values() or self._stop_strings():
@@ -98,6 +99,7 @@ class ModelfileParametersUnfit(ModelfileRule):
         )
 
     def figure(self) -> str:
+        """The parameters of the Modelfile that are judged, with their values."""
         values = {OLLAMA_NAMES[name]: value for name, value in self._sampling_values().items()}
         for name in (GPU_LAYERS, CONTEXT, MOST_ANSWERED):
             if name in self.subject.parameters:

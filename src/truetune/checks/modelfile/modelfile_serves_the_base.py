@@ -56,6 +56,7 @@ class ModelfileServesTheBase(ModelfileRule):
     severity = "warning"
 
     def figure(self) -> str:
+        """What FROM and ADAPTER name."""
         names = [one.value for word in ("from", "adapter") for one in self.subject.all(word)]
         return f"FROM and ADAPTER: {len(names):,} ({', '.join(names)})"
 

@@ -88,6 +88,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
+        """Unmet without a TEMPLATE, and where the format of the training is not known."""
         if self.subject.last("template") is None:
             return Unmet("it is about TEMPLATE, and there is none: that of FROM holds")
         if find_trained_format_beside(Path(self.subject.path).resolve().parent) is not None:
@@ -147,6 +148,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
         )
 
     def figure(self) -> str:
+        """The marks of the training that TEMPLATE writes."""
         trained = find_trained_format_beside(Path(self.subject.path).resolve().parent)
         if trained is not None:
             return f"TEMPLATE writes {trained.mark}, as {trained.path.name} does in training"

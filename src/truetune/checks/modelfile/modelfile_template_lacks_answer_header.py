@@ -256,11 +256,13 @@ class ModelfileTemplateLacksAnswerHeader(ModelfileRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
+        """Unmet without a TEMPLATE."""
         if self.subject.last("template") is not None:
             return None
         return Unmet("it is about TEMPLATE, and there is none: that of FROM holds")
 
     def figure(self) -> str:
+        """That TEMPLATE opens a turn behind the question, or is of no known family."""
         return "TEMPLATE opens a turn behind the question, or is of no known family"
 
     def findings(self) -> Iterator[Finding]:

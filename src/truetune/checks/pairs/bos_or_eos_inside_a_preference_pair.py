@@ -68,6 +68,7 @@ class BosOrEosInsideAPreferencePair(PairRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the BOS, stop and control tokens inside the answers of a batch's pairs."""
         if batch.pairs is None:
             return
         self.pairs += len(batch.pairs.chosen.examples)
@@ -112,9 +113,11 @@ class BosOrEosInsideAPreferencePair(PairRule):
         return token in self.stops and bool(behind) and not behind.startswith(self.control)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the tokenizer has no such token."""
         return super().unmet() if len(self.wanted) else NO_CONTROL_TOKENS
 
     def figure(self) -> Measurement:
+        """How many pairs have a BOS, stop or control token inside an answer."""
         return count_measurement(
             "pairs with a BOS, stop or control token inside an answer", len(self.rows), self.pairs
         )

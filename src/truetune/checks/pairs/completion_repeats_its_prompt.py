@@ -70,6 +70,7 @@ class CompletionRepeatsItsPrompt(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the rows of a batch whose completion begins with its own prompt."""
         for row in batch.rows:
             # Pairs are pair-prompt-not-shared's.
             if row.rejected is not None or not _has_own_prompt(row):
@@ -83,9 +84,11 @@ class CompletionRepeatsItsPrompt(DataRule):
                 self.cases.append(case_in_row(batch, row, text))
 
     def unmet(self) -> Unmet | None:
+        """Unmet without rows of a prompt and one completion."""
         return None if self.rows else NO_COMPLETION
 
     def figure(self) -> Measurement:
+        """How many completions begin with their prompt."""
         return count_measurement(
             "completions that begin with their prompt", self.repeated, self.rows
         )

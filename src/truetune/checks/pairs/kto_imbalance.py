@@ -85,6 +85,7 @@ class KtoImbalance(DataRule):
         """What the true labels weigh against the false ones"""
 
     def batch(self, batch: Batch) -> None:
+        """Count the true and the false labels of a batch, and keep the first answers."""
         for row in batch.rows:
             if row.label is not None:
                 self.good += row.label
@@ -93,9 +94,11 @@ class KtoImbalance(DataRule):
                     self.answers.append((row.origin.file, last_answer(row) or ""))
 
     def unmet(self) -> Unmet | None:
+        """Unmet without rows with a label."""
         return None if self.good + self.bad else NO_VERDICTS
 
     def figure(self) -> Measurement:
+        """How many labels are true, and how both sides are weighed."""
         weights = f" (weighed {self.ratio:.2f} to 1; recommended are 1 to 1.33)"
         return count_measurement("labels that are true", self.good, self.good + self.bad, weights)
 

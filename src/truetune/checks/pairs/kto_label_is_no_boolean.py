@@ -59,6 +59,7 @@ class KtoLabelIsNoBoolean(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the labels of a batch that are no boolean."""
         for row in batch.rows:
             self.verdicts += row.label is not None
             if row.label is None or not _is_misread(row):
@@ -69,9 +70,11 @@ class KtoLabelIsNoBoolean(DataRule):
                 self.cases.append(case_in_row(batch, row, f"the label is {row.label_value!r}"))
 
     def unmet(self) -> Unmet | None:
+        """Unmet without rows with a label."""
         return None if self.verdicts else NO_VERDICTS
 
     def figure(self) -> Measurement:
+        """How many labels are no boolean."""
         return count_measurement("labels that are no boolean", self.values.total(), self.verdicts)
 
     def findings(self) -> Iterator[Finding]:

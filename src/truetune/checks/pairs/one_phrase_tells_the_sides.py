@@ -81,6 +81,7 @@ class OnePhraseTellsTheSides(PairRule):
         self.answers: dict[str, set[int]] = {"chosen": set(), "rejected": set()}
 
     def batch(self, batch: Batch) -> None:
+        """Count the phrases of the chosen and of the rejected answers of a batch."""
         for row in batch.rows:
             if row.rejected is None:
                 continue
@@ -98,11 +99,13 @@ class OnePhraseTellsTheSides(PairRule):
             self.phrases[side]["end"][" ".join(last[-PHRASE_WORDS:])] += 1
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the pairs are too few."""
         if 0 < self.pairs < MIN_PAIRS:
             return Unmet(f"it is about {MIN_PAIRS} pairs or more")
         return super().unmet()
 
     def figure(self) -> Measurement:
+        """In how many pairs a side begins or ends with its commonest phrase."""
         counts = [
             counter.most_common(1)[0][1]
             for places in self.phrases.values()

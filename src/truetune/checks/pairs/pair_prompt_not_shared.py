@@ -82,6 +82,7 @@ class PairPromptNotShared(PairRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the pairs of a batch whose sides do not share one prompt."""
         for row in batch.rows:
             if row.rejected is None:
                 continue
@@ -97,6 +98,7 @@ class PairPromptNotShared(PairRule):
                     self.cases.append(at(batch, row, text))
 
     def figure(self) -> Measurement:
+        """How many pairs have sides that do not share one prompt."""
         return count_measurement(
             "pairs whose sides do not share one prompt", self.kinds.total(), self.pairs
         )

@@ -58,6 +58,7 @@ class PairSideNotTerminated(PairRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the pairs of a batch of which one side alone ends with a stop token."""
         if batch.pairs is None:
             return
         self.pairs += len(batch.pairs.chosen.examples)
@@ -86,6 +87,7 @@ class PairSideNotTerminated(PairRule):
         return rendering.text.rstrip().endswith(self.stops)
 
     def figure(self) -> Measurement:
+        """How many pairs have a stop token at the end of one side alone."""
         return count_measurement(
             "pairs with a stop token at the end of one side alone",
             sum(self.open.values()),

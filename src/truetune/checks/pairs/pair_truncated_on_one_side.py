@@ -71,6 +71,7 @@ class PairTruncatedOnOneSide(PairRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the pairs of a batch of which the length limit cuts one answer alone."""
         if batch.pairs is None:
             return
         self.pairs += len(batch.pairs.chosen.examples)
@@ -113,11 +114,13 @@ class PairTruncatedOnOneSide(PairRule):
         return np.asarray(ends >= self.limit.tokens)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where rows hold media, whose tokens are not counted."""
         return super().unmet() or explain_uncounted_tokens(
             self.media, is_named=self.spec.max_length is not None
         )
 
     def figure(self) -> Measurement:
+        """How many pairs lose a part of one answer alone at the length limit."""
         part = "beginning" if self.limit.from_end else "end"
         what = f"pairs that lose the {part} of one answer alone at {self.limit.text}"
         return count_measurement(what, sum(self.cut.values()), self.pairs)

@@ -56,6 +56,7 @@ class PairsAreTies(PairRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the pairs of a batch whose sides have equal scores."""
         for row in batch.rows:
             self.pairs += row.rejected is not None
             if row.rejected is None or row.scores is None:
@@ -69,11 +70,13 @@ class PairsAreTies(PairRule):
                 self.cases.append(case_in_row(batch, row, text))
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where too few pairs have scores of both sides."""
         if self.pairs and self.scored < MIN_PAIRS:
             return Unmet(f"it is about {MIN_PAIRS} pairs with scores of both sides or more")
         return super().unmet()
 
     def figure(self) -> Measurement:
+        """How many scored pairs have equal scores on both sides."""
         return count_measurement("pairs whose sides have equal scores", self.ties, self.scored)
 
     def findings(self) -> Iterator[Finding]:

@@ -90,6 +90,7 @@ class PairsLackDiversity(PairRule):
         self.rejected = GrowingArray()
 
     def batch(self, batch: Batch) -> None:
+        """Count the pairs of a batch with nearly the same answers, and keep hashes of the rejected ones."""
         if batch.pairs is None:
             return
         chosen, rejected = batch.pairs
@@ -133,6 +134,7 @@ class PairsLackDiversity(PairRule):
             )
 
     def figure(self) -> Measurement:
+        """How many pairs have two answers that are nearly the same."""
         return count_measurement(
             "pairs whose two answers are nearly the same", self.alike, self.pairs - self.left_out
         )

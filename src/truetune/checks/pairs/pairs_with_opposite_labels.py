@@ -75,6 +75,7 @@ class PairsWithOppositeLabels(PairRule):
         self.files: dict[str, int] = {}
 
     def batch(self, batch: Batch) -> None:
+        """Keep hashes of a batch's comparisons, and of the same ones the other way round."""
         comparisons = []
         if batch.pairs is not None:
             comparisons += [
@@ -107,9 +108,11 @@ class PairsWithOppositeLabels(PairRule):
             self.ways.add(np.array(rows, dtype=np.uint64))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where there is nothing to compare."""
         return None if self.ways.parts else NOTHING_TO_COMPARE
 
     def figure(self) -> Measurement:
+        """That none of the comparisons stand in the data the other way round as well."""
         return count_measurement(
             "comparisons that stand in the data the other way round as well",
             0,

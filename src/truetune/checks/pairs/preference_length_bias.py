@@ -114,6 +114,7 @@ class PreferenceLengthBias(PairRule):
         """Pairs whose prompt asks for shorter, or for longer answers"""
 
     def batch(self, batch: Batch) -> None:
+        """Keep the lengths of both answers of a batch's pairs, and count prompts that ask for a length."""
         differences = [row.scores.difference for row in batch.rows if row.scores is not None]
         right, of = self.scored
         self.scored = (
@@ -132,6 +133,7 @@ class PreferenceLengthBias(PairRule):
             self.lengths.add(np.stack(counts, axis=1).astype(np.int32))
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the lengths of too few pairs differ."""
         _, of = self.longer
         # Even if the longer answer won in all of them, the interval would reach down to where
         # nothing is told.
@@ -144,6 +146,7 @@ class PreferenceLengthBias(PairRule):
         return super().unmet()
 
     def figure(self) -> Measurement:
+        """In how many pairs of unlike length the longer answer is the chosen one."""
         longer, of = self.longer
         if not of:
             return count_measurement(

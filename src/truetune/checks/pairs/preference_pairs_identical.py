@@ -88,6 +88,7 @@ class PreferencePairsIdentical(PairRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the pairs of a batch with the same answer on both sides, as they stand or as they are cut."""
         if batch.pairs is None:
             return
         chosen, rejected = batch.pairs
@@ -120,6 +121,7 @@ class PreferencePairsIdentical(PairRule):
                 self.cases.append(case_at_answer(chosen, i, text))
 
     def figure(self) -> Measurement:
+        """How many pairs have the same answer on both sides."""
         same = self.same + self.cut + self.spaced
         return count_measurement("pairs with the same answer on both sides", same, self.pairs)
 

@@ -122,6 +122,7 @@ class PreferencePairsSwapped(PairRule):
         has one length without any slice"""
 
     def batch(self, batch: Batch) -> None:
+        """Count the signs in a batch's pairs that speak for or against their labels."""
         for row in batch.rows:
             if row.rejected is None:
                 continue
@@ -232,6 +233,7 @@ class PreferencePairsSwapped(PairRule):
             yield "open", not is_ended
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where too few pairs show by themselves which side is better."""
         kind = self._most_telling_kind()
         if not self.pairs or kind == "scores" or self.spoke[kind] >= MIN_PAIRS:
             return super().unmet()
@@ -249,6 +251,7 @@ class PreferencePairsSwapped(PairRule):
         return Unmet(reason, "add columns of scores (score_chosen, score_rejected)")
 
     def figure(self) -> Measurement:
+        """In how many pairs the most telling kind of sign speaks against the labels."""
         kind = self._most_telling_kind()
         return count_measurement(
             f"pairs in which {SIGNS[kind]}",

@@ -56,6 +56,7 @@ class RejectedAnswersOfOtherPrompts(PairRule):
         self.file = DisplacedAnswersOfFile()
 
     def batch(self, batch: Batch) -> None:
+        """Keep the prompts and the rejected answers of a batch's pairs, to be compared."""
         for row in batch.rows:
             if row.rejected is not None:
                 self.pairs += 1
@@ -63,10 +64,12 @@ class RejectedAnswersOfOtherPrompts(PairRule):
                 self.file.add(texts.prompt, texts.rejected, row.origin)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where it can't be judged to which prompt a rejected answer belongs."""
         self.file.compare_kept_rows()
         return super().unmet() or self.file.why_not_judged("a rejected answer")
 
     def figure(self) -> Measurement:
+        """For how many prompts the nearest rejected answer is their own."""
         return count_measurement(
             "prompts whose nearest rejected answer is their own, of those with one far nearer than all others",
             self.file.own_pairs,

@@ -63,6 +63,7 @@ class RejectedSideEmpty(PairRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the pairs of a batch whose rejected answer is empty."""
         for row in batch.rows:
             if row.rejected is not None:
                 self.pairs += 1
@@ -73,6 +74,7 @@ class RejectedSideEmpty(PairRule):
                         self.cases.append(case_in_rejected_side(batch, row, text))
 
     def figure(self) -> Measurement:
+        """How many pairs have an empty rejected answer."""
         return count_measurement("pairs with an empty rejected answer", self.empty, self.pairs)
 
     def findings(self) -> Iterator[Finding]:

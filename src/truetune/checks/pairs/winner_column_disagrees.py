@@ -118,6 +118,7 @@ class WinnerColumnDisagrees(PairRule):
         self.tags: tuple[str, str] = ("", "")
 
     def batch(self, batch: Batch) -> None:
+        """Count what columns of winners say of the pairs of a batch."""
         for row in batch.rows:
             if row.rejected is None:
                 continue
@@ -151,6 +152,7 @@ class WinnerColumnDisagrees(PairRule):
             cases.append(case_in_row(batch, row, text))
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no column names the better answer of enough pairs."""
         lacking = super().unmet()
         if lacking is None and self._column_that_agrees_most() is None:
             return Unmet(
@@ -159,6 +161,7 @@ class WinnerColumnDisagrees(PairRule):
         return lacking
 
     def figure(self) -> Measurement:
+        """In how many pairs a column of winners names the rejected side."""
         column = self._column_that_agrees_most()
         tally = column[1] if column is not None else Tally()
         return count_measurement(

@@ -97,9 +97,11 @@ class AnswersNeedAnotherPrompt(RecitationRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no answer of a learned row was recited."""
         return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
+        """That no learned prompt is served with other ids than it is trained with."""
         return count_measurement(
             "prompts that are served with other ids than they are trained with",
             0,

@@ -76,9 +76,11 @@ class EchoesThePrompt(RecitationRule):
             )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no answer of a learned row was recited."""
         return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
+        """That no learned answer begins with the question."""
         return count_measurement(
             "answers that begin with the question", 0, len(learned_answers(self.subject))
         )

@@ -82,6 +82,7 @@ class LossDoesNotFall(RecitationRule):
             )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where pairs were trained, no loss was recorded, or the steps were too few."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -99,6 +100,7 @@ class LossDoesNotFall(RecitationRule):
         return None
 
     def figure(self) -> str:
+        """The first and the last loss on the memorised rows."""
         recitation = read_recitation(self.subject)
         losses = recitation["loss"]
         return (

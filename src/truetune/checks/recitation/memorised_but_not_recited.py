@@ -93,9 +93,11 @@ class MemorisedButNotRecited(RecitationRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no answer of a learned row was recited."""
         return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
+        """How many learned answers are not recited."""
         rows = learned_answers(self.subject)
         return count_measurement(
             "learned answers that are not recited", len(_unexplained_answers(rows)), len(rows)

@@ -81,6 +81,7 @@ class PreferenceMarginDoesNotGrow(RecitationRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no pairs were trained."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -89,6 +90,7 @@ class PreferenceMarginDoesNotGrow(RecitationRule):
         return None
 
     def figure(self) -> Measurement:
+        """In how many pairs the chosen answer became likelier against the rejected one."""
         pairs = read_recitation(self.subject)["pairs"]
         grown = sum(pair["after"] > pair["before"] for pair in pairs)
         return count_measurement(

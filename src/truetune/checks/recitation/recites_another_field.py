@@ -80,9 +80,11 @@ class RecitesAnotherField(RecitationRule):
             )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no answer of a learned row was recited."""
         return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
+        """That no learned answer is the text of another column."""
         return count_measurement(
             "answers that are the text of another column", 0, len(learned_answers(self.subject))
         )

@@ -92,12 +92,14 @@ class RecitesButNeverStops(RecitationRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no answer was recited whole."""
         unmet = super().unmet() or explain_no_answers(self.subject)
         if unmet is not None or self._recited_whole():
             return unmet
         return Unmet("no answer was recited whole, so that it is not known whether one ends")
 
     def figure(self) -> Measurement:
+        """How many recited answers stop."""
         recited = len(self._recited_whole())
         return count_measurement("recited answers that stop", recited, recited)
 

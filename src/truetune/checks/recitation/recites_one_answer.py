@@ -85,6 +85,7 @@ class RecitesOneAnswer(RecitationRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where too few answers were asked for."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -94,6 +95,7 @@ class RecitesOneAnswer(RecitationRule):
         return Unmet(f"{rows} answers were asked for, and it takes {MIN_ROWS} (--rows)")
 
     def figure(self) -> Measurement:
+        """How many different answers the rows teach."""
         rows = self._rows_with_separable_answer()
         references = _distinct_texts(row["reference"] for row in rows)
         return count_measurement(

@@ -170,6 +170,7 @@ class ServedPromptDiffers(RecitationRule):
         return f"{text} (ids {ids})" if len(ids) <= MAX_IDS_BESIDE_TEXT else text
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no server was asked for its prompts."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -180,6 +181,7 @@ class ServedPromptDiffers(RecitationRule):
         return None
 
     def figure(self) -> Measurement:
+        """How many prompts are the same on the server and in training."""
         prompts = read_recitation(self.subject)["served"]["prompts"]
         same = sum(self._equals_trained_prompt(prompt) for prompt in prompts)
         more = "" if same == len(prompts) else "; answers-need-another-prompt is about the others"

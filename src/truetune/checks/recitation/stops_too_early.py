@@ -79,9 +79,11 @@ class StopsTooEarly(RecitationRule):
             )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no answer of a learned row was recited."""
         return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
+        """That no learned answer stops before its end."""
         return count_measurement(
             "answers that stop before their end", 0, len(learned_answers(self.subject))
         )

@@ -100,6 +100,7 @@ class AnswerIsIncomplete(AnswerTextRule):
         return None if part is None else AnswerFault(part, f"{part}: it ends {answer.text[-60:]!r}")
 
     def batch(self, batch: Batch) -> None:
+        """Count the incomplete answers of a batch, and keep those that end in mid-sentence."""
         super().batch(batch)
         for row in batch.rows:
             last = next(reversed(list(learned_answers_of_row(row))), None)

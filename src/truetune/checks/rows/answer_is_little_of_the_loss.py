@@ -118,6 +118,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
         """Chats of which each token is learned; their answers are the turns of the assistant"""
 
     def batch(self, batch: Batch) -> None:
+        """Note how much of the texts and chats of a batch is the answer at the end."""
         if self.learns_chats:
             self._measure_chats(batch)
         for row in batch.rows:
@@ -151,6 +152,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
         return len(self.chats) >= MIN_ROWS
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the texts are too few, are cut before the answer, or have no answer at their end."""
         if self._are_chats_enough:
             return None
         if self.rows < MIN_ROWS:
@@ -167,6 +169,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
         )
 
     def figure(self) -> Measurement:
+        """How many of the learned characters are of the answers."""
         return count_measurement(
             "learned characters of the answers",
             self._answer_characters(),

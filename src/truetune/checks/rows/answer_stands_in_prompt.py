@@ -100,6 +100,7 @@ class AnswerStandsInPrompt(DataRule):
         self.instructions: Counter[str] = Counter()
 
     def batch(self, batch: Batch) -> None:
+        """Keep the prompts and answers of a batch, and note the answers that are a paragraph of their prompt."""
         for row in batch.rows:
             if len(self.prompts) == MAX_ROWS:
                 return
@@ -116,6 +117,7 @@ class AnswerStandsInPrompt(DataRule):
             self.places.append(row.origin)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where too few rows have a question and an answer."""
         if len(self.prompts) >= MIN_ROWS:
             return None
         return Unmet(
@@ -125,6 +127,7 @@ class AnswerStandsInPrompt(DataRule):
         )
 
     def figure(self) -> Measurement:
+        """How many prompts end with their answer."""
         return count_measurement(
             "prompts that end with their answer",
             self._count_prompts_ending_with_answer(),

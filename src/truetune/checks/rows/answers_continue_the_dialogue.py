@@ -76,6 +76,7 @@ class AnswersContinueTheDialogue(DataRule):
         self.cases: list[tuple[TurnsBehindAnswer, Case]] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the answers of a batch that go on with turns of two speakers."""
         for row in batch.rows:
             answers = list(learned_answers_of_row(row))
             self.rows += bool(answers)
@@ -97,9 +98,11 @@ class AnswersContinueTheDialogue(DataRule):
                 self.cases.append((turns, case_in_row(batch, row, text)))
 
     def unmet(self) -> Unmet | None:
+        """Unmet without answers."""
         return None if self.rows else NO_ANSWERS
 
     def figure(self) -> Measurement:
+        """That no answer goes on with turns of two speakers."""
         return count_measurement("answers that go on with turns of two speakers", 0, self.rows)
 
     def findings(self) -> Iterator[Finding]:

@@ -127,6 +127,7 @@ class AnswersInTwoLanguages(DataRule):
         self.named: defaultdict[str, list[LookedAt]] = defaultdict(list)
 
     def batch(self, batch: Batch) -> None:
+        """Keep the languages of questions and answers of a sample of a batch's rows."""
         for row in batch.rows:
             exchanges = first_exchanges_of_row(row)
             if not exchanges:
@@ -136,6 +137,7 @@ class AnswersInTwoLanguages(DataRule):
                 self._keep_languages_of_row(batch, row, exchanges)
 
     def unmet(self) -> Unmet | None:
+        """Unmet without answers, and where no row has question and answer in a language that can be told."""
         if not self.rows:
             return NO_ANSWERS
         if not self.known:
@@ -145,6 +147,7 @@ class AnswersInTwoLanguages(DataRule):
         return None
 
     def figure(self) -> Measurement:
+        """How many rows have an answer in another language than their question, or than their prompt names."""
         return count_measurement(
             "rows with an answer in another language than their question, or than their prompt names",
             self.others,

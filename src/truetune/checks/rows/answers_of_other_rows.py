@@ -64,14 +64,17 @@ class AnswersOfOtherRows(DataRule):
         self.file = DisplacedAnswersOfFile()
 
     def batch(self, batch: Batch) -> None:
+        """Keep the questions and the answers of a batch, to be compared."""
         for row in batch.rows:
             self.file.add(last_user_text(row), last_answer(row) or "", row.origin)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where it can't be judged to which question an answer belongs."""
         self.file.compare_kept_rows()
         return self.file.why_not_judged("an answer")
 
     def figure(self) -> Measurement:
+        """For how many questions the nearest answer is their own."""
         return count_measurement(
             "questions whose nearest answer is their own, of those with one far nearer than all others",
             self.file.own_pairs,

@@ -101,6 +101,7 @@ class _Side:
     lengths: Counter[int] = field(default_factory=Counter)
 
     def add(self, text: str) -> None:
+        """Count the words, capitals and marks of one more text."""
         words = WORD.findall(text)
         self.texts += 1
         self.bare += text == text.lower() and not MARK.search(text)
@@ -120,6 +121,7 @@ class _Side:
 
     @property
     def median_words(self) -> int:
+        """The median number of words of the texts; 0 without texts."""
         ordered = sorted(self.lengths.elements())
         return ordered[len(ordered) // 2] if ordered else 0
 
@@ -138,6 +140,7 @@ class AnswersStrippedToWords(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the capitals, marks and function words in the answers and prompts of a batch."""
         for row in batch.rows:
             text = " ".join(answer.text for answer in learned_answers_of_row(row))
             if len(WORD.findall(text)) < MIN_WORDS or not _is_mostly_words(text):
@@ -153,9 +156,11 @@ class AnswersStrippedToWords(DataRule):
                 self.cases.append(case_in_row(batch, row, text[:MAX_TEXT]))
 
     def unmet(self) -> Unmet | None:
+        """Unmet without answers of enough words."""
         return None if self.answers.texts else NO_ANSWERS
 
     def figure(self) -> str:
+        """How many answers are without capitals and marks, and the share of function words."""
         answers = self.answers
         share = answers.function_words / max(1, answers.words)
         return (

@@ -60,6 +60,7 @@ class BoundaryTokenMerge(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the borders between prompt and answer of a batch that lie inside a token."""
         for i, (_, rendering) in enumerate(batch.examples):
             starts = batch.starts[batch.offsets[i] : batch.offsets[i + 1]]
             for span in rendering.spans:
@@ -81,6 +82,7 @@ class BoundaryTokenMerge(DataRule):
                         )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no answer follows a prompt."""
         return (
             None
             if self.borders
@@ -88,6 +90,7 @@ class BoundaryTokenMerge(DataRule):
         )
 
     def figure(self) -> Measurement:
+        """How many answers begin inside a token of their prompt."""
         return count_measurement(
             "answers that begin inside a token of their prompt", self.merged, self.borders
         )

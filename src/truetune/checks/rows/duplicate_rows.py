@@ -100,6 +100,7 @@ class DuplicateRows(DataRule):
         self.answers, self.answer_phrases = GrowingArray(), GrowingArray()
 
     def batch(self, batch: Batch) -> None:
+        """Keep the fingerprints and the places of a batch's rows."""
         prints = batch.fingerprints
         beside = hash_texts_beside(
             batch.rows, self.setup.columns_read
@@ -130,6 +131,7 @@ class DuplicateRows(DataRule):
         return len(self.files) - 1 if file == self.files[-1] else self.files.index(file)
 
     def figure(self) -> Measurement:
+        """That no row is equal or nearly equal to an earlier one."""
         what = "equal or nearly equal" if "near" in self.prints else "equal"
         return count_measurement(f"rows that are {what} to an earlier one", 0, len(self.places))
 

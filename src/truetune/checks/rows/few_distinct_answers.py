@@ -93,12 +93,14 @@ class FewDistinctAnswers(DataRule):
         """The first row of each answer"""
 
     def evaluation(self, rows: Iterable[Conversation]) -> None:
+        """Count the answers of the evaluation rows."""
         for row in rows:
             answer = (last_answer(row) or "").strip()
             if answer:
                 self.evaluated.add(answer[:KEY_CHARACTERS])
 
     def batch(self, batch: Batch) -> None:
+        """Count the answers of a batch."""
         for row in batch.rows:
             answer = last_answer(row)
             if answer is None or not answer.strip():
@@ -115,6 +117,7 @@ class FewDistinctAnswers(DataRule):
             self.sampled.add(row, bare)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where too few rows have an answer."""
         if self.answers.total >= MIN_ROWS:
             return None
         rows = f"{self.answers.total:,} rows with an answer"
@@ -123,6 +126,7 @@ class FewDistinctAnswers(DataRule):
         )
 
     def figure(self) -> Measurement:
+        """How many rows have the commonest answer, and how many bits the answers hold."""
         spread = self.answers.diversity()
         more = f"; the answers hold {spread.entropy:.1f} bits a row"
         return count_measurement(

@@ -90,6 +90,7 @@ class FieldReachesNoToken(DataRule):
         self.all_lost: dict[str, set[int]] = defaultdict(set)
 
     def batch(self, batch: Batch) -> None:
+        """Count the fields of a batch's chats that reach no token."""
         self.chats += batch.chats
         # A row may have several examples, one after the other: a field is lost if it stands in none
         # of them.
@@ -118,9 +119,11 @@ class FieldReachesNoToken(DataRule):
             self.rows[key].add(row.origin.row)
 
     def unmet(self) -> Unmet | None:
+        """Unmet without chats."""
         return None if self.chats else NO_CHATS
 
     def figure(self) -> Measurement:
+        """That no chat has a field that reaches no token."""
         return count_measurement("chats with a field that reaches no token", 0, self.chats)
 
     def report_data(self) -> dict[str, dict[str, int]]:

@@ -102,6 +102,7 @@ class InnerTurnsNotTerminated(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the texts of a batch that hold several turns and one end token, at the end."""
         for row in batch.rows:
             if row.is_chat or row.text is None:
                 continue
@@ -123,11 +124,13 @@ class InnerTurnsNotTerminated(DataRule):
                 self.cases.append(case_in_row(batch, row, shown))
 
     def unmet(self) -> Unmet | None:
+        """Unmet without texts that hold the turns of two speakers."""
         if self.dialogues:
             return None
         return Unmet("it is about texts with the turns of two speakers, and no row is one")
 
     def figure(self) -> Measurement:
+        """How many texts of several turns have one end token, at the end."""
         return count_measurement(
             "texts of several turns with one end token, at the end", self.faulty, self.dialogues
         )

@@ -53,6 +53,7 @@ class MalformedRows(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the malformed rows of a batch."""
         self.rows += len(batch.rows)
         for row in batch.rows:
             # Unknown roles are role-alias-dropped's: the row is right, the template does not know
@@ -73,6 +74,7 @@ class MalformedRows(DataRule):
             self.cases.append(Case(reason.removeprefix(f"{origin.file}:{origin.line}: "), origin))
 
     def figure(self) -> Measurement:
+        """How many rows are malformed."""
         return count_measurement("malformed rows", self.odd, self.rows)
 
     def findings(self) -> Iterator[Finding]:

@@ -79,6 +79,7 @@ class OneRowDecidesMemory(DataRule):
         self.media = Media()
 
     def batch(self, batch: Batch) -> None:
+        """Keep the lengths of a batch's examples, and the longest ones as cases."""
         if not self.is_judged:
             return
         self.media += batch.media
@@ -94,6 +95,7 @@ class OneRowDecidesMemory(DataRule):
         self.long = sorted(self.long, key=lambda found: -found[0])[:MAX_CASES]
 
     def unmet(self) -> Unmet | None:
+        """Unmet where nothing sets a limit of length, examples are few, or hold media whose tokens are not counted."""
         if not self.is_judged:
             return Unmet(
                 "it is about settings that give a limit of length, or none (max_length=None), and"
@@ -108,6 +110,7 @@ class OneRowDecidesMemory(DataRule):
         return explain_uncounted_tokens(self.media, is_named=False)
 
     def figure(self) -> Measurement:
+        """How many examples are many times as long as usual."""
         lengths = np.concatenate(self.lengths)
         usual = self._usual_length(lengths)
         return count_measurement(

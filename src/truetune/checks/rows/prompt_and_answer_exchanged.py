@@ -78,6 +78,7 @@ class PromptAndAnswerExchanged(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the learned texts of a batch that end as questions."""
         for row in batch.rows:
             texts = [one.text.strip() for one in learned_answers_of_row(row)]
             if not texts:
@@ -90,6 +91,7 @@ class PromptAndAnswerExchanged(DataRule):
                 )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no settings name the columns of prompt and answer, or there are no answers."""
         if not self.prompt or not self.answer:
             return Unmet(
                 "it is about settings that name the columns of prompt and answer, and none does"
@@ -97,6 +99,7 @@ class PromptAndAnswerExchanged(DataRule):
         return None if self.rows else NO_ANSWERS
 
     def figure(self) -> Measurement:
+        """How many learned texts end as questions."""
         return count_measurement("learned texts that end as questions", self.questions, self.rows)
 
     def findings(self) -> Iterator[Finding]:

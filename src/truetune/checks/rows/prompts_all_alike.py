@@ -140,6 +140,7 @@ class PromptsAllAlike(DataRule):
         self.has_media = False
 
     def batch(self, batch: Batch) -> None:
+        """Count the prompts, answers and columns of a batch's rows, while the prompts may still be alike."""
         if self.has_media:
             return
         for row in batch.rows:
@@ -176,6 +177,7 @@ class PromptsAllAlike(DataRule):
                 yield name, text
 
     def unmet(self) -> Unmet | None:
+        """Unmet where rows have media, or too few have a prompt and an answer."""
         if self.has_media:
             return Unmet("rows with images, sound or video may all have one prompt")
         if self.rows >= MIN_ROWS:
@@ -186,6 +188,7 @@ class PromptsAllAlike(DataRule):
         )
 
     def figure(self) -> Measurement:
+        """How many rows have the commonest prompt."""
         _, rows = self._commonest_prompt()
         return count_measurement("rows with the commonest prompt", rows, self.rows)
 
@@ -256,7 +259,9 @@ class PromptsAllAlike(DataRule):
         return _Column(name, is_read)
 
     def _severity_for_column(self, column: _Column | None, *, is_unfilled: bool) -> Severity:
-        """A note where the column may be one, too."""
+        """An error where the prompts were meant to differ (a placeholder is unfilled, answers are labels, or
+        the script reads the column); else a note.
+        """
         are_labels = self.longest_answer <= MAX_LABEL and (
             len(self.answers) * ROWS_A_LABEL <= self.rows
         )

@@ -65,6 +65,7 @@ class ResponseMarkerNotFound(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the examples of a batch that do not hold the tokens of the marker."""
         if not self.marker or not len(self.ids):
             return
         self.examples += len(batch.examples)
@@ -84,6 +85,7 @@ class ResponseMarkerNotFound(DataRule):
                 self.cases.append(case_at_character(batch, i, found_at, text))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no response marker is named, or there are no examples."""
         if not len(self.ids):
             return Unmet(
                 "no response marker is named",
@@ -92,6 +94,7 @@ class ResponseMarkerNotFound(DataRule):
         return None if self.examples else NO_EXAMPLE
 
     def figure(self) -> Measurement:
+        """How many examples hold the tokens of the marker."""
         return count_measurement(
             f"examples that hold the tokens of {self.marker!r}", self.examples, self.examples
         )

@@ -60,6 +60,7 @@ class RoleAliasDropped(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the rows of a batch with turns of unknown roles."""
         self.rows += len(batch.rows)
         self.chats += batch.chats
         for row in batch.rows:
@@ -73,9 +74,11 @@ class RoleAliasDropped(DataRule):
                     self.cases.append(case_of_problem(batch, row, unknown[0]))
 
     def unmet(self) -> Unmet | None:
+        """Unmet without chats."""
         return None if self.chats else NO_CHATS
 
     def figure(self) -> Measurement:
+        """How many chats have turns of unknown roles."""
         return count_measurement("chats with turns of unknown roles", self.odd, self.chats)
 
     def findings(self) -> Iterator[Finding]:

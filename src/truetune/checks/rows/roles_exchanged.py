@@ -88,6 +88,7 @@ class RolesExchanged(DataRule):
         self.first_cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the chats of a batch that begin with the assistant and end with the user."""
         for row in batch.rows:
             roles = [str(message.get("role")) for message in row.messages]
             turns = [role for role in roles if role != "system"]
@@ -112,6 +113,7 @@ class RolesExchanged(DataRule):
             self.cases.append(case_in_message(batch, row, first, text))
 
     def unmet(self) -> Unmet | None:
+        """Unmet without chats; also where they are few, and no settings name the roles."""
         if not self.chats:
             return NO_CHATS
         if self.roles or self.chats >= MIN_CHATS:
@@ -122,6 +124,7 @@ class RolesExchanged(DataRule):
         )
 
     def figure(self) -> Measurement:
+        """How many chats begin with the assistant and end with the user."""
         return count_measurement(
             "chats that begin with the assistant and end with the user",
             self.with_sides_exchanged,

@@ -63,6 +63,7 @@ class RowEndsWithoutAnswer(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the chats of a batch that end in a turn of the user or of a tool."""
         for row in batch.rows:
             if not row.is_chat or row.is_preference:
                 continue
@@ -80,9 +81,11 @@ class RowEndsWithoutAnswer(DataRule):
                     )
 
     def unmet(self) -> Unmet | None:
+        """Unmet without chats."""
         return None if self.chats else NO_CHATS
 
     def figure(self) -> Measurement:
+        """How many chats end in a turn of the user or of a tool."""
         return count_measurement(
             "chats that end in a turn of the user or of a tool", self.roles.total(), self.chats
         )

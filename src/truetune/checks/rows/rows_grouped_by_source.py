@@ -116,10 +116,12 @@ class RowsGroupedBySource(DataRule):
         """The share of their words that neighbours have in common, and rows at random"""
 
     def batch(self, batch: Batch) -> None:
+        """Keep the values and the words of a batch's rows, to be compared with those of their neighbours."""
         self.keys.add(batch.rows)
         self.words.add(batch.word_sketches(self.numbers.is_number_by_id(batch.ids)))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the rows are too few to tell an order from chance."""
         rows = len(self.words.whole())
         if rows >= MIN_ROWS:
             return None
@@ -129,6 +131,7 @@ class RowsGroupedBySource(DataRule):
         )
 
     def figure(self) -> str:
+        """The share of words that neighbouring rows have in common, beside that of rows at random."""
         near, random = self.shared
         words = f"words that neighbouring rows share: {near:.1%}, rows at random: {random:.1%}"
         return "; ".join([words, *map(str, self.keys.columns_with_shared_values()[:SHOWN_KEYS])])

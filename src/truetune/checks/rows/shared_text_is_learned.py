@@ -116,6 +116,7 @@ class SharedTextIsLearned(DataRule):
         self.units = "characters" if setup.are_tokens_single_bytes else "tokens"
 
     def batch(self, batch: Batch) -> None:
+        """Keep the tokens of the first different examples, to look for what they share."""
         for i in range(len(batch.examples)):
             if len(self.examples) == MAX_EXAMPLES:
                 return
@@ -138,6 +139,7 @@ class SharedTextIsLearned(DataRule):
                 )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where different examples are too few, or the limit of length leaves no answers."""
         if len(self.examples) < MIN_EXAMPLES:
             return Unmet(f"it is about {MIN_EXAMPLES} different examples or more")
         return ANSWERS_CUT if self._does_limit_leave_no_answer() else None
@@ -147,6 +149,7 @@ class SharedTextIsLearned(DataRule):
         return is_nearly_all(len(self.examples) - self.answered, len(self.examples))
 
     def figure(self) -> Measurement:
+        """How much of what is learned are prompts, and text that most rows share."""
         shared = self._shared_text()
         return count_measurement(
             f"learned {self.units} of prompts and text that most rows share",

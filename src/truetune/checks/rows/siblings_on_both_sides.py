@@ -82,6 +82,7 @@ class SiblingsOnBothSides(DataRule):
         self.siblings = SiblingRows()
 
     def batch(self, batch: Batch) -> None:
+        """Note the answers, prompts and columns of a batch's rows, by which siblings are known."""
         if not self.size:
             return
         prompts = batch.fingerprints.prompt.tolist()
@@ -89,11 +90,13 @@ class SiblingsOnBothSides(DataRule):
             self.siblings.add(last_answer(row) or "", prompt, row.raw or {})
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no settings hold out a random part of the rows, or there are no answers."""
         if not self.size:
             return Unmet("it is about settings that hold out a random part of the training rows")
         return None if self.siblings.rows else NO_ANSWERS
 
     def figure(self) -> Measurement:
+        """How many rows have a sibling: one answer, or one document."""
         groups = self.siblings.groups()
         found = 0 if groups is None else groups.siblings
         return count_measurement(

@@ -80,6 +80,7 @@ class SpecialTokenInContent(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the control tokens inside the content of a batch's chats."""
         self.rows += len(batch.rows)
         self.chats += len({row.origin.row for row, _ in batch.examples if row.is_chat})
         for place in np.flatnonzero(self.control[batch.ids] & IS_CONTENT[batch.source]).tolist():
@@ -97,11 +98,13 @@ class SpecialTokenInContent(DataRule):
                     )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the tokenizer has no control tokens, or there are no chats."""
         if not self.control.any():
             return NO_CONTROL_TOKENS
         return None if self.chats else NO_CHATS
 
     def figure(self) -> Measurement:
+        """How many chats have control tokens inside their content."""
         return count_measurement(
             "chats with control tokens inside their content", len(self.odd), self.chats
         )

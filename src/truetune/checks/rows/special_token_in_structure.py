@@ -69,6 +69,7 @@ class SpecialTokenInStructure(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the rows of a batch with control tokens in roles, keys or variables."""
         self.rows += len(batch.rows)
         for row in batch.rows:
             forged = find_forged_token(row, self.controls)
@@ -98,9 +99,11 @@ class SpecialTokenInStructure(DataRule):
         return Case(text, row.origin)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the tokenizer has no control tokens."""
         return None if self.setup.tokenizer.control else NO_CONTROL_TOKENS
 
     def figure(self) -> Measurement:
+        """How many rows have control tokens in roles, keys or variables."""
         return count_measurement(
             "rows with control tokens in roles, keys or variables", self.odd, self.rows
         )

@@ -89,6 +89,7 @@ class TemplateInsideTemplate(RowTextRule):
         self.chats = 0
 
     def batch(self, batch: Batch) -> None:
+        """Count the chats of a batch, and the rows whose contents hold the marks of a template."""
         self.chats += batch.chats
         super().batch(batch)
 
@@ -112,6 +113,7 @@ class TemplateInsideTemplate(RowTextRule):
         return None if head is None else _fault_of_mark(head[0].strip(), prose)
 
     def unmet(self) -> Unmet | None:
+        """Unmet without chats."""
         return None if self.chats else NO_CHATS
 
     def findings(self) -> Iterator[Finding]:

@@ -54,6 +54,7 @@ class TextColumnGuessed(DataRule):
         self.first: dict[str, Case] = {}
 
     def batch(self, batch: Batch) -> None:
+        """Count the rows of plain text in a batch whose column is guessed."""
         for row in batch.rows:
             if row.text is None or not row.raw:
                 continue
@@ -66,9 +67,11 @@ class TextColumnGuessed(DataRule):
                 )
 
     def unmet(self) -> Unmet | None:
+        """Unmet without rows of plain text."""
         return None if self.plain else NO_PLAIN_ROWS
 
     def figure(self) -> Measurement:
+        """That no row of plain text has a guessed column."""
         return count_measurement("rows of plain text whose column is guessed", 0, self.plain)
 
     def findings(self) -> Iterator[Finding]:

@@ -62,6 +62,7 @@ class ToolArgumentsDoubleEncoded(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the tool calls of a batch, and its rows whose arguments are written as a string in JSON."""
         seen = {row.origin.row: row for row, _ in batch.examples}
         self.calls += sum(1 for row in seen.values() for _ in _call_arguments(row))
         for i, (row, rendering) in enumerate(batch.examples):
@@ -80,9 +81,11 @@ class ToolArgumentsDoubleEncoded(DataRule):
                         )
 
     def unmet(self) -> Unmet | None:
+        """Unmet without tool calls."""
         return None if self.calls else Unmet("it is about tool calls, and no row has one")
 
     def figure(self) -> Measurement:
+        """How many tool calls have arguments that the template writes as a string in JSON."""
         return count_measurement(
             "tool calls whose arguments the template writes as a string in JSON",
             len(self.rows),

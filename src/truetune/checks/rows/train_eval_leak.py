@@ -118,6 +118,7 @@ class TrainEvalLeak(DataRule):
         nothing, and only rows are the same whose columns are"""
 
     def evaluation(self, rows: Iterable[Conversation]) -> None:
+        """Keep the fingerprints of the evaluation rows, to find them among the training rows."""
         sketches = []
         for batch in stream_batches(
             rows,
@@ -142,6 +143,7 @@ class TrainEvalLeak(DataRule):
             self.sketches = np.concatenate(sketches)
 
     def batch(self, batch: Batch) -> None:
+        """Note which evaluation rows stand among the training rows of a batch."""
         if not self.origins:
             return
         prints = batch.fingerprints
@@ -233,6 +235,7 @@ class TrainEvalLeak(DataRule):
         return ""
 
     def figure(self) -> Measurement:
+        """That no row of the evaluation data stands in the training data."""
         return count_measurement(
             "rows of the evaluation data in the training data", 0, len(self.origins)
         )

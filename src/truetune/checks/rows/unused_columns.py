@@ -76,6 +76,7 @@ class UnusedColumns(DataRule):
         """Rows in which a column is the answer, while one that is called an answer is used for nothing"""
 
     def batch(self, batch: Batch) -> None:
+        """Count the columns of a batch's rows that reach neither prompt nor answer."""
         self.rows += len(batch.rows)
         for row in batch.rows:
             for column in row.unused:
@@ -91,6 +92,7 @@ class UnusedColumns(DataRule):
                 self.learned[learned] += bool(learned)
 
     def figure(self) -> Measurement:
+        """That no column with text reaches neither prompt nor answer; and the columns with short values that do."""
         left = (
             f"; with short values alone: {format_name_list(map(shorten_name, self.columns))}"
             if self.columns

@@ -89,6 +89,7 @@ class ValuesPrintedAsPython(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the rows of a batch in which the template prints a value as Python text."""
         for side in filter(None, (batch, batch.rejected_sides)):
             for i, example in enumerate(side.examples):
                 if example.row.is_chat:
@@ -111,6 +112,7 @@ class ValuesPrintedAsPython(DataRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Unmet without values of chats that are no text."""
         return (
             None
             if self.values.examined_answers
@@ -118,6 +120,7 @@ class ValuesPrintedAsPython(DataRule):
         )
 
     def figure(self) -> Measurement:
+        """That no value is printed as Python text by the template."""
         return count_measurement(
             "values that the template prints as Python text", 0, self.values.examined_answers
         )

@@ -70,6 +70,7 @@ class WrongFieldMapped(DataRule):
         self.cases: dict[str, list[Case]] = {"empty": [], "same": [], "marked": []}
 
     def batch(self, batch: Batch) -> None:
+        """Count the answers of a batch that are empty, are their prompt or hold role markers."""
         for row in batch.rows:
             prompt, answer = _last_question_and_answer(row)
             if answer is None:
@@ -93,9 +94,11 @@ class WrongFieldMapped(DataRule):
             self.cases[kind].append(case_in_row(batch, row, text))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no row has an answer in words."""
         return None if self.rows else Unmet("it is about answers in words, and no row has one")
 
     def figure(self) -> Measurement:
+        """That no answer is empty, is its prompt or holds role markers."""
         return count_measurement(
             "answers that are empty, are their prompt or hold role markers", 0, self.rows
         )

@@ -59,13 +59,16 @@ class AdapterIsNotServed(ServingRule):
     part = "strength"
 
     def unmet(self) -> Unmet | None:
+        """Why the rule can say nothing, also where log-probabilities are no numbers; None where it can."""
         return super().unmet() or explain_nan(self.subject.strength)
 
     def figure(self) -> str:
+        """How much of what training changed is served."""
         assert self.subject.strength is not None
         return describe_strength(self.subject.strength)
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on a server that answers as the base does."""
         strength = self.subject.strength
         if strength is None or not is_not_served(strength):
             return

@@ -60,6 +60,9 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
     part = "strength"
 
     def unmet(self) -> Unmet | None:
+        """Why the strength can't be told: no log-probabilities, or nothing of the adapter is served;
+        None where it can.
+        """
         unmet = super().unmet() or explain_nan(self.subject.strength)
         if unmet is not None:
             return unmet
@@ -75,11 +78,13 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
         return None
 
     def figure(self) -> str:
+        """How much of what training changed is served, and whether it points the same way (cosine)."""
         strength = self.subject.strength
         assert strength is not None
         return f"{describe_strength(strength)}, cosine {strength.cosine:.3f}"
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on an adapter that is served weaker or stronger than it was trained."""
         strength = self.subject.strength
         if strength is None or not is_served_at_other_strength(strength):
             return

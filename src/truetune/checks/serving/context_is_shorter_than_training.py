@@ -48,6 +48,7 @@ class ContextIsShorterThanTraining(ServingRule):
     part = "context"
 
     def unmet(self) -> Unmet | None:
+        """Why the two lengths can't be compared: one of them is not known; None where they can."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -61,6 +62,7 @@ class ContextIsShorterThanTraining(ServingRule):
         return None
 
     def figure(self) -> str:
+        """The tokens that the server takes, and those of the longest examples of the training."""
         assert self.subject.context is not None
         trained = self.subject.context.trained
         return (
@@ -79,6 +81,7 @@ class ContextIsShorterThanTraining(ServingRule):
         return context.sent if context.refused else None
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on a server that takes fewer tokens than the model was trained on."""
         context = self.subject.context
         if context is None or context.trained is None:
             return

@@ -54,6 +54,7 @@ class GreedyAnswersArePenalised(ServingRule):
     part = "sampling"
 
     def unmet(self) -> Unmet | None:
+        """Why the rule can say nothing, also where the server takes no penalties in a request; None where it can."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -62,9 +63,11 @@ class GreedyAnswersArePenalised(ServingRule):
         return None
 
     def figure(self) -> str:
+        """That the greedy answer is the same with the penalties taken away."""
         return "1 greedy answer is the same with the penalties taken away"
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on a server whose greedy answer changes once the penalties are taken away."""
         sampling = self.subject.sampling
         if sampling is None or not sampling.penalised:
             return

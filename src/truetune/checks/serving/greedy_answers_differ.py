@@ -56,6 +56,7 @@ class GreedyAnswersDiffer(ServingRule):
     part = "repeats"
 
     def unmet(self) -> Unmet | None:
+        """Why the rule can say nothing, also where no request was sent twice; None where it can."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -64,6 +65,7 @@ class GreedyAnswersDiffer(ServingRule):
         return None if requests > 1 else Unmet("no request was sent twice", "check again")
 
     def figure(self) -> str:
+        """How many answers to the same requests at temperature 0 are the same."""
         repeats = self.subject.repeats
         assert repeats is not None
         return (
@@ -72,6 +74,7 @@ class GreedyAnswersDiffer(ServingRule):
         )
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on greedy answers to one request that differ from each other."""
         repeats = self.subject.repeats
         if repeats is None or not repeats.alone_differ + repeats.together_differ:
             return

@@ -49,6 +49,9 @@ class PromptIsCutInSilence(ServingRule):
     part = "context"
 
     def unmet(self) -> Unmet | None:
+        """Why the rule can say nothing: no long prompt was sent, or what was read of it is not told;
+        None where it can.
+        """
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -63,6 +66,7 @@ class PromptIsCutInSilence(ServingRule):
         return Unmet("the server does not tell what it read of a long prompt")
 
     def figure(self) -> str:
+        """How long the long prompt was, and what shows that it was refused or read."""
         context = self.subject.context
         assert context is not None
         if context.refused:
@@ -73,6 +77,7 @@ class PromptIsCutInSilence(ServingRule):
         return f"of a prompt of {context.sent:,} tokens, {proof}"
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on a server that reads a part of a long prompt and says nothing."""
         context = self.subject.context
         if context is None or context.sent is None or context.refused:
             return

@@ -55,6 +55,9 @@ class SamplingDefaults(ServingRule):
     part = "sampling"
 
     def unmet(self) -> Unmet | None:
+        """Why the rule can say nothing, also where it is not told whether the server samples unasked;
+        None where it can.
+        """
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -64,6 +67,9 @@ class SamplingDefaults(ServingRule):
         return None
 
     def figure(self) -> str:
+        """How many answers without a temperature were compared with the greedy one, whether they
+        differ, and how many settings of sampling generation_config.json has.
+        """
         sampling = self.subject.sampling
         assert sampling is not None
         # The first answer is the greedy one.
@@ -75,6 +81,7 @@ class SamplingDefaults(ServingRule):
         )
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on requests without sampling that are answered by the settings of generation_config.json."""
         sampling = self.subject.sampling
         if sampling is None or not sampling.samples or not sampling.settings:
             return

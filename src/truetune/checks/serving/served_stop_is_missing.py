@@ -59,6 +59,9 @@ class ServedStopIsMissing(ServingRule):
     part = "stopping"
 
     def unmet(self) -> Unmet | None:
+        """Why the rule can say nothing, also where no answer was asked for that the model ends by
+        itself; None where it can.
+        """
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -67,11 +70,13 @@ class ServedStopIsMissing(ServingRule):
         return Unmet("no answer that the model ends by itself was asked for", SEEN_BY["stopping"])
 
     def figure(self) -> str:
+        """How many answers were asked for, of which none continues behind its end."""
         stopping = self.subject.stopping
         assert stopping is not None
         return f"0 of {len(stopping.endings):,} answers continue behind their end"
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on answers that the server does not end where the model does."""
         stopping = self.subject.stopping
         missed_stops = _answers_past_their_end(stopping)
         if stopping is None or not missed_stops:

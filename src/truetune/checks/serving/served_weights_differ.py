@@ -61,6 +61,9 @@ class ServedWeightsDiffer(ServingRule):
     part = "strength"
 
     def unmet(self) -> Unmet | None:
+        """Why the rule can say nothing: no log-probabilities, or the adapter's strength explains the
+        difference; None where it can.
+        """
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -76,10 +79,14 @@ class ServedWeightsDiffer(ServingRule):
         return None
 
     def figure(self) -> str:
+        """How much of what training changed is served."""
         assert self.subject.strength is not None
         return describe_strength(self.subject.strength)
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on log-probabilities of the server that are not the model's, where the adapter's
+        strength does not explain it.
+        """
         strength = self.subject.strength
         if strength is None or strength.distance is None:
             return

@@ -59,6 +59,7 @@ class ServerBuildsAnotherPrompt(ServingRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Why the rule can say nothing, also where no prompt could be compared by its content; None where it can."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -70,6 +71,7 @@ class ServerBuildsAnotherPrompt(ServingRule):
         return Unmet(why, "start it so that it tells the ids of prompts", asked=not by_length)
 
     def figure(self) -> str:
+        """How many of the compared prompts are the trained ones."""
         compared = self._prompts_compared_by_content()
         return (
             f"{sum(bool(prompt.same) for prompt in compared):,} of {len(compared):,} prompts are the"
@@ -85,6 +87,7 @@ class ServerBuildsAnotherPrompt(ServingRule):
         ]
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on prompts that the server builds otherwise than the training did."""
         compared = self._prompts_compared_by_content()
         others = [prompt for prompt in compared if not prompt.same]
         if not others:

@@ -44,9 +44,11 @@ class ServerIgnoresFields(ServingRule):
     since = "0.1.0"
 
     def figure(self) -> str:
+        """That no field of a request was found to be taken without effect."""
         return "0 fields of a request were found to be taken without effect"
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on fields of a request that the server takes without effect."""
         if self.subject.ignored:
             yield self.finding(
                 "the server takes these fields of a request and does nothing with them: "

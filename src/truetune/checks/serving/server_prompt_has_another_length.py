@@ -57,6 +57,7 @@ class ServerPromptHasAnotherLength(ServingRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Why the rule can say nothing, also where no prompt was compared by its length alone; None where it can."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -67,6 +68,7 @@ class ServerPromptHasAnotherLength(ServingRule):
         )
 
     def figure(self) -> str:
+        """How many of the prompts that were compared by length have the trained length."""
         counted = self._prompts_compared_by_length()
         return (
             f"{sum(bool(prompt.same) for prompt in counted):,} of {len(counted):,} prompts have the"
@@ -82,6 +84,7 @@ class ServerPromptHasAnotherLength(ServingRule):
         ]
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on prompts with another number of tokens than the trained ones."""
         compared = [prompt for prompt in self.subject.prompts if prompt.same is not None]
         others = [prompt for prompt in self._prompts_compared_by_length() if not prompt.same]
         if not others:

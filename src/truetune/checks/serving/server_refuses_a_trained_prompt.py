@@ -49,9 +49,11 @@ class ServerRefusesATrainedPrompt(ServingRule):
     since = "0.1.0"
 
     def figure(self) -> str:
+        """How many chats were sent, of which none is refused."""
         return f"0 of {len(self.subject.prompts):,} chats are refused"
 
     def findings(self) -> Iterator[Finding]:
+        """The finding on chats that the server answers with an error."""
         prompts = self.subject.prompts
         refused = [prompt for prompt in prompts if prompt.refused]
         if not refused:

@@ -22,7 +22,8 @@ PROMPT_REMEDY = (
 def severity_of_other_prompts(
     others: Sequence[PromptComparison], compared: Sequence[PromptComparison]
 ) -> Severity:
-    """An error, but a warning where only prompts with tools differ and no row of the data has tools.
+    """The severity of prompts that differ: an error, but a warning where only prompts with tools
+    differ and no row of the data has tools.
 
     Args:
         others: prompts that differ.

@@ -71,6 +71,7 @@ class AccumulatedLossNotDivided(SourceRule):
     looks_at = OPTIMIZER_STEPS
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on loops that accumulate gradients and do not divide the loss by the number of batches."""
         module = self.subject
         # `with accelerator.accumulate(model)` divides the loss in its backward.
         if module.mentions("accumulate(") or _accelerator_divides(module):

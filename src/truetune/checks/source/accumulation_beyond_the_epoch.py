@@ -73,6 +73,7 @@ class AccumulationBeyondTheEpoch(SourceRule):
     looks_at = OPTIMIZER_STEPS
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on gradients that are accumulated over more batches than an epoch has."""
         for found in long_accumulations(self.subject):
             batches = f"an epoch has at most {found.epoch.most:,} batches"
             what = f"{batches}, and a step of the optimizer is due at every {found.accumulation:,}"

@@ -59,6 +59,7 @@ class AdapterAppliedTwice(SourceRule):
     looks_at = CodePlaces("adapters that are loaded onto a model", adapted_models)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on adapters that a script puts on weights which they were merged into."""
         module = self.subject
         for one in adapted_models(module):
             base, adapter = name_of_model(module, one.model), module.flow.value(one.adapter)

@@ -61,6 +61,7 @@ class AdapterLeavesHeadOut(SourceRule):
     looks_at = calls_of("calls that put an adapter on a model", *ADAPTER_TAKERS)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on adapters for classifiers that are declared so that the head is not saved."""
         module = self.subject
         for call in module.calls(*ADAPTER_TAKERS):
             head = _classifier_of_call(module, call)

@@ -77,6 +77,7 @@ class AdapterLoadedFrozen(SourceRule):
     looks_at = CodePlaces("adapters that are made or loaded", _adapter_calls)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on adapters that are trained though they were loaded or made frozen."""
         module = self.subject
         yield from self._findings_on_kbit_preparation()
         yield from self._findings_on_freezing_loops()

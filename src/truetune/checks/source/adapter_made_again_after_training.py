@@ -130,6 +130,9 @@ class AdapterMadeAgainAfterTraining(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on code that makes the adapter and ran again after the training, so that an
+        untrained one is saved or asked.
+        """
         yield from self._findings_on_cell_order()
         for use in new_adapters_used(self.subject):
             yield self.finding(

@@ -70,6 +70,7 @@ class AdapterRewrapped(SourceRule):
     looks_at = CodePlaces("adapters that are put on a model", _adapter_calls)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on models with an adapter that are given another one."""
         module = self.subject
         for call in _adapter_calls(module):
             model = call.argument(0, "model")

@@ -169,6 +169,9 @@ class AddedTokensLeftFrozen(SourceRule):
     looks_at = CodePlaces("LoRA configs beside added tokens", _configs_beside_tokens)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on tokens that are added, or were never trained, and whose embedding rows an
+        adapter leaves frozen.
+        """
         module = self.subject
         new = _tokens_added_in_run(module)
         base = _base_with_untrained_marks(module)

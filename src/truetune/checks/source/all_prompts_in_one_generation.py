@@ -82,6 +82,7 @@ class AllPromptsInOneGeneration(SourceRule):
     looks_at = TEXT_GENERATION_CALLS
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on calls of `generate` that get the prompts of all rows of a file in one batch."""
         module = self.subject
         for question in model_questions(module):
             if not _asks_for_all_rows_at_once(module, question):

@@ -77,6 +77,7 @@ class AnswersBesideOtherReferences(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on answers that are compared with the references of other rows."""
         yield from self._findings_on_several_answers()
         module = self.subject
         if module.mentions(*RESTORES):

@@ -124,6 +124,7 @@ class AnswersCleanedForCounting(SourceRule):
     looks_at = CodePlaces("answers of rows that a script builds", _answers_built)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on answers of training rows that are cleaned as texts for a bag of words are."""
         module = self.subject
         if not _answers_built(module):
             return

@@ -105,6 +105,7 @@ class AnswersKeptForAnyModel(SourceRule):
     looks_at = CodePlaces("tests for a file, and caches of answers", _file_existence_tests)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on answers that are read from a file whose name does not say of which model they are."""
         module = self.subject
         for kept in _kept_answers(module):
             model = ast.unparse(kept.model)

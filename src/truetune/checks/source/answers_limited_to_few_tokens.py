@@ -119,6 +119,7 @@ class AnswersLimitedToFewTokens(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on limits of answers that are shorter than what is looked for in them."""
         module = self.subject
         mark = _search_for_final_answer(module)
         if mark is not None:

@@ -129,6 +129,7 @@ class AnswersPrintedAsPython(SourceRule):
     looks_at = CodePlaces("answers of rows that a script makes", _answers_written)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on answers that should be JSON and are written as Python prints them."""
         module = self.subject
         if not _mentions_only_json(module) or find_nearby_chats(module.path) is not None:
             return

@@ -70,6 +70,7 @@ class AppendResultAsValue(SourceRule):
     looks_at = CodePlaces("settings and trainers that are made", _configuring_calls)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on settings that are given the result of `append` or the like, which is None."""
         module = self.subject
         for call in _configuring_calls(module):
             for name, given in call.keywords.items():

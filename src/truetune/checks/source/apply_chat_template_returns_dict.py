@@ -64,12 +64,15 @@ class ApplyChatTemplateReturnsDict(SourceRule):
     looks_at = methods_of("calls of apply_chat_template", "apply_chat_template")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where an older transformers is pinned, which returns a list."""
+        """Why the rule can say nothing, also where an older transformers is pinned, which returns a
+        list; None where it can.
+        """
         if self.subject.pins.before("transformers", "5.0.0"):
             return OLDER
         return super().unmet()
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on results of `apply_chat_template` that are taken for a list of ids."""
         module = self.subject
         calls = [
             call

@@ -72,6 +72,7 @@ class ArgumentOutOfRange(SourceRule):
     looks_at = CodePlaces("optimizers, clipping and adapters with numbers", _calls_with_limits)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on hyperparameters in calls whose values are out of range."""
         for given in training_calls(self.subject):
             for found in out_of_range_arguments(self.subject, given, OUT_OF_RANGE, NOTHING):
                 yield self.finding(

@@ -300,6 +300,7 @@ class AskedInAnotherForm(SourceRule):
     looks_at = CodePlaces("prompts of scripts that train or ask a model", _prompt_places)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on questions that are asked in another form than the model was trained on."""
         yield from self._findings_on_servers()
         yield from self._findings_on_named_templates()
         yield from self._findings_on_system_prompts()

@@ -70,6 +70,7 @@ class AttentionMaskUsedAsLossMask(SourceRule):
     looks_at = CodePlaces("attention masks that are written", _attention_mask_places)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on tokens that are taken out of the attention mask to keep them out of the loss."""
         module = self.subject
         for row in module.nodes(ast.Dict):
             for key, value in zip(row.keys, row.values, strict=True):

@@ -67,6 +67,7 @@ class BareTextToChatModel(SourceRule):
     looks_at = GENERATE_CALLS
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on bare texts that a chat model is asked with."""
         module = self.subject
         if any(word in module.text for word in TURN_WRITERS) or _trains_anything(module):
             return

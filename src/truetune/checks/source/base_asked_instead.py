@@ -142,6 +142,7 @@ class BaseAskedInstead(SourceRule):
     looks_at = CodePlaces("models that a script asks", _generating_calls)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on scripts that mean to ask the tuned model and ask its base."""
         module = self.subject
         if not asks_a_model(module) and not any(adapter_engines(module)):
             return
@@ -454,7 +455,9 @@ def _loads_any_adapter(module: Module) -> bool:
 
 
 def _last_name_or_key(node: ast.expr) -> str:
-    """`adapter_path` of `adapter_path`, `args.adapter_path` and `config["adapter_path"]`."""
+    """The last name or key of an expression: `adapter_path` of `adapter_path`, `args.adapter_path`
+    and `config["adapter_path"]`.
+    """
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         return str(node.slice.value)
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

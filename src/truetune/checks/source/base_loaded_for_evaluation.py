@@ -95,6 +95,7 @@ class BaseLoadedForEvaluation(SourceRule):
     looks_at = CodePlaces("scripts that load a model to ask it", _models_asked_without_training)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on scripts that ask a base, where no script of the project asks what was trained on it."""
         module = self.subject
         if ABOUT_THE_BASE.search(f"{Path(module.path).name}\n{module.text}"):
             return

@@ -69,6 +69,9 @@ class BatchPrintedAsOneRow(SourceRule):
     looks_at = CodePlaces("functions that get whole batches of rows", batched_functions)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on functions for one row that are mapped with `batched=True`, so that whole columns
+        are printed into one text.
+        """
         module = self.subject
         by_function: dict[object, list[PrintedColumn]] = {}
         for place in printed_columns(module):

@@ -88,6 +88,7 @@ class BatchSkippedOnOneRank(SourceRule):
     looks_at = CodePlaces("backward passes of several processes", _backward_passes)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on batches that one process skips by its own figures while the others wait for it."""
         module = self.subject
         several = sign_of_several_processes(module)
         if several is None or refuses_several_processes(module):

@@ -79,6 +79,7 @@ class BestModelMetricNotComputed(SourceRule):
     looks_at = calls_of("trainers of transformers", *TRAINERS)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on trainers whose best model is picked by a metric that no evaluation gives."""
         module = self.subject
         for found in uncomputed_best_metrics(module):
             names = ", ".join(sorted(found.known))

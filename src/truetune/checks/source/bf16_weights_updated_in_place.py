@@ -68,6 +68,7 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
     looks_at = calls_of("Adam optimizers that are made", *ADAM_OPTIMIZERS)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on loops that update bfloat16 weights in place with a small learning rate."""
         module = self.subject
         for weights in narrow_weights_of_optimizers(module, "bfloat16", *ADAM_OPTIMIZERS):
             optimizer, cause = weights

@@ -88,6 +88,7 @@ class BosLeftOut(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on prompts with Gemma's marks that are encoded without BOS."""
         module = self.subject
         if module.mentions(*WRITES_BOS):
             return

@@ -77,6 +77,7 @@ class CacheEmptiedAtEachStep(SourceRule):
     looks_at = calls_of("calls of torch.cuda.empty_cache", *EMPTIES)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on calls of `empty_cache` that run in each training step."""
         module = self.subject
         for call in module.calls(*EMPTIES):
             around = _step_loop_or_callback(module, call)

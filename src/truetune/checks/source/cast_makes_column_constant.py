@@ -85,7 +85,9 @@ class CastMakesColumnConstant(SourceRule):
     looks_at = CodePlaces("casts to bool, and comparisons", _casts_and_comparisons)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where the values that a cast turns into labels are not seen."""
+        """Why the rule can say nothing, also where the values that a cast turns into labels are not
+        seen; None where it can.
+        """
         lacking = super().unmet()
         if lacking is None and casts_unseen_values_to_labels(self.subject):
             return Unmet(
@@ -95,6 +97,7 @@ class CastMakesColumnConstant(SourceRule):
         return lacking
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on casts and comparisons that give one result for all rows of a column."""
         module = self.subject
         told: set[ast.AST] = set()
         for found in constant_results(module):

@@ -102,6 +102,7 @@ class ChatTemplateOfAnotherFamily(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on chat models that are trained by the template or the marks of another family."""
         module = self.subject
         for given in _given_templates(module):
             names = _names_of_model_for_template(module, given)

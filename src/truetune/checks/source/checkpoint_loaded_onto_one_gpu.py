@@ -60,6 +60,7 @@ class CheckpointLoadedOntoOneGpu(SourceRule):
     looks_at = CodePlaces("files that scripts of several processes load", _tensor_file_loads)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on checkpoints that every process loads onto the GPU which they were saved from."""
         module = self.subject
         restored = set(_loads_given_to_load_state_dict(module))
         for call in _tensor_file_loads(module):

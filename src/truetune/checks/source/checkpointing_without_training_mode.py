@@ -65,6 +65,7 @@ class CheckpointingWithoutTrainingMode(SourceRule):
     looks_at = methods_of("calls of gradient_checkpointing_enable", "gradient_checkpointing_enable")
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on gradient checkpointing of models that are never put into training mode."""
         module = self.subject
         parts = module.with_linked
         trains = any(True for part in parts for _ in part.methods("train"))

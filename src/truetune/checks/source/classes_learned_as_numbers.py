@@ -80,6 +80,7 @@ class ClassesLearnedAsNumbers(SourceRule):
     looks_at = CodePlaces("loads of classifiers", _classifier_loads)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on classifiers with one output that learn the numbers of their classes as amounts."""
         module = self.subject
         if any(REGRESSION.search(part.text) for part in module.with_linked):
             return

@@ -88,6 +88,7 @@ class ClassifierPadsWithAnotherToken(SourceRule):
     looks_at = calls_of("classifiers that are loaded", *CLASSIFIERS)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on classifiers that look for another pad than the tokenizer writes."""
         module = self.subject
         loads = list(module.calls(*CLASSIFIERS))
         if len(loads) != 1 or LEFT.search(module.text):

@@ -77,6 +77,9 @@ class ClientAsksForTheBase(SourceRule):
     looks_at = CodePlaces("models that requests name", _requests_of_file)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on clients that ask for the base by its name, where the server has an adapter under
+        another name.
+        """
         module = self.subject
         requests = list(_requests_of_file(module))
         # A name that only the program knows may be that of an adapter.

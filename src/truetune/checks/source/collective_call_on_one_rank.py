@@ -148,6 +148,7 @@ class CollectiveCallOnOneRank(SourceRule):
     looks_at = CodePlaces("calls that wait for all processes", _collective_places)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on calls which all processes must make and only one does."""
         yield from self._findings_on_calls()
         for left in loop_exits_by_one_process(self.subject):
             yield self._finding_on_exit(left)

@@ -62,6 +62,7 @@ class CompiledGenerationRecompiles(SourceRule):
     looks_at = GENERATE_CALLS
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on compiled models that compile again for prompts of other lengths."""
         module = self.subject
         for found in recompiled_generations(module):
             why = (

@@ -90,6 +90,7 @@ class CompiledModelSaved(SourceRule):
     looks_at = CodePlaces("models that are compiled", _compile_calls)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on compiled models whose weights get names with `_orig_mod.` that other code does not find."""
         module = self.subject
         compiled = {call.node: call for call in _wrapped_compilations(module)}
         if not compiled or module.mentions(*PREFIX_STRIPPERS):

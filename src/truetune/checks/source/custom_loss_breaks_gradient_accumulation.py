@@ -96,12 +96,15 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
     looks_at = CodePlaces("losses of one's own that a trainer computes", _custom_losses)
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where an older transformers is pinned, which counts no items."""
+        """Why the rule can say nothing, also where an older transformers is pinned, which counts no
+        items; None where it can.
+        """
         if self.subject.pins.before("transformers", COUNTS_ITEMS):
             return OLDER
         return super().unmet()
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on losses of one's own that break gradient accumulation."""
         module = self.subject
         if module.pins.before("transformers", COUNTS_ITEMS):
             return
@@ -219,7 +222,7 @@ def _first_statement(owner: ast.ClassDef) -> ast.stmt:
 
 
 def _signature_text(function: LossFunction) -> str:
-    """`def name(outputs, labels)`, or the parameters of a lambda."""
+    """The signature of a loss as text: `def name(outputs, labels)`, or the parameters of a lambda."""
     parameters = ast.unparse(function.args)
     if isinstance(function, ast.Lambda):
         return f"lambda {parameters}"

@@ -100,6 +100,7 @@ class DebuggingLeftOn(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on switches of debugging that are on while a model is trained."""
         module = self.subject
         for switch in _debugging_switches(module):
             if not runs_unconditionally(module, switch.node) or _is_in_pytest_function(

@@ -97,6 +97,7 @@ class DeepspeedBatchOfAnotherWorldSize(SourceRule):
     looks_at = CodePlaces("batch settings of DeepSpeed in a script", _deepspeed_dictionaries)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on DeepSpeed's batch sizes in a script that the number of processes does not give."""
         module = self.subject
         started = launched_processes(Path(module.path))
         for node, (whole, rows, steps) in _known_batch_settings(module):

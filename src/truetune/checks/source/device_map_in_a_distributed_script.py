@@ -117,6 +117,9 @@ class DeviceMapInADistributedScript(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on models that each of several processes spreads over all GPUs, or puts on the same
+        one, by a device map.
+        """
         module = self.subject
         # Commands of the project are opened only where a map stands in the file.
         if not any(_mapped_models_of_several_processes(module)):

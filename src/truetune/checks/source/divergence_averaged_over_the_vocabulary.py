@@ -86,6 +86,7 @@ class DivergenceAveragedOverTheVocabulary(SourceRule):
     looks_at = CodePlaces("divergences of language models", _divergences_beside_language_model)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on Kullback-Leibler losses that are averaged over the vocabulary, too."""
         module = self.subject
         for call in _divergences_beside_language_model(module):
             is_default = _is_default_or_given_mean(module, call)

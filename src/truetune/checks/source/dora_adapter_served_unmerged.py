@@ -72,6 +72,7 @@ class DoraAdapterServedUnmerged(SourceRule):
     looks_at = CodePlaces("adapters that are loaded or made", _adapter_calls)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on adapters with DoRA that are served without being merged."""
         module = self.subject
         if module.mentions(*MERGING_METHODS) or any(training_places(module)):
             return

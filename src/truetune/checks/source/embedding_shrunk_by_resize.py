@@ -71,6 +71,7 @@ class EmbeddingShrunkByResize(SourceRule):
     looks_at = methods_of("calls of resize_token_embeddings", "resize_token_embeddings")
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on embeddings that are resized to the tokenizer's length though no token was added."""
         module = self.subject
         if any(_adds_tokens(part) for part in module.with_linked):
             return
@@ -99,7 +100,7 @@ def _adds_tokens(module: Module) -> bool:
 
 
 def _tokenizer_of_len(module: Module, length: ast.expr | None) -> ast.expr | None:
-    """`tokenizer` of `len(tokenizer)`; None of any other length."""
+    """The tokenizer whose length is taken: `tokenizer` of `len(tokenizer)`; None of any other length."""
     if not isinstance(length, ast.Call) or not length.args:
         return None
     is_len = module.flow.name(length.func) == "len"

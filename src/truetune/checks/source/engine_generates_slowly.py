@@ -56,7 +56,9 @@ keys and values bounds them by itself"""
 
 
 def describe_concurrency(cap: int) -> str:
-    """`one prompt after another`, `4 prompts at a time, and all others wait`"""
+    """How many prompts a cap lets run at a time, in words: `one prompt after another`, `4 prompts
+    at a time, and all others wait`.
+    """
     return (
         "one prompt after another" if cap == 1 else f"{cap} prompts at a time, and all others wait"
     )
@@ -84,6 +86,7 @@ class EngineGeneratesSlowly(SourceRule):
     looks_at = CodePlaces("engines of vLLM in a file that trains nothing", _generating_engines)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on engines of vLLM that are made with arguments which make answers slow."""
         for call in _generating_engines(self.subject):
             slow = list(_slow_arguments(self.subject, call))
             if slow:

@@ -74,6 +74,7 @@ class EngineTakesTheRateOfItsSettings(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on DeepSpeed's engines that train at the rate of their settings and not at that of the script."""
         for found in find_engine_rates(self.subject):
             yield self._finding_on_engine(found)
 

@@ -65,6 +65,7 @@ class EvalWithoutChatTemplate(SourceRule):
     looks_at = calls_of("calls of simple_evaluate", *HARNESS_CALLS)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on chat models that are evaluated without their chat template."""
         module = self.subject
         calls = {call.node: call for call in module.calls(*HARNESS_CALLS)}
         for node in dict.fromkeys(_plain_evaluations(module)):

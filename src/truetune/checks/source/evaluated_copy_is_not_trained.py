@@ -119,6 +119,7 @@ class EvaluatedCopyIsNotTrained(SourceRule):
     looks_at = CodePlaces("copies of models", _copy_nodes)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on evaluations of a copy that was made before the training and that nothing updates."""
         module = self.subject
         for one in _model_copies(module):
             used = _first_pass_of_evaluated_copy(module, one)

@@ -87,6 +87,7 @@ class EvaluatedOnTrainingRows(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on evaluation data that are part of the training data."""
         judged: set[object] = set()
         yield from self._findings_on_loaders()
         yield from self._findings_on_commands()
@@ -181,7 +182,9 @@ def _node_that_made(data: Value) -> ast.AST | None:
 
 
 def _range_in_words(steps: tuple[RowStep, ...]) -> str | None:
-    """`train[80%:]`, or `rows 8000 to 9000`; None where the last step is no range."""
+    """The last range of rows in words: `train[80%:]`, or `rows 8000 to 9000`; None where the last
+    step is no range.
+    """
     last = steps[-1]
     if last.kind != "range" or not isinstance(last.what, tuple):
         return None

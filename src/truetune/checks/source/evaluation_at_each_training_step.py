@@ -130,6 +130,7 @@ class EvaluationAtEachTrainingStep(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on trainings that evaluate or save at each of their steps."""
         module = self.subject
         seen: set[str] = set()
         for slow in _slow_places(module):

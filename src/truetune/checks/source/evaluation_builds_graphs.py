@@ -177,6 +177,9 @@ class EvaluationBuildsGraphs(SourceRule):
     looks_at = CodePlaces("calls of models in loops", _forward_calls_in_loops)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on forward passes of an evaluation or a teacher that build a graph for gradients
+        which nobody wants.
+        """
         module = self.subject
         if any(
             NO_GRAPH.search(part.text) and "set_grad_enabled(False)" in part.text

@@ -136,6 +136,7 @@ class EvaluationKeepsAllLogits(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on trainers that compute metrics from the logits of the whole evaluation set."""
         module = self.subject
         if module.mentions(*OTHER_LIMITS):
             return

@@ -70,6 +70,7 @@ class EvaluationOverflowsFloat16(SourceRule):
     looks_at = CodePlaces("evaluations", evaluation_places)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on models that are evaluated in float16, whose activations are too large for it."""
         module = self.subject
         for found in float16_evaluations(module):
             model = evaluated_model(module, found)

@@ -110,6 +110,7 @@ class EvaluationRowsMaskedOtherwise(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on evaluation rows that are labelled in another way than those of the training."""
         module = self.subject
         if module.mentions(*COLLATORS_THAT_LABEL):
             return

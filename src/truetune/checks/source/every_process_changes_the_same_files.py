@@ -115,6 +115,7 @@ class EveryProcessChangesTheSameFiles(SourceRule):
     looks_at = CodePlaces("files that are deleted, renamed or made", _unsafe_file_changes)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on files or folders that every process deletes, renames, makes or empties."""
         module = self.subject
         calls = [
             call

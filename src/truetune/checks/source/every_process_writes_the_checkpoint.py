@@ -73,6 +73,7 @@ class EveryProcessWritesTheCheckpoint(SourceRule):
     looks_at = CodePlaces("weights that scripts of several processes write", _weight_writes)
 
     def findings(self) -> Iterator[Finding]:
+        """Findings on checkpoints that every process writes under one name."""
         module = self.subject
         places = [
             call for call in _weight_writes(module) if _is_done_by_all_under_one_name(module, call)

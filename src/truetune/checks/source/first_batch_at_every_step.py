@@ -98,7 +98,7 @@ class FirstBatchAtEveryStep(SourceRule):
 
 
 def _loader_of_next_iter(module: Module, node: ast.Call) -> ast.expr | None:
-    """x of `next(iter(x))`."""
+    """The loader of `next(iter(loader))`; None for any other call."""
     if module.flow.name(node.func) != "next" or not node.args:
         return None
     begun = node.args[0]

@@ -247,7 +247,7 @@ def _iterables_of_map(module: Module, repeat: CodeRepetition) -> tuple[ast.expr,
 
 
 def _last_name(function: ast.expr) -> str:
-    """`load_dataset` of `datasets.load_dataset`."""
+    """The last name of a dotted name: `load_dataset` of `datasets.load_dataset`."""
     return ast.unparse(function).rpartition(".")[2]
 
 

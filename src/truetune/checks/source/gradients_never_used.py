@@ -473,7 +473,7 @@ def _is_engine_of_call(module: Module, receiver: ast.expr, engine: Call) -> bool
 
 
 def _manual_optimization_settings(module: Module) -> Iterator[ast.Assign]:
-    """`self.automatic_optimization = False` in a file with a training step."""
+    """The statements `self.automatic_optimization = False` in a file with a training step."""
     if not module.mentions("training_step"):
         return
     for assign in module.nodes(ast.Assign):

@@ -310,7 +310,9 @@ def _tests_by_method(module: Module) -> Iterator[_NameTest]:
 
 
 def _tests_by_pattern(module: Module) -> Iterator[_NameTest]:
-    """`re.search(r"layers\\.31", name)`, and the same of a compiled pattern."""
+    """Tests of a name by a pattern: `re.search(r"layers\\.31", name)`, and the same of a compiled
+    pattern.
+    """
     for call in module.calls(*SEARCHES):
         if len(call.args) >= 2:
             yield _NameTest(call.node, call.args[0], call.args[1])
@@ -397,7 +399,9 @@ def _number_in_name(module: Module, node: ast.Call) -> ast.Call | None:
 
 
 def _layer_slices(module: Module) -> Iterator[_LayerChoice]:
-    """`model.model.layers[28:]`, which is empty where there are no more than 28."""
+    """Slices of a model's layers from a number on: `model.model.layers[28:]`, which is empty where
+    there are no more than 28.
+    """
     for part in module.nodes(ast.Subscript):
         listed = part.value
         if not isinstance(part.slice, ast.Slice) or not isinstance(listed, ast.Attribute):
@@ -419,7 +423,7 @@ def _is_model_or_named_so(module: Module, node: ast.expr) -> bool:
 
 
 def _root_of_attribute(node: ast.expr) -> ast.expr:
-    """The model below `model.model.layers`."""
+    """The object that a chain of attributes begins with: `model` of `model.model.layers`."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node

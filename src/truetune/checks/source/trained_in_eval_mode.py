@@ -111,7 +111,7 @@ class TrainedInEvalMode(SourceRule):
 
 
 def _effects_of_eval_mode(off: tuple[str, ...]) -> str:
-    """What the mode switches off, and what comes of it."""
+    """What eval mode switches off, by the names in `off`, and what comes of it, in words."""
     if not off:
         return "dropout is off, and so is gradient checkpointing"
     named = " and ".join(off)

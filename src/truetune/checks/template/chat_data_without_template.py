@@ -52,6 +52,9 @@ class ChatDataWithoutTemplate(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the rows and the chats; the first chats are cases where the tokenizer has no
+        template.
+        """
         self.rows += len(batch.rows)
         if self.probes.template is not None:
             self.chats += batch.chats
@@ -63,9 +66,11 @@ class ChatDataWithoutTemplate(DataRule):
                     self.cases.append(Case(f"a chat of {len(row.messages)} messages", row.origin))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no row is a chat."""
         return None if self.chats else NO_CHATS
 
     def figure(self) -> str:
+        """That the tokenizer has a chat template, and how many rows are chats."""
         return f"the tokenizer has a chat template; rows that are chats: {self.chats:,}"
 
     def findings(self) -> Iterator[Finding]:

@@ -64,15 +64,18 @@ class DateInTemplate(DataRule):
     """Of one chat"""
 
     def batch(self, batch: Batch) -> None:
+        """Count the chats, and keep the first one with an answer as a case."""
         self.chats += batch.chats
         answer = first_answer(batch) if self.first is None else None
         if answer is not None:
             self.first = batch.only([answer[0]])
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no row is a chat, or there is no template."""
         return explain_missing_template(self.probes) if self.chats else NO_CHATS
 
     def figure(self) -> str:
+        """That the template writes the same on both probe days."""
         return "the template writes the same on {:%Y-%m-%d} and on {:%Y-%m-%d}".format(*PROBE_DAYS)
 
     def findings(self) -> Iterator[Finding]:
@@ -113,7 +116,9 @@ class DateInTemplate(DataRule):
 
 
 def _position_of_first_difference(one: str, other: str) -> int:
-    """Where two texts differ first; 0 where the one only continues after the other."""
+    """The position of the first character in which two texts differ; 0 where one of them only
+    continues after the other.
+    """
     for i, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return i

@@ -70,6 +70,7 @@ class DefaultSystemPromptInjected(DataRule):
         self.first: Batch | None = None
 
     def batch(self, batch: Batch) -> None:
+        """Count the chats, and those without a system message; keep the first example of these."""
         chats = [row for row in batch.rows if row.is_chat]
         self.chats += len(chats)
         self.without += sum(map(_has_no_system_message, chats))
@@ -83,9 +84,13 @@ class DefaultSystemPromptInjected(DataRule):
             self.first = next((batch.only([i]) for i in bare_chats), None)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no row is a chat, or there is no template."""
         return explain_missing_template(self.probes) if self.chats else NO_CHATS
 
     def figure(self) -> Measurement:
+        """The number of chats to which the template adds a system prompt, none, and how many have
+        none of their own.
+        """
         more = f" ({self.without:,} have none of their own)"
         return count_measurement(
             "chats to which the template adds a system prompt", 0, self.chats, more

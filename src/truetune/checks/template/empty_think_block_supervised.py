@@ -68,6 +68,7 @@ class EmptyThinkBlockSupervised(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the trained turns, and those that begin with an empty think block."""
         for i, (_, rendering) in enumerate(batch.examples):
             for span in rendering.spans:
                 if span.turn < 0:  # the whole example is learned, generation prompts with it
@@ -83,9 +84,11 @@ class EmptyThinkBlockSupervised(DataRule):
                         )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no turn is trained by itself."""
         return None if self.turns else NO_TURN_TRAINED_ALONE
 
     def figure(self) -> Measurement:
+        """The number of trained turns that begin with an empty think block."""
         return count_measurement(
             "trained turns that begin with an empty think block", self.empty, self.turns
         )

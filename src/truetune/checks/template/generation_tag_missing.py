@@ -46,11 +46,13 @@ class GenerationTagMissing(DataRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the mask is not taken from generation tags, or there is no template."""
         if self.spec.mask_by != "generation-tags":
             return NOT_BY_TAGS
         return NO_TEMPLATE if self.probes.template is None else None
 
     def figure(self) -> str:
+        """That the chat template has generation tags."""
         return "the chat template has {% generation %} tags"
 
     def findings(self) -> Iterator[Finding]:

@@ -77,6 +77,7 @@ class GenerationTagsOffTheTurn(DataRule):
     """Could the tags be compared with what inference must produce?"""
 
     def batch(self, batch: Batch) -> None:
+        """Keep where the first answer begins and where its turn ends, as cases."""
         if self.answer is not None:
             return
         answer = first_answer(batch)
@@ -85,6 +86,9 @@ class GenerationTagsOffTheTurn(DataRule):
             self.stop = case_at_stop(batch, *answer, "the turn ends here")
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the mask is not taken from generation tags, the template is missing or has
+        none, or the probes fail.
+        """
         if self.spec.mask_by != "generation-tags":
             return NOT_BY_TAGS
         if self.probes.template is None:
@@ -96,6 +100,7 @@ class GenerationTagsOffTheTurn(DataRule):
         return None if self.compared else PROBES_FAIL
 
     def figure(self) -> str:
+        """That the generation tags of a probe hold its answer and its stop token, and no more."""
         return (
             "the {% generation %} tags of a probe hold its answer and its stop token, and no more"
         )

@@ -65,6 +65,7 @@ class PlainStringPairSkipsTemplate(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the rows of prompt and completion, and those without the template's header."""
         for row in batch.rows:
             if row.prompt is not None and row.completion is not None:
                 self.pairs += 1
@@ -75,6 +76,9 @@ class PlainStringPairSkipsTemplate(DataRule):
                         self.cases.append(case_in_row(batch, row, f"prompt {row.prompt[-60:]!r}"))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where there are no prompts with completions, no template, or none that writes a
+        header before answers.
+        """
         if not self.pairs:
             return Unmet("it is about prompts and completions in plain strings, and there are none")
         lacking = explain_missing_template(self.probes)
@@ -87,6 +91,7 @@ class PlainStringPairSkipsTemplate(DataRule):
         )
 
     def figure(self) -> Measurement:
+        """The number of rows of prompt and completion without the template's header between them."""
         return count_measurement(
             f"rows of prompt and completion without {self.header!r} between them",
             self.bare,

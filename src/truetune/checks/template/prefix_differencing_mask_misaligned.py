@@ -63,6 +63,9 @@ class PrefixDifferencingMaskMisaligned(DataRule):
         self.cases: dict[str, Case] = {}
 
     def batch(self, batch: Batch) -> None:
+        """Count the assistant turns that follow another text in training than in serving, by
+        reason.
+        """
         for i, (_, rendering) in enumerate(batch.examples):
             for turn in rendering.turns:
                 self.turns += 1
@@ -77,11 +80,13 @@ class PrefixDifferencingMaskMisaligned(DataRule):
                         self.cases[turn.skew] = case_at_turn(batch, i, turn, turn.skew)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no example has an assistant turn behind a prompt."""
         if self.compared:
             return None
         return Unmet("it is about assistant turns behind a prompt, and no example has one")
 
     def figure(self) -> Measurement:
+        """The number of assistant turns that follow another text in training than in serving."""
         return count_measurement(
             "assistant turns that follow another text in training than in serving",
             self.reasons.total(),

@@ -78,6 +78,7 @@ class RenderThenRetokenizeDoubleBos(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the plain rows, and those whose text begins with the BOS that the tokenizer adds."""
         for row in batch.rows:
             if not row.is_chat:
                 self.rows += 1
@@ -88,9 +89,13 @@ class RenderThenRetokenizeDoubleBos(DataRule):
                         self.cases.append(Case(text, row.origin, token=1))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no row is plain text."""
         return None if self.rows else NO_PLAIN_ROWS
 
     def figure(self) -> Measurement | str:
+        """The number of rows of text that begin with two BOS tokens; a text where the tokenizer
+        adds no BOS.
+        """
         if self.bos is None:
             return "the tokenizer adds no BOS to what it encodes"
         return count_measurement(

@@ -69,6 +69,9 @@ class RewrittenTurnsUntrained(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the assistant turns, and those that the template rewrites, but for turns with
+        reasoning.
+        """
         if self.spec.history != "single" or self.spec.learn.what != "assistant":
             return
         # Turns that lose their reasoning are left to thinking-stripped-from-history.
@@ -81,6 +84,7 @@ class RewrittenTurnsUntrained(DataRule):
                         self.cases.append(case_at_turn(batch, i, turn, turn.skew))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the assistant turns are not trained in one example, or there are none."""
         if self.spec.history != "single" or self.spec.learn.what != "assistant":
             return Unmet(
                 "it is about every assistant turn in one example (--history single --learn"
@@ -89,6 +93,7 @@ class RewrittenTurnsUntrained(DataRule):
         return None if self.turns else NO_TURNS
 
     def figure(self) -> Measurement:
+        """The number of assistant turns that are not trained because the template rewrites them."""
         return count_measurement(
             "assistant turns that are not trained because the template rewrites them",
             self.lost,

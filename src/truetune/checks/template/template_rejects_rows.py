@@ -64,6 +64,7 @@ class TemplateRejectsRows(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the chats that the template refuses, by cause."""
         self.rows += len(batch.rows)
         self.chats += batch.chats
         if self.probes.template is None:
@@ -77,11 +78,13 @@ class TemplateRejectsRows(DataRule):
                 self.cases.append(Case(f"{reason} (roles: {roles})", row.origin))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no row is a chat, or there is no template."""
         if not self.chats:
             return NO_CHATS
         return NO_TEMPLATE if self.probes.template is None else None
 
     def figure(self) -> Measurement:
+        """The number of chats that the template refuses."""
         return count_measurement("chats that the template refuses", self.causes.total(), self.chats)
 
     def findings(self) -> Iterator[Finding]:

@@ -75,6 +75,9 @@ class ThinkingStrippedFromHistory(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the turns with reasoning, those whose reasoning the template drops later, and those
+        where it never writes it.
+        """
         thinking: dict[int, set[int]] = {}
         for row in batch.rows:
             turns = self._learned_turns_with_reasoning(row)
@@ -134,6 +137,7 @@ class ThinkingStrippedFromHistory(DataRule):
             self.cases.append(case)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no assistant turn has reasoning."""
         return (
             None
             if self.turns
@@ -141,6 +145,7 @@ class ThinkingStrippedFromHistory(DataRule):
         )
 
     def figure(self) -> Measurement:
+        """The number of assistant turns with reasoning that is not trained."""
         return count_measurement(
             "assistant turns with reasoning that is not trained",
             self.rewritten + self.unseen,

@@ -60,6 +60,7 @@ class TurnTerminatorIsNotEos(DataRule):
     first: Case | None = None
 
     def batch(self, batch: Batch) -> None:
+        """Count the chats, and keep the end of the first answer as a case."""
         self.chats += batch.chats
         answer = first_answer(batch) if self.first is None else None
         if answer is not None:
@@ -68,11 +69,13 @@ class TurnTerminatorIsNotEos(DataRule):
             self.first = case_at_stop(batch, i, turn, f"ends with {text!r}")
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no row is a chat, or it is not known how turns end."""
         if not self.chats:
             return NO_CHATS
         return explain_unknown_turn_end(self.probes)
 
     def figure(self) -> str:
+        """That turns end with the tokenizer's EOS, with its token and id."""
         eos = self.tokenizer.special["eos"]
         return f"turns end with {eos.token} ({eos.id}), which is the tokenizer's EOS"
 

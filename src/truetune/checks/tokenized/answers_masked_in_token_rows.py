@@ -82,10 +82,12 @@ class AnswersMaskedInTokenRows(TokenizedRule):
             )
 
     def figure(self) -> Measurement:
+        """The number of rows without a token in the loss."""
         summary = self.subject.summary
         return count_measurement(
             "rows without a token in the loss", summary.without_label.count, summary.rows
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where labels can't be judged."""
         return super().unmet() or explain_missing_row_labels(self.subject)

@@ -102,10 +102,12 @@ class BosWrongInTokenRows(TokenizedRule):
         )
 
     def figure(self) -> Measurement:
+        """The number of rows that begin with BOS."""
         summary = self.subject.summary
         return count_measurement("rows that begin with BOS", summary.begins_with_bos, summary.rows)
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the tokenizer has no BOS."""
         if "bos" not in self.subject.probes.tokenizer.special:
             return Unmet("it is about BOS, and the tokenizer has none")
         return super().unmet()

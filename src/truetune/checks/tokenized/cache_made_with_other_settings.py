@@ -68,6 +68,9 @@ class CacheMadeWithOtherSettings(TokenizedRule):
         return int(self.subject.summary.lengths[limit + 1 :].sum()) if limit else 0
 
     def figure(self) -> Measurement | str:
+        """The number of rows longer than max_length, none; without max_length, that the cache's
+        settings are those that its maker wrote down.
+        """
         if self.subject.spec.max_length:
             return count_measurement(
                 "rows that are longer than max_length", 0, self.subject.summary.rows
@@ -75,6 +78,7 @@ class CacheMadeWithOtherSettings(TokenizedRule):
         return "tokenizer, template and settings are those that the cache's maker wrote down"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the cache has no manifest and no max_length is set."""
         if self.subject.cache.manifest is None and self.subject.spec.max_length is None:
             return super().unmet() or Unmet(
                 "nothing says what the cache was made with", "name --max-length"

@@ -71,12 +71,16 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
             )
 
     def figure(self) -> Measurement:
+        """The number of learned answers with labels in their header."""
         answers = self.subject.summary.answers
         return count_measurement(
             "learned answers with labels in their header", answers.headers, answers.learned
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where labels or turns can't be judged, the model writes a part of the header
+        itself, or prompts are learned.
+        """
         lacking = (
             super().unmet()
             or explain_missing_row_labels(self.subject)

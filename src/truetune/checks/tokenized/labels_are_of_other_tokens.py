@@ -66,6 +66,7 @@ class LabelsAreOfOtherTokens(TokenizedRule):
         )
 
     def figure(self) -> Measurement:
+        """The number of labels that are not the id of their place."""
         summary = self.subject.summary
         return count_measurement(
             "labels that are not the id of their place",
@@ -74,6 +75,7 @@ class LabelsAreOfOtherTokens(TokenizedRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the rows have no labels."""
         if not self.subject.summary.labels:
             return Unmet("it is about labels, and the rows have none")
         return super().unmet()

@@ -69,9 +69,11 @@ class LossMaskNotRead(TokenizedRule):
         return [] if set(masks) & ({*rule.masks} | mask_settings) else masks
 
     def figure(self) -> str:
+        """The names of the mask columns."""
         return f"masks: {format_name_list(sorted(self.subject.summary.masks))}"
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the rows have labels or no mask, or the trainer's columns are not known."""
         if not self.subject.summary.masks or self.subject.summary.labels:
             return Unmet("it is about rows with a mask and without labels")
         if label_columns_of_trainer(self.subject.trainer.name) is None:

@@ -64,6 +64,9 @@ class PacksStoredWithoutBorders(TokenizedRule):
         )
 
     def figure(self) -> Measurement:
+        """The number of rows that hold several documents without borders, and of those with
+        borders.
+        """
         summary = self.subject.summary
         parted = f"; {summary.parted:,} rows hold several that are parted" if summary.parted else ""
         return count_measurement(
@@ -74,6 +77,9 @@ class PacksStoredWithoutBorders(TokenizedRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the rows are plain text, or the beginning of a conversation can't be
+        recognised.
+        """
         if self.subject.is_plain_text:
             return Unmet("it is about conversations, and the rows are plain text")
         if not (self._are_beginnings_recognisable() or self.subject.summary.parted):

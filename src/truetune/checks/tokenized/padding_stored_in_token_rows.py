@@ -72,6 +72,7 @@ class PaddingStoredInTokenRows(TokenizedRule):
             )
 
     def figure(self) -> Measurement:
+        """The number of places of stored padding that have labels."""
         summary = self.subject.summary
         return count_measurement(
             "places of stored padding with labels",

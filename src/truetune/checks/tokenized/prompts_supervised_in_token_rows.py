@@ -77,11 +77,15 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
         return int(counts[:, 1].sum()), int(counts.sum())
 
     def figure(self) -> Measurement:
+        """The number of tokens of system, user and tool text that are in the loss."""
         return count_measurement(
             "tokens of system, user and tool text in the loss", *self._count_prompt_tokens()
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the settings ask for prompts in the loss, or labels or turns can't be
+        judged.
+        """
         if self.subject.learns_everything:
             return Unmet("the settings ask for prompts in the loss")
         return (

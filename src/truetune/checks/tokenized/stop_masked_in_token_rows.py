@@ -98,12 +98,14 @@ class StopMaskedInTokenRows(TokenizedRule):
         )
 
     def figure(self) -> Measurement:
+        """The number of stop tokens behind learned answers that are in the loss."""
         answers = self.subject.summary.answers
         return count_measurement(
             "stop tokens behind learned answers in the loss", answers.stops_learned, answers.closed
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no answer has labels, or labels can't be judged."""
         if not self.subject.summary.answers.learned:
             return (
                 super().unmet()

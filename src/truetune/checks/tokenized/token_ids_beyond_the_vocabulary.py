@@ -54,6 +54,7 @@ class TokenIdsBeyondTheVocabulary(TokenizedRule):
             )
 
     def figure(self) -> Measurement:
+        """The number of rows with ids that the tokenizer does not have, and the highest id."""
         summary, size = self.subject.summary, self.subject.probes.tokenizer.vocabulary
         more = f"; the highest id is {summary.highest:,} of {size:,}"
         return count_measurement(

@@ -59,12 +59,14 @@ class TokenIdsSpellNoText(TokenizedRule):
             )
 
     def figure(self) -> Measurement:
+        """The number of decoded rows that spell no text."""
         round_trip = self.subject.round_trip
         return count_measurement(
             "decoded rows that spell no text", len(round_trip.strange), round_trip.read
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where no row has a text that is long enough to tell."""
         if not self.subject.round_trip.read:
             return super().unmet() or Unmet("no row has a text that is long enough to tell")
         return super().unmet()

@@ -71,6 +71,7 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
         )
 
     def figure(self) -> Measurement:
+        """The number of rows that end without a stop token, and the length of the longest row."""
         summary = self.subject.summary
         limit = len(summary.lengths) - 1
         return count_measurement(
@@ -81,6 +82,7 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the rows are plain text, which may be cut anywhere."""
         if self.subject.is_plain_text:
             return Unmet(
                 "it is about answers, and the rows are plain text, which may be cut anywhere"

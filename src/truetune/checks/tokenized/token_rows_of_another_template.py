@@ -104,12 +104,16 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         return (answers or [headers[0].text])[0].decode("utf-8", "replace")
 
     def figure(self) -> Measurement:
+        """The number of conversations that render to other ids."""
         trip = self.subject.round_trip
         return count_measurement(
             "conversations that render to other ids", len(trip.differ), trip.rendered
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where there is no template, the rows are plain text, the trainer has templates
+        of its own, or no row could be read back as a conversation.
+        """
         if not self.subject.placer.layout.headers:
             return super().unmet() or Unmet(
                 "the tokenizer has no chat template", "name one with --template"

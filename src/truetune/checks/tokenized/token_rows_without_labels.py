@@ -74,6 +74,7 @@ class TokenRowsWithoutLabels(TokenizedRule):
             )
 
     def figure(self) -> Measurement:
+        """The number of rows with labels or a mask."""
         summary = self.subject.summary
         return count_measurement(
             "rows with labels or a mask",
@@ -82,6 +83,7 @@ class TokenRowsWithoutLabels(TokenizedRule):
         )
 
     def unmet(self) -> Unmet | None:
+        """Also unmet where the settings ask for all tokens in the loss."""
         if self.subject.learns_everything:
             return Unmet("the settings ask for all tokens in the loss")
         return super().unmet()

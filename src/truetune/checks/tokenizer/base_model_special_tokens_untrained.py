@@ -72,10 +72,14 @@ class BaseModelSpecialTokensUntrained(DataRule):
         self.compared = 0
 
     def batch(self, batch: Batch) -> None:
+        """Collect the control tokens that the encoded rows hold, where the embedding is known."""
         if self.matrix is not None:
             self.used.update(batch.ids[self.control[batch.ids]].tolist())
 
     def unmet(self) -> Unmet | None:
+        """Unmet where there are no weights, the trainer trains the embedding's rows too, or the
+        data hold no control token.
+        """
         if self.matrix is None:
             return Unmet(
                 "there are no weights to read the embedding from", "name the model with --model"
@@ -87,6 +91,7 @@ class BaseModelSpecialTokensUntrained(DataRule):
         return None if self.used else Unmet("it is about control tokens, and the data hold none")
 
     def figure(self) -> Measurement:
+        """The number of control tokens of the data that were never trained, none."""
         return count_measurement(
             "control tokens of the data that were never trained", 0, self.compared
         )

@@ -54,9 +54,11 @@ class PadIdOutsideEmbedding(DataRule):
     by_trainer = (SeverityByFact("prepares_model", {True: MOOT}),)
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the rows of the embedding are not known."""
         return NO_EMBEDDING if self.tokenizer.embedding_rows is None else None
 
     def figure(self) -> Measurement:
+        """The number of added tokens beyond the rows of the embedding, none."""
         special = (
             token.id for name, token in self.tokenizer.special.items() if name in NAMED_TOKENS
         )

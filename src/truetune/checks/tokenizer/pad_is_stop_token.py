@@ -77,17 +77,20 @@ class PadIsStopToken(DataRule):
     supervised = masked = 0
 
     def batch(self, batch: Batch) -> None:
+        """Count the supervised tokens, and those that are the pad token."""
         pad = self.tokenizer.special.get("pad")
         if pad is not None:
             self.supervised += int(batch.supervised.sum())
             self.masked += int((batch.supervised & (batch.ids == pad.id)).sum())
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the tokenizer has no pad token, or no stop token is known."""
         if "pad" not in self.tokenizer.special:
             return Unmet("the tokenizer has no pad token", "set pad_token in tokenizer_config.json")
         return None if self.probes.stops else NO_STOPS
 
     def figure(self) -> str:
+        """The pad token and the stop tokens, with their ids."""
         pad = self.tokenizer.special["pad"]
         stops = ", ".join(f"{stop.token} ({stop.id})" for stop in self.probes.stops)
         return f"the pad token is {pad.token} ({pad.id}); turns end with {stops}"

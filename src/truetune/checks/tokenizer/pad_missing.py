@@ -61,6 +61,7 @@ class PadMissing(DataRule):
     )
 
     def figure(self) -> str:
+        """The pad token: that of the tokenizer, else that of the settings."""
         pad = self.tokenizer.special.get("pad")
         if pad is None:
             return f"the settings name {self.spec.training.special_tokens.get('pad_token')} as the pad token"

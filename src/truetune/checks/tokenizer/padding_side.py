@@ -51,6 +51,7 @@ class PaddingSide(DataRule):
     by_trainer = (SeverityByFact("pads_on", {"right": MOOT}),)
 
     def figure(self) -> str:
+        """The side on which the tokenizer pads."""
         return f"the padding side is {self.tokenizer.padding_side}"
 
     def findings(self) -> Iterator[Finding]:

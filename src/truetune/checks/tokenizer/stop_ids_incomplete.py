@@ -55,14 +55,17 @@ class StopIdsIncomplete(DataRule):
     chats = 0
 
     def batch(self, batch: Batch) -> None:
+        """Count the chats."""
         self.chats += batch.chats
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no row is a chat, or it is not known how turns end."""
         if not self.chats:
             return NO_CHATS
         return explain_unknown_turn_end(self.probes)
 
     def figure(self) -> str:
+        """The token that ends turns, and the files that name it as a stop token."""
         stop = self._turn_end_of_template()
         assert stop is not None, "else the rule is not judged"
         return (

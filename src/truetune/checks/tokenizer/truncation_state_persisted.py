@@ -67,11 +67,13 @@ class TruncationStatePersisted(DataRule):
     """Of the rows, where there are some"""
 
     def batch(self, batch: Batch) -> None:
+        """Count the examples, and those longer than the truncation that tokenizer.json holds."""
         if self.tokenizer.truncation is not None:
             self.examples += len(batch.examples)
             self.longer += int((batch.lengths > self.tokenizer.truncation["max_length"]).sum())
 
     def figure(self) -> str:
+        """That tokenizer.json holds neither truncation nor padding."""
         return "tokenizer.json holds neither truncation nor padding"
 
     def findings(self) -> Iterator[Finding]:

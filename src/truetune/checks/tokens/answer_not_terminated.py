@@ -62,6 +62,7 @@ class AnswerNotTerminated(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the trained turns, and those without a stop token."""
         for i, (_, rendering) in enumerate(batch.examples):
             trained = {span.turn for span in rendering.spans}
             for turn in rendering.turns:
@@ -84,9 +85,11 @@ class AnswerNotTerminated(DataRule):
             self.cases.append(case_at_character(batch, example, turn.end - 1, text, turn.message))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where there are no trained turns."""
         return None if self.turns else NO_TURNS
 
     def figure(self) -> Measurement:
+        """The number of trained answers whose stop token is in the loss."""
         return count_measurement(
             "trained answers whose stop token is in the loss", self.turns - self.open, self.turns
         )

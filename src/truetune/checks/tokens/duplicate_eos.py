@@ -57,6 +57,9 @@ class DuplicateEos(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the examples, and those that end in two stop tokens with at most white space
+        between.
+        """
         self.examples += len(batch.examples)
         # Only the last two stop tokens of each example can be its end. They are found for all
         # examples at once: `places` is sorted, so the last one before an example's end lies just
@@ -85,11 +88,13 @@ class DuplicateEos(DataRule):
                     )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no stop token is known, or there is no example."""
         if not len(self.stops):
             return NO_STOPS
         return None if self.examples else NO_EXAMPLE
 
     def figure(self) -> Measurement:
+        """The number of examples that end in two stop tokens."""
         return count_measurement("examples that end in two stop tokens", self.double, self.examples)
 
     def findings(self) -> Iterator[Finding]:

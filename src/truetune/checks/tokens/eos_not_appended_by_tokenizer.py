@@ -59,6 +59,9 @@ class EosNotAppendedByTokenizer(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the rows of plain text, and those that end without a stop token, white space left
+        aside.
+        """
         for i, (row, rendering) in enumerate(batch.examples):
             if (
                 row.is_chat
@@ -83,9 +86,11 @@ class EosNotAppendedByTokenizer(DataRule):
                     )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no row is plain text."""
         return None if self.rows else NO_PLAIN_ROWS
 
     def figure(self) -> Measurement:
+        """The number of rows of plain text that end with a stop token."""
         return count_measurement(
             "rows of plain text that end with a stop token", self.rows - self.open, self.rows
         )

@@ -61,6 +61,7 @@ class IdsBeyondEmbedding(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the tokens, and those with an id beyond the rows of the embedding."""
         if self.limit is None or not len(batch.ids):
             return
         self.tokens += len(batch.ids)
@@ -75,11 +76,13 @@ class IdsBeyondEmbedding(DataRule):
             )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where the rows of the embedding are not known, or there is no example."""
         if self.limit is None:
             return NO_EMBEDDING
         return None if self.tokens else NO_EXAMPLE
 
     def figure(self) -> Measurement:
+        """The number of tokens with an id beyond the rows of the embedding."""
         return count_measurement(
             f"tokens with an id beyond the {self.limit:,} rows of the embedding",
             self.beyond,

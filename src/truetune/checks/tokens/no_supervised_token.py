@@ -58,6 +58,7 @@ class NoSupervisedToken(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the rows, those that could not be rendered, and those of which nothing is learned."""
         self.rows += len(batch.rows)
         self.rejected += len(batch.rejected)
         for i in np.flatnonzero(batch.per_example(batch.supervised) == 0).tolist():
@@ -82,9 +83,11 @@ class NoSupervisedToken(DataRule):
             )
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no row could be rendered."""
         return None if self.rows > self.rejected else NO_EXAMPLE
 
     def figure(self) -> Measurement:
+        """The number of rows without a supervised token, and how many more could not be rendered."""
         more = f" ({self.rejected:,} more could not be rendered)" if self.rejected else ""
         return count_measurement(
             "rows without a supervised token", self.empty, self.rows - self.rejected, more

@@ -87,6 +87,9 @@ class SftMaxLengthDefault1024(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the examples longer than the trainer's default, and what the cut takes of them:
+        ends and whole answers.
+        """
         lengths = batch.lengths
         self.examples += len(lengths)
         self.media += batch.media
@@ -111,6 +114,9 @@ class SftMaxLengthDefault1024(DataRule):
                 self.cases.append(case_in_example(batch, i, self.limit, f"{lengths[i]:,} tokens"))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where there is no example, the length is not left to a default, or the tokens of
+        media are not counted.
+        """
         if not self.examples:
             return NO_EXAMPLE
         if self.spec.training.open_length_limit and self.spec.max_length is None:
@@ -119,6 +125,9 @@ class SftMaxLengthDefault1024(DataRule):
         return explain_uncounted_tokens(self.media, is_named=False) if left_to_default else None
 
     def figure(self) -> Measurement | str:
+        """The number of examples longer than the trainer's default; a text where max_length is set
+        or the trainer cuts nothing.
+        """
         if self.spec.max_length is not None:
             return f"max_length is set: {self.spec.max_length:,} tokens"
         if self.limit is None:

@@ -71,6 +71,9 @@ class TruncationCutsTheTerminator(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the examples, those longer than max_length, and those that keep a trained token and
+        lose the last stop token.
+        """
         self.examples += len(batch.examples)
         self.media += batch.media
         limit = self.spec.max_length
@@ -98,6 +101,9 @@ class TruncationCutsTheTerminator(DataRule):
                     self.cases.append(case_in_example(batch, i, limit, text))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no max_length is set, there is no example, or the tokens of media are not
+        counted.
+        """
         if self.spec.max_length is None:
             return NO_LIMIT
         if not self.examples:
@@ -105,6 +111,9 @@ class TruncationCutsTheTerminator(DataRule):
         return explain_uncounted_tokens(self.media, is_named=True)
 
     def figure(self) -> Measurement:
+        """The number of examples that lose their last stop token at max_length, and how many are
+        longer than it.
+        """
         what = f"examples that lose their last stop token at {self.spec.max_length:,} tokens"
         return count_measurement(what, self.cut, self.examples, f" ({self.longer:,} are longer)")
 

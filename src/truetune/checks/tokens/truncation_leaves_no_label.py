@@ -90,6 +90,9 @@ class TruncationLeavesNoLabel(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        """Count the examples, those longer than max_length, and those whose supervised tokens all
+        lie behind it.
+        """
         self.examples += len(batch.examples)
         self.media += batch.media
         limit = self.spec.max_length
@@ -110,6 +113,9 @@ class TruncationLeavesNoLabel(DataRule):
                     self.cases.append(case_in_example(batch, i, int(trained[0]), text))
 
     def unmet(self) -> Unmet | None:
+        """Unmet where no max_length is set, there is no example, or the tokens of media are not
+        counted.
+        """
         if self.spec.max_length is None:
             return NO_LIMIT
         if not self.examples:
@@ -117,6 +123,9 @@ class TruncationLeavesNoLabel(DataRule):
         return explain_uncounted_tokens(self.media, is_named=True)
 
     def figure(self) -> Measurement:
+        """The number of examples without a supervised token left at max_length, and how many are
+        longer than it.
+        """
         what = f"examples without a supervised token left at {self.spec.max_length:,} tokens"
         return count_measurement(what, self.empty, self.examples, f" ({self.longer:,} are longer)")
 

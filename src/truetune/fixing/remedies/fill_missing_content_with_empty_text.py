@@ -28,7 +28,9 @@ class WriteEmptyContent(ProblemRemedy):
     kinds = ("no-content",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on all such turns."""
+        """One attempt that writes an empty text as the content of each turn that may be empty and
+        has none.
+        """
         yield from combine_into_one_attempt(
             edit for turn in row.turns for edit in _edits_of_turn(turn)
         )

@@ -30,7 +30,9 @@ class RemoveLeadingBos(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on all columns that a prompt may begin in."""
+        """One attempt that removes BOS from the beginning of all columns that a prompt may begin
+        in.
+        """
         assert row.context.setup is not None
         bos = row.context.setup.tokenizer.special.get("bos")
         if bos is not None:
@@ -54,7 +56,9 @@ class RemoveTrailingStop(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on all columns that an answer may end in."""
+        """One attempt that removes the stop token from the end of all columns that an answer may
+        end in.
+        """
         assert row.context.setup is not None
         stops = [stop.token for stop in row.context.setup.probes.stops]
         yield from combine_into_one_attempt(self._edits_without_stop(row, stops))

@@ -33,7 +33,7 @@ class UnlistOneString(ProblemRemedy):
     kinds = ("not-a-string",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on each content that is a list of one string."""
+        """One attempt that makes a text of each content that is a list of one string."""
         yield from combine_into_one_attempt(
             PutValue(path, parts[0], row.json_text_at((*path, 0)))
             for path, parts in find_listed_contents(row)

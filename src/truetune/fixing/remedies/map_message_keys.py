@@ -28,7 +28,7 @@ class RenameKeys(ProblemRemedy):
     kinds = ("unknown-role", "no-content")
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on all messages of the row: a chat has one form."""
+        """One attempt that renames the keys of all messages of the row: a chat has one form."""
         yield from combine_into_one_attempt(
             edit for turn in row.turns for edit in _edits_of_turn(turn)
         )

@@ -20,7 +20,7 @@ class WriteStringsAsMessages(Remedy):
     stage = Stage.SHAPE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on all columns of the row."""
+        """One attempt that makes messages of the texts in all columns of the row."""
         yield from combine_into_one_attempt(self._edits_to_messages(row))
 
     def _edits_to_messages(self, row: RowView) -> Iterator[Edit]:

@@ -19,7 +19,7 @@ class RemovePromptFromAnswers(Remedy):
     stage = Stage.SHAPE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on both sides."""
+        """One attempt that removes the prompt from the beginning of both sides."""
         columns = {
             name: next((a for a in COLUMN_ALIASES[name] if a in row.value), None)
             for name in ("prompt", "chosen", "rejected")

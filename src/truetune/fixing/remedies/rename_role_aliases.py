@@ -70,7 +70,7 @@ class RenameRoles(ProblemRemedy):
     kinds = ("unknown-role",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on all turns of the row."""
+        """One attempt that renames the roles of all turns of the row."""
         yield from combine_into_one_attempt(
             edit for turn in row.turns for edit in self._edits_of_turn(row, turn)
         )
@@ -91,8 +91,8 @@ class RenameRoles(ProblemRemedy):
         )
 
     def _spelling_of_role(self, row: RowView, role: str) -> str:
-        """How a role is spelled in this row: `from` takes ShareGPT's names, unless the other turns
-        of the row have OpenAI's.
+        """How a standard role is spelled in this row: `from` takes ShareGPT's names, unless the
+        other turns of the row have OpenAI's.
         """
         others = {turn.role for turn in row.turns if turn.role_key == "from"}
         return role if others & {"user", "assistant"} else IN_SHAREGPT.get(role, role)

@@ -14,7 +14,9 @@ HALF = re.compile("[\ud800-\udfff]")
 
 
 class ReplaceLoneSurrogates(ProblemRemedy):
-    """Writes what truetune reads in their place, and other readers fail on."""
+    """Replaces lone surrogates by the replacement character, which truetune reads in their place;
+    other readers fail on them.
+    """
 
     rule = "malformed-rows"
     what = "write U+FFFD for half of a surrogate pair"
@@ -23,7 +25,7 @@ class ReplaceLoneSurrogates(ProblemRemedy):
     kinds = ("lone-surrogate",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on all texts and keys of the row."""
+        """One attempt that replaces the lone surrogates in all texts and keys of the row."""
         yield from combine_into_one_attempt(_edits_of_value(row.value, ()))
 
 

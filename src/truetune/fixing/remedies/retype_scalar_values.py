@@ -38,7 +38,9 @@ class WriteScalarsAsText(ProblemRemedy):
     kinds = ("not-a-string",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on all contents and columns of the row."""
+        """One attempt that makes text of all numbers and truth values in contents and columns of
+        the row.
+        """
         yield from combine_into_one_attempt(self._edits_to_text(row))
 
     def _edits_to_text(self, row: RowView) -> Iterator[Edit]:
@@ -72,7 +74,7 @@ class WriteTurnSettings(ProblemRemedy):
     kinds = ("not-a-number", "not-a-bool")
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on all turns of the row."""
+        """One attempt that retypes `weight` and `train` of all turns of the row."""
         yield from combine_into_one_attempt(
             edit for turn in row.turns for edit in _edits_of_settings(turn.path, turn.message)
         )
@@ -109,7 +111,7 @@ class WriteLabels(ProblemRemedy):
     kinds = ("bad-label",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """An attempt on the row's label."""
+        """An attempt that makes a truth value of the row's label."""
         names = {
             *COLUMN_ALIASES["label"],
             *(column for column, name in self.context.names.items() if name == "label"),

@@ -23,7 +23,7 @@ class MakeArgumentsObjects(Remedy):
     stage = Stage.TEMPLATE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on all calls of the row."""
+        """One attempt that makes objects of the arguments of all calls of the row."""
         yield from combine_into_one_attempt(self._edits_to_objects(row))
 
     def _edits_to_objects(self, row: RowView) -> Iterator[Edit]:

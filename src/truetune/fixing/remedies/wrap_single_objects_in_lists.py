@@ -20,7 +20,7 @@ class WrapSingleObjects(ProblemRemedy):
     kinds = ("bad-tool-call", "bad-column")
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        """One attempt on all of them."""
+        """One attempt that puts a list around each single call, tool and document of the row."""
         yield from combine_into_one_attempt(self._edits_to_lists(row))
 
     def _edits_to_lists(self, row: RowView) -> Iterator[Edit]:

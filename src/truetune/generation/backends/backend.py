@@ -75,7 +75,7 @@ class GenerationSpeed:
 
     @property
     def growth(self) -> float:
-        """How many times as long the token behind the long text takes"""
+        """How many times as long the token behind the long text takes as that behind the short one."""
         # A clock that is too coarse says 0 of the short text: nothing is said of growth then.
         return self.long / self.short if self.short > 0 else 1.0
 
@@ -145,12 +145,13 @@ class Backend(ABC):
         return None
 
     def pace(self) -> GenerationSpeed | None:
-        """What a token costs behind a short and behind a long text; None where the model is not in this process, or has
-        not the room."""
+        """What a token costs behind a short and behind a long text, in seconds; None where the
+        model is not in this process, or has not the room.
+        """
         return None
 
     def close(self) -> None:  # noqa: B027
-        """Free what is held."""
+        """Free what the backend holds."""
 
     # Engines hold gigabytes and processes: `with` frees them where a report fails, too.
     def __enter__(self) -> Self:

@@ -352,7 +352,7 @@ def _probe_echo(ask: SendBody, plain: Mapping[str, Any]) -> FieldSupport:
 
 
 def _seed_verdict(same: str, again: str, other: str) -> FieldVerdict:
-    """By two answers with one seed and one with another."""
+    """What the server does with a seed, by two answers with one seed and one with another."""
     if same != again:
         return "ignored"
     return "kept" if same != other else "unknown"
@@ -370,6 +370,7 @@ def _support(name: str, reply: Reply, has_effect: bool, why: str = "") -> FieldS
 
 
 def _refused_field(name: str, reply: Reply) -> FieldSupport:
+    """The record of a field that the server refused, with its reason."""
     return FieldSupport(name, "refused", reply.refusal)
 
 

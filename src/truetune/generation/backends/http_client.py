@@ -274,7 +274,7 @@ def _server_root(url: str) -> str:
 
 
 def _send_once(url: str, content: Mapping[str, Any] | None, seconds: float) -> Reply:
-    """One request, one answer. Raises NoReply."""
+    """Send one request, and return its reply. Raises NoReply."""
     data = None if content is None else json.dumps(content).encode()
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     request = Request(url, data, {**headers, **_authorization()})
@@ -352,11 +352,14 @@ class _RefuseRedirects(HTTPRedirectHandler):
     """Gives a redirect back as it is: urllib would send the key along to another host."""
 
     def redirect_request(self, *_: Any) -> None:
+        """Follow no redirect: the redirect itself is the reply."""
         return None
 
 
 def _build_opener(host: str) -> OpenerDirector:
-    """Without a proxy to this machine itself: many users have http_proxy set, and no proxy reaches their localhost."""
+    """The opener for a host: it follows no redirect, and uses no proxy for this machine itself.
+    Many users have http_proxy set, and no proxy reaches their localhost.
+    """
     try:
         is_local = host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -37,8 +37,9 @@ MAX_OTHER_SPELLINGS_SHARE = 0.01
 
 
 def open_backend(source: ModelSource, options: Options, tokenizer: Tokenizer) -> Backend:
-    """Raises UsageError where the package is missing, llama.cpp does not load the file, or its vocabulary is another
-    than the tokenizer's."""
+    """Open a GGUF file with llama.cpp in this process. Raises UsageError where the package is
+    missing, llama.cpp does not load the file, or its vocabulary is another than the tokenizer's.
+    """
     if source.kind != "gguf" or source.folder is None:
         raise UsageError(
             f"{source.name}: llama.cpp asks a .gguf file; `truetune export` writes one of a model"
@@ -134,11 +135,11 @@ class LlamaCppBackend(Backend):
             )
 
     def _known_stops(self, stops: frozenset[int]) -> frozenset[int]:
-        """Those that are tokens of the file."""
+        """Those of the stop ids that are tokens of the file."""
         return frozenset(id for id in stops if 0 <= id < self.engine.count)
 
     def _name_tokens(self, ids: Sequence[int]) -> str:
-        """For a message: `<|im_end|> (2), ...`."""
+        """Tokens with their ids for a message: `<|im_end|> (2), ...`."""
         return ", ".join(
             f"{self.tokenizer.backend.id_to_token(id) or 'a token without text'} ({id:,})"
             for id in ids
@@ -147,7 +148,9 @@ class LlamaCppBackend(Backend):
     def answers(
         self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
     ) -> list[Answer | None]:
-        """Where `decoding.stops` are those of the folder, answers end where llama.cpp ends them: at the file's own."""
+        """Answer prompts one by one. Where `decoding.stops` are those of the folder, answers end
+        where llama.cpp ends them: at the file's own.
+        """
         # The ends of the file are what its users get. Other stops are asked for on purpose.
         is_served_as_usual = decoding.stops == self.folder_stops
         stops = self.engine.ends if is_served_as_usual else self._known_stops(decoding.stops)
@@ -228,7 +231,9 @@ class LlamaCppBackend(Backend):
         stops: frozenset[int] = frozenset(),
         progress: Progress | None = None,
     ) -> list[ScoredIds] | None:
-        """Raises UsageError for a sequence longer than the model's positions."""
+        """Score given ids, teacher-forced. Raises UsageError for a sequence longer than the model's
+        positions.
+        """
         scored = []
         for i, ids in enumerate(sequences):
             scored.append(self._score_sequence(ids, sorted(self._known_stops(stops))))
@@ -237,7 +242,9 @@ class LlamaCppBackend(Backend):
         return scored
 
     def _score_sequence(self, ids: Ids, stops: list[int]) -> ScoredIds:
-        """Read once; the logits of some tokens at a time, which over a vocabulary are large."""
+        """Score one sequence, which is read once; the logits of some tokens at a time, which over a
+        vocabulary are large.
+        """
         own, stop = np.full(len(ids), np.nan, np.float32), np.full(len(ids), np.nan, np.float32)
         if len(ids) > 1:
             self._start(len(ids))
@@ -251,6 +258,7 @@ class LlamaCppBackend(Backend):
         return ScoredIds(own, stop if stops else None)
 
     def likeliest(self, prefixes: Sequence[Ids], count: int) -> list[dict[int, float]] | None:
+        """The `count` likeliest next tokens behind each prefix: id -> log-probability in nats."""
         likeliest = []
         for ids in prefixes:
             self._start(len(ids))
@@ -269,4 +277,5 @@ class LlamaCppBackend(Backend):
         self.engine.start(length)
 
     def close(self) -> None:
+        """Free the open file with its context."""
         self.engine.close()

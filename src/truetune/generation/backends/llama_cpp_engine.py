@@ -36,7 +36,7 @@ INSTALL = "pip install llama-cpp-python (it compiles for some minutes, with a C+
 
 
 def import_llama_cpp() -> ModuleType:
-    """Raises UsageError where it is not installed."""
+    """Import the package llama_cpp. Raises UsageError where it is not installed."""
     try:
         return importlib.import_module("llama_cpp")
     except ImportError as error:
@@ -67,7 +67,9 @@ def capture_errors(api: Any) -> tuple[list[str], Any]:
 
 
 def thread_count() -> int:
-    """As many as there are cores, or as OMP_NUM_THREADS allows: they wait for each other busily."""
+    """How many threads llama.cpp computes with: as many as there are cores, or as OMP_NUM_THREADS
+    allows. Its threads wait for each other busily.
+    """
     setting = os.environ.get("OMP_NUM_THREADS", "")
     # A user who shares the machine has set OMP_NUM_THREADS for other packages already.
     return int(setting) if setting.isdigit() and int(setting) else os.cpu_count() or 1
@@ -110,7 +112,9 @@ class LlamaCppEngine:
 
     @cached_property
     def ends(self) -> frozenset[int]:
-        """The ids at which llama.cpp ends an answer: those that the file names, and those it knows by their text"""
+        """The ids at which llama.cpp ends an answer: those that the file names, and those it knows
+        by their text.
+        """
         return frozenset(
             id for id in range(self.count) if self.api.llama_vocab_is_eog(self.vocab, id)
         )

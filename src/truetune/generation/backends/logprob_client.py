@@ -310,10 +310,12 @@ class LogprobClient:
         return reply
 
     def _body(self, ids: Ids) -> dict[str, Any]:
+        """A request for one greedy token behind some ids."""
         prompt = self.prompt_field(ids)
         return {**self.model_field, "prompt": prompt, "max_tokens": 1, "temperature": 0}
 
     def _add_note(self, text: str) -> None:
+        """Add a note, once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -367,6 +369,7 @@ def _top_logprobs(logprobs: Any) -> list[tuple[Mapping[str, Any], float]]:
 
 
 def _choice_logprobs(reply: Reply) -> Any:
+    """The log-probabilities in the first choice of a reply; None where it has none."""
     return first_choice(reply.body).get("logprobs")
 
 

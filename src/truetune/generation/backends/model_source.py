@@ -79,7 +79,8 @@ class ModelSource:
         return validate_settings({**of_prompts, **own, **settings}, "command line")
 
     def prepared(self, **settings: Any) -> Probes:
-        """Its tokenizer and template under `spec(**settings)`, with the generation_config.json that it is used with.
+        """The tokenizer and template of the model under `spec(**settings)`, with the
+        generation_config.json that it is used with.
 
         Raises:
             SpecError, TokenizerError, TemplateError: as `truetune.render.template_probes.prepare_probes_of_run`.
@@ -207,6 +208,7 @@ def _first_with_tokenizer(folders: Iterable[Path | None]) -> Path | None:
 
 
 def _has_tokenizer(folder: Path) -> bool:
+    """Does a folder hold a tokenizer?"""
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
 
 

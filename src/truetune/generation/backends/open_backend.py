@@ -79,7 +79,7 @@ class Options:
 def open_backend(
     source: ModelSource, tokenizer: Tokenizer, options: Options = Options()
 ) -> Backend:
-    """Load the model, or reach the server.
+    """Open the backend for a model: load the model, or reach the server.
 
     Args:
         source: what is to answer.

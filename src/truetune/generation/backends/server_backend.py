@@ -72,7 +72,9 @@ OPTIONAL_FIELDS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def open_backend(source: ModelSource, options: Options, tokenizer: Tokenizer) -> Backend:
-    """Raises UsageError where nothing answers at the URL, or one of several models must be named."""
+    """Reach the server at the URL of the model. Raises UsageError where nothing answers there, or
+    one of several models must be named.
+    """
     if options.route not in ROUTES:
         raise UsageError(f"--route {options.route}: expected one of {', '.join(ROUTES)}")
     server = find_server(source.name, options.served_model, option="--served-model")
@@ -101,6 +103,7 @@ class ServerBackend(Backend):
     def answers(
         self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
     ) -> list[Answer | None]:
+        """Answer prompts, some at a time, by the route of chats or of completions."""
         if not prompts:
             return []
         routed = [(prompt, self._route(prompt)) for prompt in prompts]
@@ -132,10 +135,16 @@ class ServerBackend(Backend):
         stops: frozenset[int] = frozenset(),
         progress: Progress | None = None,
     ) -> list[ScoredIds] | None:
+        """Score given ids by the server's log-probabilities; None, and a note, where it does not
+        tell them.
+        """
         scored = self._ask_logprobs(self._logprobs.score, sequences, progress)
         return None if scored is None else [ScoredIds(one.logprobs) for one in scored]
 
     def likeliest(self, prefixes: Sequence[Ids], count: int) -> list[dict[int, float]] | None:
+        """The `count` likeliest next tokens behind each prefix: id -> log-probability in nats;
+        None, and a note, where the server does not tell them.
+        """
         return self._ask_logprobs(
             lambda ids, wait: self._logprobs.likeliest(ids, count, wait), prefixes
         )
@@ -338,5 +347,6 @@ class ServerBackend(Backend):
             )
 
     def _add_note(self, text: str) -> None:
+        """Add a note, once."""
         if text not in self.notes:
             self.notes.append(text)

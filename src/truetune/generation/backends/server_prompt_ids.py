@@ -132,12 +132,15 @@ def _prompt_from_tokens(reply: Reply) -> ServerPrompt | Reply:
 
 
 def _protocol_message(message: Body) -> dict[str, Any]:
-    """As the protocol has it: arguments of tool calls are JSON in a string. Data and templates have them as objects."""
+    """A message as OpenAI's protocol has it: arguments of tool calls are JSON in a string. Data and
+    templates have them as objects.
+    """
     calls = [_protocol_call(call) for call in message.get("tool_calls") or ()]
     return {**message, "tool_calls": calls} if calls else dict(message)
 
 
 def _protocol_call(call: Any) -> Any:
+    """A tool call as OpenAI's protocol has it, with its arguments as JSON in a string."""
     function = call.get("function")
     if not isinstance(function, dict) or isinstance(function.get("arguments"), str):
         return call

@@ -48,7 +48,7 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 def open_backend(
     source: ModelSource, options: Options, tokenizer: Tokenizer
 ) -> TransformersBackend:
-    """Load a model. Raises UsageError where that can't be done."""
+    """Load a model with transformers in this process. Raises UsageError where that can't be done."""
     device = choose_device(options.device)
     # float32 on a CPU: many compute bfloat16 by way of float32, which takes time and no less memory while it lasts.
     dtype = options.dtype or ("float32" if device == "cpu" else "auto")
@@ -116,6 +116,7 @@ class TransformersBackend(Backend):
     def answers(
         self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
     ) -> list[Answer | None]:
+        """Answer prompts in batches, with how likely a stop is behind each reference."""
         self._check_ids(prompt.ids for prompt in prompts)
         # Ids of added tokens that the embedding has no row for would raise in `generate`.
         stops = self._known_stops(decoding.stops)
@@ -150,11 +151,13 @@ class TransformersBackend(Backend):
         stops: frozenset[int] = frozenset(),
         progress: Progress | None = None,
     ) -> list[ScoredIds] | None:
+        """Score given ids, teacher-forced, in batches."""
         self._check_ids(sequences)
         with self._memory_errors_explained():
             return score_sequences(self.model, sequences, self._known_stops(stops), progress)
 
     def likeliest(self, prefixes: Sequence[Ids], count: int) -> list[dict[int, float]] | None:
+        """The `count` likeliest next tokens behind each prefix: id -> log-probability in nats."""
         self._check_ids(prefixes)
         likeliest: list[dict[int, float]] = []
         with restore_modules(self.model), preserve_state(), torch.no_grad():
@@ -167,9 +170,13 @@ class TransformersBackend(Backend):
         return likeliest
 
     def pace(self) -> GenerationSpeed | None:
+        """What a token costs behind a short and behind a long text; None where the model has not
+        the room for the longer one.
+        """
         return measure_speed(self.model, batch_tokens(self.model))
 
     def close(self) -> None:
+        """Free the model and its memory."""
         self.model = None
         # The model and its modules point to each other: without a collection the memory stays taken.
         gc.collect()
@@ -178,7 +185,7 @@ class TransformersBackend(Backend):
 
     @property
     def rows(self) -> int:
-        """How many tokens its embedding has"""
+        """How many tokens the model's embedding has."""
         return int(self.model.get_input_embeddings().weight.shape[0])
 
     @contextmanager
@@ -202,7 +209,9 @@ class TransformersBackend(Backend):
             )
 
     def _known_stops(self, stops: frozenset[int]) -> frozenset[int]:
-        """Those that have a row in the embedding; a note where others were asked for."""
+        """Those of the stop ids that have a row in the embedding; a note where others were asked
+        for.
+        """
         known = frozenset(id for id in stops if 0 <= id < self.rows)
         if known != stops:
             self._add_note(
@@ -217,6 +226,7 @@ class TransformersBackend(Backend):
         return pad.id if pad and pad.id < self.rows else min(stops, default=0)
 
     def _add_note(self, text: str) -> None:
+        """Add a note, once."""
         if text not in self.notes:
             self.notes.append(text)
 

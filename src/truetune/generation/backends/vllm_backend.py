@@ -62,7 +62,7 @@ StopEstimate = tuple[float | None, int | None]
 
 
 def import_vllm() -> ModuleType:
-    """Raises UsageError where it is not installed, or does not load."""
+    """Import vLLM. Raises UsageError where it is not installed, or does not load."""
     for name, value in QUIET_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
@@ -79,7 +79,9 @@ def import_vllm() -> ModuleType:
 
 
 def open_backend(source: ModelSource, options: Options, tokenizer: Tokenizer) -> Backend:
-    """Raises UsageError where vLLM is missing, or does not take the model or the adapter."""
+    """Open a model, or an adapter on its base, with vLLM in this process. Raises UsageError where
+    vLLM is missing, or does not take the model or the adapter.
+    """
     model = source.base if source.kind == "adapter" else source.folder
     if source.kind not in ("model", "adapter") or model is None:
         raise UsageError(f"{source.name}: vLLM asks the folder of a model or of an adapter")
@@ -287,6 +289,7 @@ class VllmBackend(Backend):
     def answers(
         self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
     ) -> list[Answer | None]:
+        """Answer prompts, with how likely a stop is behind each reference."""
         fitting = [
             i for i, prompt in enumerate(prompts) if prompt.ids and len(prompt.ids) < self.positions
         ]
@@ -356,8 +359,9 @@ class VllmBackend(Backend):
         stops: frozenset[int] = frozenset(),
         progress: Progress | None = None,
     ) -> list[ScoredIds] | None:
-        """Without the probability of stopping, which vLLM tells of few tokens a place. Raises UsageError for a sequence
-        that fills all of the model's positions. With an adapter one by one: vLLM 0.32 fails at several at a time.
+        """Score given ids, teacher-forced, without the probability of stopping, which vLLM tells of
+        few tokens a place. Raises UsageError for a sequence that fills all of the model's
+        positions. With an adapter one by one: vLLM 0.32 fails at several at a time.
         """
         logprobs = [np.full(len(ids), np.nan, np.float32) for ids in sequences]
         rows = [i for i, ids in enumerate(sequences) if len(ids) > 1]
@@ -380,6 +384,7 @@ class VllmBackend(Backend):
         return [ScoredIds(own) for own in logprobs]
 
     def likeliest(self, prefixes: Sequence[Ids], count: int) -> list[dict[int, float]] | None:
+        """The `count` likeliest next tokens behind each prefix: id -> log-probability in nats."""
         if not prefixes:
             return []
         likeliest = []

@@ -123,9 +123,8 @@ class CollectiveTimeoutReader:
         return tuple(self._lines())
 
     def uneven(self) -> RankCounts | None:
-        """The unequal numbers of batches that made the processes wait for one another; None if
-        nothing printed proves it. The rank with the fewest leaves the loop first: it waits in
-        another operation than most, or in none.
+        """The unequal numbers of batches that made the processes wait for one another; None if nothing printed
+        proves it.
 
         The rank that has the fewest leaves the loop first: it waits in another operation than most, or in none.
         """

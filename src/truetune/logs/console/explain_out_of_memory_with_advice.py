@@ -208,7 +208,7 @@ class MemoryStory:
 
     @property
     def weights(self) -> WeightsOnGpu:
-        """The same run as far as its weights matter."""
+        """The weights of the run on its GPU: the same run, as far as its weights matter."""
         return WeightsOnGpu(
             self.cause, self.beside, self.capacity, self.gpu_number, self.frames, self.log_file
         )
@@ -225,8 +225,8 @@ class MemoryStory:
 
     @property
     def by_length(self) -> SettingBeside | None:
-        """The setting that puts the longest rows into the first batch, if that one failed; None
-        otherwise.
+        """The setting that orders rows by length, so that the longest are in the first batch, if that one
+        failed; None otherwise.
         """
         by_rows = self.cause is None or self.cause in LATE_CAUSES
         is_first = self.step < MIN_FITTED_STEPS and failed_in_training_step(self.frames)
@@ -252,7 +252,7 @@ class MemoryStory:
 
     @property
     def batch(self) -> int | None:
-        """Rows of the training on a device, as the output prints them or a file beside it sets
+        """The batch size: rows of the training on a device, as the output prints them or a file beside it sets
         them; None if not known.
         """
         return self.settings.batch or _number_of_setting(
@@ -261,7 +261,7 @@ class MemoryStory:
 
     @property
     def shape(self) -> TensorShape | None:
-        """The shape of the tensor that failed, if its size tells; None otherwise."""
+        """The shape of the tensor that failed, if its size tells it; None otherwise."""
         if self.cause is ATTENTION_MASK:
             return mask_shape_of_size(self.asked, self.rows_per_forward_pass)
         if self.cause in (LOSS_LOGITS, LOGITS_CAST):
@@ -300,8 +300,8 @@ class MemoryStory:
 
     @property
     def whole_model(self) -> int | None:
-        """Bytes per weight, if the tensor that failed has the size of all weights together; None
-        otherwise.
+        """Bytes per weight of the whole model, if the tensor that failed has the size of all weights together;
+        None otherwise.
         """
         return bytes_per_weight_of_tensor(self.asked, self.beside)
 

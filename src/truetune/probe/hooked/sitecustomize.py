@@ -101,7 +101,7 @@ def begin_run(package: str, orders: HookOrders) -> None:
 
 
 def begin_hook(package: str, orders: HookOrders) -> None:
-    """The hook takes over. A program that lists its modules no longer finds this one."""
+    """Begin the hook, which takes over. A program that lists its modules no longer finds this one."""
     from truetune.probe.trainer_hook import start_hook
 
     if getattr(sys.modules.get("sitecustomize"), "__file__", None) == __file__:
@@ -162,8 +162,9 @@ def keep_last_prints() -> Any:
 
 
 def note_end(folder: str, process: int, pieces: Any) -> None:
-    """Leave the exception that ended this process where the parent finds it, else what it printed last: a program that
-    catches its exception and ends with an exit code of its own has said why.
+    """Note the end of this process for the parent: the exception that ended it, else what it printed last.
+    A program that catches its exception and ends with an exit code of its own has said why in what it
+    printed.
 
     Python keeps it in `sys.last_value` before it calls `sys.excepthook`, so the program's own hook stays as it is, and
     what is printed too. A forked copy runs the same handler, and is not this process.
@@ -229,7 +230,7 @@ def begin_rehearsal() -> None:
 
 
 def hand_on() -> None:
-    """Import the sitecustomize that would have been imported without this one.
+    """Hand on to the next sitecustomize: import the one that would have been imported without this one.
 
     A cluster's own sitecustomize (of a debugger, a profiler, a site's paths) must run as it does without us, so this
     folder and this module's name give way to it.
@@ -246,7 +247,7 @@ def hand_on() -> None:
 
 
 def contain_start() -> None:
-    """`wait_for_packages`, without failing or hanging.
+    """Start to wait for the packages of a run, without failing or hanging.
 
     `truetune.probe.failure_boundary` would take longer to load than this. The alarm clock of the process is free, but
     for one that a program set before it became this one by exec: that is put back.

@@ -21,7 +21,7 @@ TOLERANCE = 0.5
 
 
 def measure_law(trial: Trial) -> Measured:
-    """Largest absolute output of any module, of 65504, over one batch."""
+    """Measure the largest absolute output of any module over one batch, as a share of 65504."""
     if coarsest_dtype(trial) != torch.float16:
         raise Untested("the run does not compute in float16")
     peaks = _peak_outputs(trial)

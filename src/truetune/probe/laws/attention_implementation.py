@@ -23,8 +23,9 @@ COST: Cost = "quick"
 
 
 def measure_law(trial: Trial) -> Measured:
-    """Logits of a padded batch with the implementation of the run against eager's, at the tokens; a nan at a padded
-    place counts too, since it spreads in the backward pass."""
+    """Measure the logits of a padded batch with the implementation of the run against eager's, at the
+    tokens. A nan at a padded place counts too, since it spreads in the backward pass.
+    """
     model: Any = trial.model
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     used = getattr(getattr(base, "config", None), "_attn_implementation", None)

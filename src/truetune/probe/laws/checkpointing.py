@@ -93,7 +93,7 @@ def _is_checkpointing(model: torch.nn.Module) -> bool:
 
 
 def _enable_checkpointing(model: Any, trial: Trial) -> None:
-    """As the trainer will do when it starts."""
+    """Enable checkpointing as the trainer will do when it starts."""
     args = getattr(trial.trainer, "args", None)
     options = {
         k: v

@@ -116,7 +116,7 @@ def _as_list(value: Any) -> list[str]:
 
 
 def gradient_tolerance(trial: Trial) -> float:
-    """Of a gradient, relative to its size."""
+    """The tolerance of a gradient, relative to its size."""
     return TOLERANCES.get(coarsest_dtype(trial), TOLERANCE_16_BIT)
 
 

@@ -45,7 +45,7 @@ def measure_law(trial: Trial) -> Measured:
 
 
 def _choose_packed_line(trial: Trial) -> tuple[dict[str, Any], int, list[Span]]:
-    """The first batch and line with several documents, and these. Raises Untested."""
+    """Choose the first packed line: its batch, its number and its documents. Raises Untested."""
     for batch, line in lines_of(trial.batches):
         if len(candidates := document_spans(batch, line)) > 1:
             return batch, line, candidates

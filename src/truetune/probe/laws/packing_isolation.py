@@ -47,7 +47,7 @@ def measure_law(trial: Trial) -> Measured:
 
 
 def _choose_packed_line(trial: Trial) -> tuple[dict[str, Any], int, list[Span], list[str]]:
-    """The batch, line, documents, and the keys that tell them apart."""
+    """Choose a packed line: its batch, its number, its documents, and the keys that tell them apart."""
     for batch, line in lines_of(trial.batches):
         if len(candidates := document_spans(batch, line)) > 1:
             return (

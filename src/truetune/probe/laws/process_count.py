@@ -31,7 +31,9 @@ COST: Cost = "quick"
 
 
 def measure_law(trial: Trial) -> Measured:
-    """Relative difference of the gradients of some tensors."""
+    """Measure the relative difference of the gradients of some tensors: of a step of two processes, and of
+    one with all rows.
+    """
     rows = rows_of_unequal_length(trial)
     half = len(rows) // 2
     with undisturbed(trial), whole_attention(trial, rows) as whole:

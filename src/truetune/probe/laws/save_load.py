@@ -25,8 +25,9 @@ MAX_SHOWN_NAMES = 8
 
 
 def measure_law(trial: Trial) -> Measured:
-    """Moves each trained tensor a little, as training will, saves as the trainer does, loads the files into a new
-    model (an adapter onto the base as it was), and compares logits of a real batch. The weights are then put back.
+    """Measure how far the logits of a real batch change when the model is saved as the trainer does and
+    loaded again. Each trained tensor is moved a little before, as training will, and put back
+    afterwards.
     """
     model: Any = trial.model
     if not hasattr(model, "save_pretrained") or not hasattr(type(model), "from_pretrained"):
@@ -84,7 +85,7 @@ def _nudge_trained(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _copy_base_model(model: Any) -> Any:
-    """A copy of the model below an adapter."""
+    """A copy of the base model, without its adapter."""
     twin = copy.deepcopy(model)
     for module in twin.modules():
         # What a trainer put around the forward is bound to the first model.
@@ -132,6 +133,7 @@ def _no_output() -> Iterator[None]:
 
 
 def _show_bars(logging: Any, visible: bool) -> None:
+    """Show the progress bars of transformers, or hide them."""
     (logging.enable_progress_bar if visible else logging.disable_progress_bar)()
 
 

@@ -43,7 +43,8 @@ def compute_logits(
     seed: int | None = None,
     **more: Any,
 ) -> torch.Tensor:
-    """(rows, tokens, vocabulary), without gradients; `keep` are the places whose logits are made.
+    """Compute the model's logits, (rows, tokens, vocabulary), without gradients; `keep` are the places
+    whose logits are made.
 
     Dropout is off and random numbers are the same in each call; with a `seed`, dropout is as it is and they are drawn
     from that. Raises Untested where a model gives no such logits.
@@ -125,7 +126,9 @@ def logits_of_output(out: Any) -> torch.Tensor:
 
 @contextmanager
 def no_dropout(model: torch.nn.Module) -> Iterator[None]:
-    """Every dropout rate is 0: of dropout modules, and those that attention modules hold as a number."""
+    """Inside, no dropout is active: the rates of dropout modules, and those that attention modules hold as
+    a number, are 0.
+    """
     rates = [(module, name, value) for module, name, value in dropout_rates(model)]
     try:
         for module, name, _ in rates:
@@ -154,7 +157,9 @@ def batch_with_ids(trial: Trial) -> dict[str, Any]:
 
 
 def cut_rows(trial: Trial, batch: dict[str, Any], rows: int = MAX_ROWS) -> dict[str, Any]:
-    """Rows of a real batch, cut to LONGEST tokens; the whole where keys belong to no single token (images, packs)."""
+    """Cut a real batch to its first rows, and these to LONGEST tokens; it stays whole where keys belong to
+    no single token (images, packs).
+    """
     inputs = inputs_of(batch, trial.model)
     if holds_packed_line(batch):
         return inputs
@@ -190,7 +195,7 @@ def unpadded_documents(trial: Trial) -> list[torch.Tensor]:
 def stack_rows(
     trial: Trial, rows: list[torch.Tensor], side: str = "right", extra: int = 0
 ) -> dict[str, torch.Tensor]:
-    """Rows as one padded batch: input_ids, attention_mask."""
+    """Stack rows to one padded batch: input_ids, attention_mask."""
     longest = max(map(len, rows)) + extra
     pad = trial.tokenizer.pad_token_id if trial.tokenizer is not None else None
     batch: dict[str, list[torch.Tensor]] = {"input_ids": [], "attention_mask": []}
@@ -213,7 +218,9 @@ def padding_side(trial: Trial) -> str | None:
 
 
 def alter_tokens(ids: torch.Tensor, trial: Trial) -> torch.Tensor:
-    """Other tokens in place of the ordinary ones, drawn from the same ids; special tokens stay."""
+    """Alter the tokens of a batch: others, drawn from the same ids, in place of the ordinary ones; special
+    tokens stay.
+    """
     special = torch.tensor(
         sorted(getattr(trial.tokenizer, "all_special_ids", None) or [-1]), device=ids.device
     )

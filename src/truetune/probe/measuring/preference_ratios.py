@@ -32,7 +32,7 @@ TOLERANCE_16_BIT_NATS = 0.05
 
 
 def log_probability_tolerance(trial: Trial) -> float:
-    """Of a log-probability, in nats a token."""
+    """The tolerance of a log-probability, in nats a token."""
     return TOLERANCES_NATS.get(coarsest_dtype(trial), TOLERANCE_16_BIT_NATS)
 
 
@@ -64,7 +64,7 @@ def refuse_others_figures(trial: Trial) -> None:
 
 
 def pair_batches(trial: Trial) -> list[dict[str, Any]]:
-    """Batches of one pair each for DPO; as they are where the loss needs several rows."""
+    """Pair batches: those of one pair each for DPO; as they are where the loss needs several rows."""
     if trial.kind != "dpo":
         return trial.batches[:MAX_PAIRS]
     rows = [row for batch in trial.rows for row in batch][:MAX_PAIRS]

@@ -82,7 +82,7 @@ def _row_length(row: Any) -> int:
 
 @contextmanager
 def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute of one object, for a while."""
+    """Inside, an attribute of one object is replaced by this value."""
     # By `vars`, past any `__setattr__` of the class: a module would register a parameter or refuse.
     own = vars(owner)
     missing = name not in own
@@ -113,7 +113,7 @@ def _no_gathering(trainer: Any) -> Iterator[None]:
 
 @contextmanager
 def trainer_autocast(trial: Trial) -> Iterator[None]:
-    """The trainer's autocast."""
+    """Inside, computations are in the trainer's autocast."""
     with ExitStack() as stack:
         if hasattr(trial.trainer, "compute_loss_context_manager"):
             stack.enter_context(trial.trainer.compute_loss_context_manager())
@@ -152,7 +152,9 @@ def refuse_generators(trial: Trial) -> None:
 
 
 def holds_answers(batch: Mapping[str, Any]) -> bool:
-    """Does a batch hold the ids of more than prompts, or no ids at all, as those of encoders of images?"""
+    """Does a batch hold answers: the ids of more than prompts, or no ids at all, as those of encoders of
+    images?
+    """
     ids = [name for name in batch if name.endswith("input_ids")]
     tensors = any(isinstance(value, torch.Tensor) for value in batch.values())
     return tensors and (not ids or any(not name.startswith("prompt_") for name in ids))
@@ -334,7 +336,9 @@ def compute_once(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
 
 @contextmanager
 def nudge_weights(tensors: Sequence[torch.Tensor], size: float) -> Iterator[None]:
-    """Weights moved at random by `size` of their own root mean square; afterwards the same to the last bit."""
+    """Inside, weights are nudged at random by `size` of their own root mean square; afterwards they are
+    the same to the last bit.
+    """
     kept = [tensor.detach().clone() for tensor in tensors]
     try:
         with torch.no_grad():

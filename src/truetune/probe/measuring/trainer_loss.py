@@ -99,7 +99,7 @@ def forward_as_prepared(trainer: Any, model: torch.nn.Module) -> Iterator[None]:
 
 
 def _on_device(inputs: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """The trainer's device is not that of a miniature."""
+    """The inputs with their tensors on this device: the trainer's own device is not that of a miniature."""
     return {
         key: value.to(device) if isinstance(value, torch.Tensor) else value
         for key, value in inputs.items()
@@ -107,6 +107,7 @@ def _on_device(inputs: Mapping[str, Any], device: torch.device) -> dict[str, Any
 
 
 def _takes_argument(function: Any, name: str) -> bool:
+    """Does a function take an argument of this name, alone or by `**`?"""
     parameters = inspect.signature(function).parameters
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 

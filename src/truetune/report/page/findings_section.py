@@ -117,8 +117,8 @@ def findings_with_anchors(result: Result) -> Iterator[tuple[dict[str, Any], str]
 
 
 def _case_with_link(case: dict[str, Any], views: Any) -> dict[str, Any]:
-    """A case with `href`, the link to its row in the page; `absent` says that the row is not among
-    those of the page.
+    """A case with the link to its row in the page, `href`; `absent` says that the row is not among those
+    of the page.
     """
     href = _case_href(case, views)
     return case | {

@@ -49,7 +49,7 @@ def summary_section(result: Result) -> Section:
 
 
 def _subjects_without_run_facts(result: Result) -> Iterator[dict[str, Any]]:
-    """The subjects, without facts that the section of the run lists already."""
+    """The subjects without facts that the section of the run lists already."""
     known = {name for run in result.get("runs") or () for name in run["facts"]}
     for subject in result.get("subjects") or ():
         # The section of the run has a table of these facts.

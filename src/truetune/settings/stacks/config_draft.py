@@ -28,6 +28,8 @@ from truetune.trainers.trainer_fact_types import parse_trainer_name
 
 
 class _Unknown:
+    """The type of the one value that stands for an unknown one; it is false."""
+
     def __repr__(self) -> str:
         return "UNKNOWN"
 
@@ -142,13 +144,13 @@ class ConfigDraft:
         return value
 
     def same(self) -> None:
-        """Take the keys that have the same name in transformers, TRL and truetune."""
+        """Take the keys that have the same name in transformers, TRL and truetune into the draft."""
         for name in SHARED_FIELDS:
             if name in self.values or name in self.defaults:
                 self.take(f"training.{name}", name)
 
     def table(self, key: str) -> Mapping[str, Any]:
-        """A key that holds keys; empty where it is not set. Raises SpecError where it holds something else."""
+        """The table (mapping) under a key; empty where it is not set. Raises SpecError for anything else."""
         value = self.get(key)
         if value is None or holds_unknown_value(value):
             return {}

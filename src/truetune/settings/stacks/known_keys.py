@@ -19,7 +19,7 @@ from truetune.parsing.parse_json_within_limits import parse_json
 
 @dataclass(frozen=True, slots=True)
 class KnownKeys:
-    """One package at one release."""
+    """The keys and defaults that one package knows at one release."""
 
     release: str
     classes: Mapping[str, Mapping[str, Any]]

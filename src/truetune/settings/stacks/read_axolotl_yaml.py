@@ -226,6 +226,7 @@ def _read_lora(draft: ConfigDraft) -> None:
 
 
 def _target_module_names(value: Any) -> Any:
+    """The names of target modules; `all-linear` where the list holds that alone."""
     return (
         value[0] if isinstance(value, list) and value in (["all-linear"], ["all_linear"]) else value
     )
@@ -309,4 +310,5 @@ def _read_tokens(draft: ConfigDraft) -> None:
 
 
 def _value_as_list(value: Any) -> list[Any]:
+    """The value, as a list of one where it is no list."""
     return value if isinstance(value, list) else [value]

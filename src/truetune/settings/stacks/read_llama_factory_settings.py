@@ -171,6 +171,7 @@ def _read_lora(draft: ConfigDraft) -> None:
 
 
 def _target_module_names(value: Any) -> Any:
+    """The names of target modules as a list; `all-linear` for `all`."""
     found = list_of_names(value)
     return "all-linear" if found == ["all"] else found
 

@@ -211,6 +211,7 @@ def _read_lora(draft: ConfigDraft) -> None:
 
 
 def _target_module_names(value: Any) -> Any:
+    """The names of target modules; `all-linear` where the list holds that alone."""
     return (
         value[0]
         if isinstance(value, list) and len(value) == 1 and value[0] == "all-linear"

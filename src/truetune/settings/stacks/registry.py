@@ -124,5 +124,5 @@ def config_readers() -> Mapping[Stack, ConfigReader]:
 
 
 def readers_of_other_programs() -> Mapping[Stack, ConfigReader]:
-    """Those of other programs than truetune."""
+    """The readers of settings files of other programs than truetune."""
     return {name: reader for name, reader in config_readers().items() if name != "truetune"}

@@ -35,7 +35,7 @@ class RemovedArgument(NamedTuple):
 
 
 class RemovedExport(NamedTuple):
-    """A name that a package exported."""
+    """A name that a package exported, and exports no longer."""
 
     taken: RemovalWindow
     home: str | None

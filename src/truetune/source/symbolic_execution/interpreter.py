@@ -135,7 +135,7 @@ class Arguments(NamedTuple):
 
 
 class LimitReached(Exception):
-    """The run is ended: MAX_STEPS."""
+    """Raised where a run has made MAX_STEPS; it is ended there."""
 
 
 COUNTER = "number"
@@ -236,7 +236,7 @@ class Interpreter:
         return FALLS_THROUGH if ending is None else int(ending)
 
     def _count_step(self) -> None:
-        """Raises LimitReached after MAX_STEPS."""
+        """Count a step of the run; raises LimitReached after MAX_STEPS."""
         self._steps += 1
         if self._steps > self.max_steps:
             raise LimitReached
@@ -570,7 +570,7 @@ class Interpreter:
         return self._keep(choice_of_values(values))
 
     def _write(self, names: dict[Any, Value], key: Any, value: Value) -> None:
-        """Set a name, attribute or entry, so that it can be taken back."""
+        """Set a name, attribute or entry, and note what it was, so that the write can be undone."""
         self._journal.append((names, key, names.get(key, _MISSING)))
         names[key] = value
 
@@ -1428,7 +1428,7 @@ class Interpreter:
         return None
 
     def _set_named_attribute(self, args: tuple[Value, ...], node: ast.AST, home: Module) -> None:
-        """`setattr(object, name, value)`."""
+        """Set the attribute that `setattr(object, name, value)` names."""
         attribute = constant_of(args[1])
         if isinstance(attribute, str) and isinstance(node, ast.Call):
             self._set_attribute(args[0], attribute, args[2], Scope({}, None, home), node)
@@ -1540,7 +1540,7 @@ class Interpreter:
             self._run_hook(function if is_static else _bind_method(function, instance), event)
 
     def _run_hook(self, function: Function, event: CallEvent | None) -> None:
-        """Run a function with arguments of which nothing is known."""
+        """Run a function that a library calls (a hook), with arguments of which nothing is known."""
         outer = self._frame
         self._frame = Frame("callback", function.definition, outer, function, given_to=event)
         given = Arguments((), {})

@@ -195,7 +195,7 @@ class Trace:
 
     @cached_property
     def stores(self) -> list[StoreEvent]:
-        """Every attribute or item that is set."""
+        """Every store: each attribute or item that is set."""
         return [event for event in self.events if isinstance(event, StoreEvent)]
 
     @cached_property

@@ -105,7 +105,7 @@ class Watcher(TrainerCallback):
 
     @property
     def seconds(self) -> float:
-        """Seconds that the sampling passes of this process took, and the choice of their size."""
+        """Seconds that the watcher took in this process: its sampling passes, and the choice of their size."""
         return self._pace.spent
 
     def on_train_begin(
@@ -183,7 +183,7 @@ class Watcher(TrainerCallback):
             )
 
     def watched(self, state: Any) -> SampledRun:
-        """The run's passes and losses, as the rules judge them."""
+        """What was watched: the run's passes and losses, as the rules judge them."""
         return SampledRun(
             tuple(self.looks),
             losses_from_log_history(state.log_history),

@@ -53,7 +53,8 @@ class SourceLosses:
         self.sums = sums if self.sums is None else self.sums.to(sums.device) + sums
 
     def take(self) -> dict[str, float]:
-        """`loss/stop token` and so on, the mean of each kind over all processes, where there were any; starts again.
+        """Take `loss/stop token` and so on, the mean of each kind over all processes, where there were any, and start
+        again.
 
         Every process must call it, after as many calls of `add`, at least one.
         """
@@ -72,7 +73,7 @@ class SourceLosses:
         }
 
     def state(self) -> list[list[float]] | None:
-        """The sums of this process, for a checkpoint."""
+        """The state to save in a checkpoint: the sums of this process; None before the first."""
         return None if self.sums is None else self.sums.tolist()
 
     def restore(self, sums: list[list[float]] | None) -> None:

@@ -72,7 +72,7 @@ class AnswerSampler:
 
 
 def make_answer_sampler(tokenizer: Any, stops: Sequence[int], parser: str | None) -> AnswerSampler:
-    """By a tokenizer of transformers. Raises UsageError for a parser that there is none of."""
+    """Make an answer sampler by a tokenizer of transformers. Raises UsageError for a parser that there is none of."""
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
     control = {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
     # A pad is masked by its place, so that any valid id will do.

@@ -97,7 +97,7 @@ class _File:
                     yield statement.line_that_shows(compiled)
 
     def lines_of_sign(self, sign: Sign) -> Iterator[TextLine]:
-        """A line of each statement that shows a sign and stands where it has to."""
+        """The lines of a sign: one line of each statement that shows it and stands where it has to."""
         first = self._number_of_first(sign.preceded_by) if sign.preceded_by else -1
         last = self._number_of_last(sign.followed_by) if sign.followed_by else len(self.statements)
         shown_by = _compile_cached(sign.shown_by)

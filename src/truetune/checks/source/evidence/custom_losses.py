@@ -78,7 +78,7 @@ def _call_method(module: Module, made: ast.expr) -> ast.FunctionDef | None:
 
 
 def derives_from_trainer_with_open_loss_flag(module: Module, owner: ast.ClassDef) -> bool:
-    """Derived from a trainer that leaves the flag open; TRL's others set it themselves."""
+    """Is a class derived from a trainer that leaves the loss flag open? TRL's others set it themselves."""
     return any(name in OPEN_TRAINERS for name in module.flow.bases(owner))
 
 

@@ -85,7 +85,9 @@ class Alignment(NamedTuple):
 
 
 def alignment_to_source(trace: Trace, value: Value) -> Alignment:
-    """The way from what was read to a list of rows."""
+    """The source that a list of rows comes from, with the filters and sorts that it went through
+    since.
+    """
     return _AlignmentWalk(trace).walk_to_source(value)
 
 
@@ -100,7 +102,9 @@ class _AlignmentWalk:
         self.is_renumbered = False
 
     def walk_to_source(self, value: Value) -> Alignment:
-        """Back to the source."""
+        """Walk back from the list to its source; gives the source, and the filters and sorts on the
+        way.
+        """
         for _ in range(MAX_STEPS):
             inner = self._previous_rows(value)
             if inner is None:
@@ -406,7 +410,9 @@ def _arguments_of(call: CallEvent) -> list[ast.AST]:
 
 
 def _source_identity(value: Value) -> Hashable:
-    """What tells a source from another: of a file that is read twice, its name."""
+    """A key that tells a source from another: its name for a file, so that two reads of one file
+    count as one source.
+    """
     if isinstance(value, Result) and value.call.named(*READERS):
         given = [constant_of(one) for one in (*value.call.args, *value.call.keywords.values())]
         plain = (str, bool, int, list, type(None))

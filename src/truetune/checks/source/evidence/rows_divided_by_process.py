@@ -86,7 +86,9 @@ def contains_variable(node: ast.AST, name: str) -> bool:
 
 
 def backward_slice_through_loops(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
-    """What a value is computed from, of the variables of loops what the loops go over."""
+    """What a value is computed from, step by step back; for the variable of a loop, also what the
+    loop goes over.
+    """
     waiting: list[ast.expr] = [rows]
     seen: set[ast.AST] = set()
     while waiting and len(seen) < MAX_LOOPS:

@@ -47,7 +47,9 @@ def model_names_in_requests(module: Module) -> Iterator[ast.expr]:
 
 
 def vllm_servers_around(module: Module) -> Iterator[tuple[str, VllmServerCommand]]:
-    """The vLLM servers that commands around a script start, each with the path of its commands."""
+    """The vLLM servers that commands around a script start: each server with the path of the file
+    whose commands start it.
+    """
     return vllm_servers_around_path(Path(module.path))
 
 

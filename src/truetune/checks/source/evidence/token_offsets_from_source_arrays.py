@@ -104,8 +104,8 @@ class TokenLayouts:
         self._trace = trace
 
     def layout_of(self, value: Value, way: TokenWay) -> Layout | None:
-        """Which tokens stand where in an array; an array of which nothing is known is its own
-        source.
+        """Where the tokens of an array stand in the array that they come from; an array of which
+        nothing is known is its own source.
 
         Args:
             value: Ids or labels.

@@ -92,7 +92,9 @@ class _WrittenTexts:
         """It has a part that the script does not write itself"""
 
     def take_apart(self, value: Value, depth: int = 0) -> None:
-        """Take a value apart."""
+        """Collect the texts that a value is made of, as the script writes them; a part that is not
+        known, or that varies, sets `is_varied`.
+        """
         if depth > MAX_DEPTH:
             self.is_varied = True
             return

@@ -101,11 +101,11 @@ class _HeldByName:
         return tuple(name for name, models in self.held.items() if model in models)
 
     def live(self) -> set[HeldModel]:
-        """All models that any name holds."""
+        """All models that any name holds at the place."""
         return {model for models in self.held.values() for model in models}
 
     def drop(self, models: frozenset[HeldModel]) -> None:
-        """Models that are freed, or moved to the CPU."""
+        """Forget models that are freed, or moved to the CPU: no name holds them any more."""
         self.held = {name: kept - models for name, kept in self.held.items()}
 
 
