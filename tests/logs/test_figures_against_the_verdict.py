@@ -101,8 +101,8 @@ def test_the_curves_that_rules_read_are_known() -> None:
     """A rule that reads another curve must enter it, else a page says that no rule is about it."""
     root = Path(truetune.__file__).parent
     files = [
-        *(root / "checks" / "log").glob("*.py"),
-        root / "logs" / "reward_signal.py",
+        *(root / "checks" / "log").rglob("*.py"),
+        root / "logs" / "grpo_learning_signal_and_cut_answers.py",
         root / "logs" / "detect_resumes_without_state.py",
     ]
     named = {name for file in files for name in NAMED.findall(file.read_text(encoding="utf-8"))}
