@@ -26,7 +26,7 @@ def ladder_as_text(ladder: Ladder) -> str:
 
 
 def render_ladder(ladder: Ladder, console: Console, *, quiet: bool = False) -> None:
-    """Draw a line for each rung, and which rung lost the effect; `quiet`: only the latter."""
+    """Draw a line for each stage, and which stage lost the effect; `quiet`: only the latter."""
     if not quiet:
         _print_rung_table(ladder, console)
     _print_where_effect_is_lost(ladder, console)
@@ -61,7 +61,7 @@ def ladder_json(ladder: Ladder) -> dict[str, Any]:
 
 
 def _print_rung_table(ladder: Ladder, console: Console) -> None:
-    """Print what was measured, the table of rungs, and their notes."""
+    """Print what was measured, the table of stages, and their notes."""
     # The first rung is the adapter on its base: what it changes is what all others are measured
     # by.
     size = ladder.rungs[0].effect.size if ladder.rungs and ladder.rungs[0].effect else 0.0
@@ -75,7 +75,7 @@ def _print_rung_table(ladder: Ladder, console: Console) -> None:
     for title in ("effect there", "cosine", "max off, nats"):
         table.add_column(title, justify="right", no_wrap=True)
     for rung in ladder.rungs:
-        table.add_row(*_rung_table_cells(rung))
+        table.add_row(*_stage_table_cells(rung))
     console.print(table)
     for rung in ladder.rungs:
         if rung.note:
@@ -104,8 +104,8 @@ def _print_where_effect_is_lost(ladder: Ladder, console: Console) -> None:
         print_visible(console, f"   = help: {ladder.remedy}")
 
 
-def _rung_table_cells(rung: Rung) -> tuple[Text, ...]:
-    """A rung's cells in the table: name, effect, cosine and largest difference; dashes where it was
+def _stage_table_cells(rung: Rung) -> tuple[Text, ...]:
+    """A stage's cells in the table: name, effect, cosine and largest difference; dashes where it was
     not measured.
     """
     effect = rung.effect

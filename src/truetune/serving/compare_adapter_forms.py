@@ -98,12 +98,12 @@ class Ladder:
 
     @property
     def unmeasured(self) -> tuple[Rung, ...]:
-        """The rungs that were asked for and could not be measured."""
+        """The stages that were asked for and could not be measured."""
         return tuple(rung for rung in self.rungs if rung.effect is None and not rung.fault)
 
     @property
     def remedy(self) -> str:
-        """What to do about the rung that lost the effect; empty where none did."""
+        """What to do about the stage that lost the effect; empty where none did."""
         rung = self.culprit
         if rung is None:
             return ""
@@ -225,18 +225,18 @@ class _FormScorer:
             reloaded = self._score_source(
                 "the adapter, saved and reloaded", replace(self.source, folder=Path(folder))
             )
-        yield _make_rung("saved and reloaded", base_logprobs, tuned_logprobs, reloaded)
+        yield _make_stage("saved and reloaded", base_logprobs, tuned_logprobs, reloaded)
         self.say("asking base and adapter, merged in memory")
         # safe_merge: a merge that gives nan or infinity raises, and does not become the reference of a rung.
         tuned.model = tuned.model.merge_and_unload(safe_merge=True)
         merged = self._score_answers(tuned)
-        yield _make_rung("merged in memory", base_logprobs, tuned_logprobs, merged)
+        yield _make_stage("merged in memory", base_logprobs, tuned_logprobs, merged)
         tuned.close()
         for title, source in self.later_forms.items():
             # One form that can't be loaded is a fault of that rung: the others are still worth knowing.
             try:
                 measured = self._score_source(f"what is {title}", source)
-                rung = _make_rung(title, base_logprobs, tuned_logprobs, measured)
+                rung = _make_stage(title, base_logprobs, tuned_logprobs, measured)
             except TruetuneError as error:
                 rung = Rung(title, fault=str(error))
             yield replace(rung, fault=rung.fault or self._describe_tokenizer_difference(source))
@@ -281,13 +281,13 @@ class _FormScorer:
         ]
 
 
-def _make_rung(
+def _make_stage(
     name: str,
     base_logprobs: SequenceLogprobs,
     tuned_logprobs: SequenceLogprobs,
     measured: SequenceLogprobs | None,
 ) -> Rung:
-    """The rung of a form, with how much of the effect it has; `measured` is None where the form
+    """The stage of a form, with how much of the effect it has; `measured` is None where the form
     gives no log-probabilities.
     """
     if measured is None:

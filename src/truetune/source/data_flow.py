@@ -228,7 +228,7 @@ class DataFlow:
         return self._calls[node]
 
     def _compute_resolved_call(self, node: ast.Call) -> Call:
-        """The call with its names resolved and its `**kwargs` expanded, computed anew."""
+        """The call with its names resolved and its `**kwargs` expanded, computed again at each call."""
         names = self.names(node.func)
         method = receiver = None
         # `torch.save` has a qualified name, so `save` is no method of an object there.

@@ -102,7 +102,7 @@ class AnswersContinueTheDialogue(DataRule):
         return None if self.rows else NO_ANSWERS
 
     def figure(self) -> Measurement:
-        """That no answer goes on with turns of two speakers."""
+        """That no answer continues with turns of two speakers."""
         return count_measurement("answers that go on with turns of two speakers", 0, self.rows)
 
     def findings(self) -> Iterator[Finding]:

@@ -432,7 +432,7 @@ class _HeldModelWalk:
         state.held.pop(name, None)
 
     def _apply_loads(self, statement: ast.stmt, state: _HeldByName) -> list[HeldModel]:
-        """The models that a statement loads; each that goes onto the GPU is compared with those
+        """The models that a statement loads; each that is put onto the GPU is compared with those
         held there.
         """
         loaded = []

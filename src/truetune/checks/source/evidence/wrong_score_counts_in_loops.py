@@ -1,4 +1,4 @@
-"""Finds counts for a score that a loop keeps wrongly: assigned anew by each batch, or leaving out
+"""Finds counts for a score that a loop keeps wrongly: overwritten by each batch, or leaving out
 skipped rows.
 """
 
