@@ -97,3 +97,11 @@ class FindingsError(TruetuneError, RuntimeError):
     def __init__(self, message: str, findings: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
         self.findings = findings
+
+
+class FirstProcessFailed(Exception):
+    """Raised in the other processes of a run where the first one has failed: they end in silence,
+    and it says why.
+
+    It stands here and not beside the run, so that the command line can catch it without torch.
+    """

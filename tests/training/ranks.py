@@ -17,9 +17,9 @@ from transformers import TrainerCallback
 
 from tests.auditing import tiny
 from truetune.collate import PaddingFreeCollator
+from truetune.errors import FirstProcessFailed
 from truetune.settings.run_spec import RunSpec
 from truetune.training.coordinate_processes_of_run import (
-    FirstProcessFailed,
     as_single_process,
     first_process_first,
     join_processes,

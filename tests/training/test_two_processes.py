@@ -62,7 +62,7 @@ def test_the_ranks_had_unequal_shares_and_an_uneven_end() -> None:
 
 def test_one_process_goes_first_and_may_be_alone(both: tuple[dict[str, np.ndarray], ...]) -> None:
     assert both[1]["alone"].tolist() == [1, 2]
-    assert both[1]["outcomes"].tolist() == ["ZeroDivisionError", "FailedElsewhere"]
+    assert both[1]["outcomes"].tolist() == ["ZeroDivisionError", "FirstProcessFailed"]
     assert both[0]["outcomes"].tolist() == ["ZeroDivisionError"]
 
 

@@ -8,7 +8,7 @@ from truetune.training.watch.sampling_pass_size_and_schedule import (
     choose_pass_size,
 )
 
-GIVEN = {"prompts": 20, "limit": 128, "needed": 60, "planned": 7}
+GIVEN = {"prompts": 20, "limit": 128, "needed_tokens": 60, "planned": 7}
 
 
 def test_a_long_run_keeps_all() -> None:

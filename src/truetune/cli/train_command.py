@@ -26,7 +26,7 @@ from truetune.cli.result_output import (
     print_json,
     quiet_option,
 )
-from truetune.errors import FindingsError, TruetuneError, UsageError
+from truetune.errors import FindingsError, FirstProcessFailed, TruetuneError, UsageError
 
 RANK = int(os.environ.get("RANK") or 0)
 """Which process of a run this is"""
@@ -224,9 +224,7 @@ def _print_errors_by_process() -> Iterator[None]:
         time.sleep(LAUNCHER_GRACE_SECONDS)
         click.echo(f"truetune: error in process {RANK}: {error}", err=True)
         raise click.exceptions.Exit(2) from None
-    except Exception as error:
-        if type(error).__name__ != "FailedElsewhere":
-            raise
+    except FirstProcessFailed:
         raise click.exceptions.Exit(0) from None
 
 

@@ -25,7 +25,7 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType
 from torch.utils.data import RandomSampler, Sampler, SequentialSampler
 
-from truetune.errors import SpecError, TokenizerError, UsageError
+from truetune.errors import FirstProcessFailed, SpecError, TokenizerError, UsageError
 from truetune.memory.architecture import read_architecture
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
@@ -38,12 +38,6 @@ MAX_WAIT = timedelta(days=7)
 # or saves for long; twice as long delays the end of a run in which one process has died.
 STEP_TIMEOUT_S = 1800.0
 """Seconds that they wait for each other in a step, where `ddp_timeout` is not set"""
-
-
-class FirstProcessFailed(Exception):
-    """Raised in the other processes where the first one has failed: they end in silence, and it
-    says why.
-    """
 
 
 def join_processes(spec: RunSpec) -> PartialState:
@@ -86,7 +80,11 @@ def settings_for_processes(spec: RunSpec, state: PartialState) -> RunSpec:
 
 @contextmanager
 def first_process_first() -> Iterator[bool]:
-    """The first process goes before the others; True in it. Raises FailedElsewhere in the others where it fails."""
+    """The first process goes before the others; True in it.
+
+    Raises:
+        FirstProcessFailed: in the others, where the first one fails.
+    """
     state = PartialState()
     leads, several = state.is_main_process, state.num_processes > 1
     # Waits here until the first has finished (or failed); only then may a cache be read that the
