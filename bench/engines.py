@@ -196,7 +196,10 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
 
 def surveys(backend: ServerBackend, prompt: Prompt) -> dict[str, dict[str, list[str]]]:
     """By route and verdict: the fields of a request that this server does not heed."""
-    from truetune.generation.backends.heeded_request_fields import body_sender, survey_heeded_fields
+    from truetune.generation.backends.heeded_request_fields import (
+        make_request_sender,
+        survey_heeded_fields,
+    )
     from truetune.generation.backends.server_prompt_ids import chat_request
 
     assert prompt.chat is not None
@@ -212,7 +215,9 @@ def surveys(backend: ServerBackend, prompt: Prompt) -> dict[str, dict[str, list[
     found: dict[str, dict[str, list[str]]] = {}
     for route, body in bodies.items():
         verdicts: dict[str, list[str]] = {}
-        for seen in survey_heeded_fields(body_sender(f"{backend.server.root}/v1/{route}"), body):
+        for seen in survey_heeded_fields(
+            make_request_sender(f"{backend.server.root}/v1/{route}"), body
+        ):
             verdicts.setdefault(seen.verdict, []).append(seen.name)
         found[route] = verdicts
     return found

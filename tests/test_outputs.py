@@ -24,7 +24,7 @@ from tests.checkpoint import make
 from truetune import cli
 from truetune.demo import TOKENIZER
 from truetune.encoding import encoded_folder_on_disk
-from truetune.encoding.encoded_folder_on_disk import _owner_body
+from truetune.encoding.encoded_folder_on_disk import _owner_file_bytes
 from truetune.render.template_probes import alternating_chat
 
 READS = {
@@ -598,7 +598,7 @@ def a_file_in_work(folder: Path) -> Path:
     """Of a run that has not ended, under the name of a shard that no record lists."""
     data = folder / ".work" / "data"
     data.mkdir(parents=True)
-    (folder / ".work" / "owner.json").write_bytes(_owner_body("0" * 40))
+    (folder / ".work" / "owner.json").write_bytes(_owner_file_bytes("0" * 40))
     (data / "00000.parquet").write_text("mine")
     return data / "00000.parquet"
 

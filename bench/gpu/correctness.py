@@ -139,12 +139,12 @@ def _packed_against_alone(
 ) -> Entry:
     """The losses of packed rows, in the collator that truetune chooses, against each example by itself."""
     from truetune.collate import PaddingFreeCollator
-    from truetune.training.choose_collator import choose_collator
+    from truetune.training.choose_collator import choose_collator_by_attention
     from truetune.training.does_attention_keep_documents_apart import probe_packing_attention
 
     model = _model(size, material, device, dtype, attention, family).eval()
     tried = probe_packing_attention(model)
-    chosen = choose_collator(tried, material.tokenizer, model)
+    chosen = choose_collator_by_attention(tried, material.tokenizer, model)
     alone = losses_by_line(model, material.alone, chosen, rows_per_batch=1)
     packed = losses_by_line(model, material.packed, chosen, rows_per_batch=2)
     laid_flat = losses_by_line(
@@ -280,14 +280,14 @@ def _kernel_against_none(
 ) -> Entry:
     """The losses of packed rows with a kernel that `truetune train` uses on a GPU, and without."""
     from truetune.collate import PaddingFreeCollator
-    from truetune.training.supervised_token_losses import use_fused_head
+    from truetune.training.supervised_token_losses import use_fused_head_where_it_computes
 
     if kernel == "liger" and (device == "cpu" or not is_liger_installed()):
         return Entry(SECTION, name, "not run", note="needs a card and liger-kernel")
     model = _model(size, material, device, dtype, "sdpa", spread=NARROW_SPREAD)
     plain = losses_by_line(model, material.packed, PaddingFreeCollator(), rows_per_batch=1)
     plain_gradients = _gradients(model, material)
-    if kernel == "fused head" and not use_fused_head(model):
+    if kernel == "fused head" and not use_fused_head_where_it_computes(model):
         return Entry(
             SECTION, name, "failed", note="TRL's fused head does not give this model's own losses"
         )

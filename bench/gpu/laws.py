@@ -112,7 +112,7 @@ def make_audited_trainer(work: Path, run: Configuration, size: Size, device: str
     from transformers import TrainingArguments
 
     from truetune.collate import PaddingCollator
-    from truetune.training.choose_collator import choose_collator
+    from truetune.training.choose_collator import choose_collator_by_attention
     from truetune.training.does_attention_keep_documents_apart import probe_packing_attention
     from truetune.training.trainer_with_supervised_token_loss import SupervisedTrainer
     from truetune.training.training_recipe import CHECKPOINTING
@@ -122,7 +122,9 @@ def make_audited_trainer(work: Path, run: Configuration, size: Size, device: str
     config = small_config("llama", len(material.tokenizer), hidden=size.hidden, layers=size.layers)
     dtype = torch.bfloat16 if run.lora else torch.float32
     model = make_small_model(config, device, dtype, "sdpa")
-    collate: Any = choose_collator(probe_packing_attention(model), material.tokenizer, model)
+    collate: Any = choose_collator_by_attention(
+        probe_packing_attention(model), material.tokenizer, model
+    )
     if not run.borders:
         collate = _with_mask_of_ones(PaddingCollator.of(material.tokenizer))
     if run.lora:

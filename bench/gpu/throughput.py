@@ -331,15 +331,15 @@ def _truetune_trainer(race: Race, model: Any, material: Material, folder: Path, 
     from peft import get_peft_model
     from transformers import TrainingArguments
 
-    from truetune.training.choose_collator import choose_collator
+    from truetune.training.choose_collator import choose_collator_by_attention
     from truetune.training.does_attention_keep_documents_apart import probe_packing_attention
-    from truetune.training.supervised_token_losses import use_fused_head
+    from truetune.training.supervised_token_losses import use_fused_head_where_it_computes
     from truetune.training.trainer_with_supervised_token_loss import SupervisedTrainer
 
     attention = probe_packing_attention(model)
     if device == "cuda":
-        use_fused_head(model)
-    collate = choose_collator(attention, material.tokenizer, model)
+        use_fused_head_where_it_computes(model)
+    collate = choose_collator_by_attention(attention, material.tokenizer, model)
     if race.trains == "lora":
         if race.checkpointing:
             model.enable_input_require_grads()

@@ -204,11 +204,11 @@ def fix(
         {name: value for name, value in given.items() if value is not None}, "truetune.fix"
     )
     target = None if output is None else fspath(output)
-    return run(spec, target, unsafe=unsafe, diff=_print_no_hunk if diff else None)
+    return run(spec, target, unsafe=unsafe, diff=_ignore_hunk if diff else None)
 
 
-def _print_no_hunk(text: str) -> None:
-    """Print no hunk: the diff is in the result."""
+def _ignore_hunk(text: str) -> None:
+    """Do nothing with a hunk: the diff stands in the result."""
 
 
 def lint(
@@ -385,21 +385,21 @@ def train(
     """
     from pathlib import Path
 
-    from truetune.render.template_probes import tokenizer_of
+    from truetune.render.template_probes import tokenizer_name_of_run
     from truetune.render.tokenizer_folder import find_tokenizer_folder
     from truetune.settings.read_truetune_settings import (
-        find_settings,
+        find_own_settings_and_file,
         merge_settings,
         validate_settings,
     )
 
-    given = find_settings(fspath(config), Path())[0] if config is not None else {}
+    given = find_own_settings_and_file(fspath(config), Path())[0] if config is not None else {}
     if out is not None:
         settings = merge_settings(settings, {"training": {"output_dir": fspath(out)}})
     spec = validate_settings(
         merge_settings(given, settings), fspath(config) if config is not None else "truetune.train"
     )
-    find_tokenizer_folder(tokenizer_of(spec))
+    find_tokenizer_folder(tokenizer_name_of_run(spec))
     from truetune.training.run_training import train_run as run
 
     return run(

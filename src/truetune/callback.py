@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 import truetune
 from truetune.errors import TruetuneError, UsageError
 from truetune.probe.failure_boundary import describe_error
-from truetune.probe.find_trainers_and_their_datasets import trainer_of_frames
+from truetune.probe.find_trainers_and_their_datasets import innermost_trainer_on_stack
 
 
 class AuditCallback(TrainerCallback):
@@ -35,7 +35,7 @@ class AuditCallback(TrainerCallback):
         failed = False
         try:
             self.report = truetune.audit(
-                trainer_of_frames(), parts.get("train_dataloader"), **self.settings
+                innermost_trainer_on_stack(), parts.get("train_dataloader"), **self.settings
             )
             failed = self.report.failed()
             lacks = self.report.is_incomplete()

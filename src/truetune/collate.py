@@ -75,7 +75,7 @@ class PaddingCollator:
         )
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        columns = _read_columns(rows)
+        columns = _read_and_check_columns(rows)
         lengths = [len(ids) for ids in columns.ids]
         multiple = self.pad_to_multiple_of or 1
         width = -(-max(lengths) // multiple) * multiple
@@ -118,7 +118,7 @@ class PaddingFreeCollator:
     `max_length_q`, `max_length_k`, and `seq_idx` (1, tokens) int32, the document of each token."""
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        columns = _read_columns(rows)
+        columns = _read_and_check_columns(rows)
         documents = np.concatenate(columns.documents)
         batch: dict[str, Any] = {
             "input_ids": _to_tensor(np.concatenate(columns.ids)[None]),
@@ -188,7 +188,7 @@ class _Columns(NamedTuple):
     """Those of MORE that the rows have."""
 
 
-def _read_columns(rows: Sequence[Mapping[str, Any]]) -> _Columns:
+def _read_and_check_columns(rows: Sequence[Mapping[str, Any]]) -> _Columns:
     """Read the columns of a batch's rows, and check that their lengths agree. Raises UsageError or
     DataError.
     """

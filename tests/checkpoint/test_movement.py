@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.checkpoint import make
-from truetune.checkpoint.compare_tensor_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checkpoint.summarise_floats_by_bits import to_float32
 from truetune.checkpoint.weight_diff import TensorMovement, compare_weights, round_to_format
@@ -77,7 +77,8 @@ def merge(
 
 def tensors(folder: Path) -> dict[str, np.ndarray]:
     return {
-        n: to_float32(map_tensor(t), t.dtype) for n, t in read_checkpoint(folder).tensors.items()
+        n: to_float32(map_tensor_into_memory(t), t.dtype)
+        for n, t in read_checkpoint(folder).tensors.items()
     }
 
 

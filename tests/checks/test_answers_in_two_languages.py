@@ -11,7 +11,10 @@ import pytest
 
 from truetune.checks.check_paths import check_paths
 from truetune.checks.findings import Finding
-from truetune.generation.actual_and_expected_answer_language import named_language, row_languages
+from truetune.generation.actual_and_expected_answer_language import (
+    language_that_prompt_asks_for,
+    row_languages,
+)
 from truetune.settings.read_truetune_settings import validate_settings
 
 RULE = "answers-in-two-languages"
@@ -212,7 +215,7 @@ def test_near_misses_are_silent(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_language_that_a_prompt_names(prompt: str, language: str | None) -> None:
-    assert named_language(prompt) == language
+    assert language_that_prompt_asks_for(prompt) == language
 
 
 def test_what_is_not_told_is_none() -> None:

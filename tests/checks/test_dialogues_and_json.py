@@ -9,7 +9,7 @@ import pytest
 
 import truetune
 from truetune.evaluation.score_predictions import score
-from truetune.generation.texts_that_json_parsers_refuse import serialization_of
+from truetune.generation.texts_that_json_parsers_refuse import serialization_of_object_or_list
 
 DIALOGUE, NO_JSON = "answers-continue-the-dialogue", "answers-are-no-json"
 Pair = tuple[str, str]
@@ -150,7 +150,7 @@ def test_score_does_not_say_that_such_answers_stop_by_themselves() -> None:
     ],
 )
 def test_serialization(text: str, form: str | None) -> None:
-    assert serialization_of(text) == form
+    assert serialization_of_object_or_list(text) == form
 
 
 def answers(prompt: str, *forms: str, n: int = 8) -> list[Pair]:

@@ -92,9 +92,9 @@ def test_the_default_of_an_option_counts_unless_a_command_gives_another(
     (tmp_path / "run.sh").write_text("python train.py --lr 1e-5 --name a\n")
     (tmp_path / "train.py").write_text(script + "\n")
     (tmp_path / "more.sh").write_text("python other.py --lr 3\n")
-    from truetune.source.find_command_line_option_values import _texts_naming_script
+    from truetune.source.find_command_line_option_values import _texts_beside_script_naming_it
 
-    _texts_naming_script.cache_clear()
+    _texts_beside_script_naming_it.cache_clear()
     assert _found(tmp_path, "learning-rate-far-from-published") == []
 
 

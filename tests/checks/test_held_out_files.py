@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.checks.pair_held_out_files_by_name import pair_files
+from truetune.checks.pair_held_out_files_by_name import split_training_and_held_out_files
 from truetune.checks.reports import Report
 from truetune.settings.run_spec import RunSpec
 
@@ -80,12 +80,12 @@ UNPAIRED = {
 @pytest.mark.parametrize("names", UNPAIRED.values(), ids=UNPAIRED)
 def test_other_names_are_not_paired(tmp_path: Path, names: tuple[str, str]) -> None:
     paths = [write(tmp_path / name, TOGETHER) for name in names]
-    assert pair_files(paths) is None
+    assert split_training_and_held_out_files(paths) is None
 
 
 def test_files_of_no_known_form_are_not_paired(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{name}.jsonl", [{"a": 1, "b": 2}]) for name in ("train", "test")]
-    assert pair_files(paths) is None
+    assert split_training_and_held_out_files(paths) is None
 
 
 def test_what_the_user_names_for_the_evaluation_stays(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from truetune.checks.identify_model_by_published_name import (
     are_base_and_instruct_model,
     explain_different_weights,
-    overflowing_family,
+    family_known_to_overflow_float16,
 )
 from truetune.checks.lint import lint
 
@@ -66,7 +66,7 @@ def test_a_base_is_not_its_instruction_tuned_model() -> None:
     ],
 )
 def test_families_that_overflow_in_float16(name: str, overflows: bool) -> None:
-    assert (overflowing_family(name) is not None) == overflows
+    assert (family_known_to_overflow_float16(name) is not None) == overflows
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 import truetune
 from truetune.checks.check_data import view_row_tokens
 from truetune.checks.check_paths import check_paths
-from truetune.checks.judge_answers import find_in_answers
+from truetune.checks.judge_answers import findings_on_sampled_answers
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.score_answer import score_answer
-from truetune.settings.read_truetune_settings import find_settings
+from truetune.settings.read_truetune_settings import find_own_settings_and_file
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 
@@ -74,7 +74,7 @@ def test_two_fields_of_one_column(tmp_path: Path, nested: bool) -> None:
 
 def test_the_tokenizer_of_the_model(tmp_path: Path) -> None:
     (tmp_path / "truetune.yaml").write_text(f"model: {TOKENIZER}\ndata: {DATA}\n")
-    assert find_settings(None, tmp_path)[0]["tokenizer"] == str(TOKENIZER)
+    assert find_own_settings_and_file(None, tmp_path)[0]["tokenizer"] == str(TOKENIZER)
     report = truetune.check(data=str(DATA), model=str(TOKENIZER))
     assert isinstance(report, truetune.DataReport)
     assert report.rows == 200
@@ -111,7 +111,9 @@ def test_rules_in_a_pipe_have_a_line_each() -> None:
 )
 def test_one_answer_to_four_prompts(references: str, fires: bool) -> None:
     samples = tuple(_sample(i, reference.strip()) for i, reference in enumerate(references))
-    found = find_in_answers(SampledRun((SamplingPass(0, samples, 0.0),), limit=8, finished=True))
+    found = findings_on_sampled_answers(
+        SampledRun((SamplingPass(0, samples, 0.0),), limit=8, finished=True)
+    )
     assert ("ANS005" in {finding.code for finding in found}) is fires
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from truetune.checks.check_data import add_token_views, check
 from truetune.checks.data_file_contents_by_stretch import MAX_GROUPS, MIN_STRETCHES, FileTimeline
 from truetune.checks.data_stats import LEARNED_SHARE_BINS, DataStats
-from truetune.checks.preference_pair_stats import PairStats, measure_common_beginnings
+from truetune.checks.preference_pair_stats import PairStats, measure_common_beginnings_and_lengths
 from truetune.checks.reports import DataReport
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import DATA, TOKENIZER
@@ -114,7 +114,7 @@ def test_what_pairs_share(pairs: list[tuple[list[int], list[int], int]]) -> None
         next((i for i, (a, b) in enumerate(zip(x, y, strict=False)) if a != b), min(len(x), len(y)))
         for x, y, _ in pairs
     ]
-    assert measure_common_beginnings(chosen.pairs)[0].tolist() == common
+    assert measure_common_beginnings_and_lengths(chosen.pairs)[0].tolist() == common
     pairing = PairStats()
     pairing.add(chosen, chosen.per_example(chosen.supervised))
     told = pairing.report_data()["pairs"]

@@ -14,7 +14,7 @@ from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import TruetuneError
 from truetune.rehearsal.training_command import find_training_command
-from truetune.settings.read_truetune_settings import find_settings, validate_settings
+from truetune.settings.read_truetune_settings import find_own_settings_and_file, validate_settings
 from truetune.settings.suggest_spelling import did_you_mean, did_you_mean_path
 
 
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (lambda: truetune.check(DATA, TOKENIZER, map={"messages": "mesages"}), "messages"),
         (lambda: find_rule("pad-is-stop-tokn"), "pad-is-stop-token"),
         (lambda: select_rules((), ("train-eval-leek",)), "train-eval-leak"),
-        (lambda: find_settings("truetun.yaml", Path()), "truetune.yaml"),
+        (lambda: find_own_settings_and_file("truetun.yaml", Path()), "truetune.yaml"),
         (lambda: validate_settings({"training": {"lora": {"lora_alhpa": 4}}}, "x"), "lora_alpha"),
         (lambda: validate_settings({"encode": {"pakcing": "none"}}, "x"), "packing"),
         (lambda: find_training_command(("truetun.yaml",), Path()), "truetune.yaml"),

@@ -103,10 +103,10 @@ assert refused(os.kill, os.getppid(), 0)
 
 
 def test_an_older_kernel_promises_less() -> None:
-    assert landlock.list_landlock_gaps(0) == []
+    assert landlock.list_landlock_refusals(0) == []
     assert (
-        len(landlock.list_landlock_gaps(1))
-        < len(landlock.list_landlock_gaps(3))
-        < len(landlock.list_landlock_gaps(4))
-        < len(landlock.list_landlock_gaps(7))
+        len(landlock.list_landlock_refusals(1))
+        < len(landlock.list_landlock_refusals(3))
+        < len(landlock.list_landlock_refusals(4))
+        < len(landlock.list_landlock_refusals(7))
     )

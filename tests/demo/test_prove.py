@@ -17,14 +17,14 @@ from truetune.demo.train_with_both_pads import (
     labels_masked_by_id,
     labels_masked_by_position,
     train_with_both_pads,
-    views_of_short_chats,
+    views_of_single_question_chats,
 )
 
 
 def test_the_collator_masks_each_stop_token_and_nothing_else(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    views = views_of_short_chats()
+    views = views_of_single_question_chats()
     right = labels_masked_by_position(views)
     for folder, lost in ((break_tokenizer(tmp_path / "tokenizer"), ROWS), (TOKENIZER, 0)):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

@@ -20,7 +20,7 @@ from truetune.checks.environment.gpu_not_used_by_torch import GpuNotUsedByTorch
 from truetune.doctor.environment import PACKAGES
 from truetune.doctor.gather_environment import (
     IMPORTED_MODULES,
-    _try_imports,
+    _try_imports_and_ask_torch,
     gather_environment,
     list_extras,
 )
@@ -64,7 +64,7 @@ def test_a_crash_an_error_and_a_hang_are_found_and_the_rest_is_imported(modules:
         peft="import os; os.abort()",
     )
     names = ("torch", "numpy", "tokenizers", "accelerate", "peft", "liger-kernel")
-    loads, facts = _try_imports(sys.executable, dict.fromkeys(names, "1"), 4, str)
+    loads, facts = _try_imports_and_ask_torch(sys.executable, dict.fromkeys(names, "1"), 4, str)
     assert (loads["torch"], loads["accelerate"]) == ("", "")
     assert "crashed" in loads["numpy"]
     assert "crashed" in loads["peft"]
@@ -83,7 +83,7 @@ def test_a_native_library_that_was_not_loaded_is_found(modules: Path) -> None:
         cextension="class MockLibrary: error_msg = 'no CUDA binary'\nlib = MockLibrary()",
     )
     (modules / "bitsandbytes.py").unlink()
-    loads, _ = _try_imports(sys.executable, {"bitsandbytes": "0.48"}, 20, str)
+    loads, _ = _try_imports_and_ask_torch(sys.executable, {"bitsandbytes": "0.48"}, 20, str)
     assert loads == {"bitsandbytes": "RuntimeError: no CUDA binary"}
 
 

@@ -24,7 +24,7 @@ from truetune.demo import TOKENIZER
 from truetune.encoding import cache_key, encode_in_processes
 from truetune.encoding import encode_data_set as run_module
 from truetune.encoding.encode_data_set import Encoded
-from truetune.encoding.encoded_folder_on_disk import open_encoded
+from truetune.encoding.encoded_folder_on_disk import open_whole_encoded_folder
 from truetune.encoding.proved_tokenizer_engines import EnginesDiffer
 from truetune.errors import DataError, UsageError
 from truetune.render.template_probes import alternating_chat
@@ -163,10 +163,10 @@ def test_a_folder_is_written_over_only_by_what_is_whole(world: Path) -> None:
     first = encode(world, out=world / "out")
     second = encode(world, out=world / "out", max_length=100, packing="best-fit")
     assert (second.reused, second.folder) == (False, first.folder)
-    assert open_encoded(world / "out") == (world / "out", second.manifest)
+    assert open_whole_encoded_folder(world / "out") == (world / "out", second.manifest)
     with pytest.raises(DataError):
         encode(world, out=world / "out", max_length=3, overflow="error")
-    assert open_encoded(world / "out")[1] == second.manifest
+    assert open_whole_encoded_folder(world / "out")[1] == second.manifest
     assert encode(world, out=world / "out", max_length=100, packing="best-fit").reused
 
 
@@ -251,7 +251,7 @@ def test_a_run_that_is_interrupted_goes_on(world: Path, monkeypatch: pytest.Monk
     with pytest.raises(KeyboardInterrupt):
         encode(world, out=world / "out")
     with pytest.raises(DataError, match="holds no whole encoded data"):
-        open_encoded(world / "out")
+        open_whole_encoded_folder(world / "out")
     whole = encode(world, out=world / "out")
     assert done == [0, 1, 2, 3, -1, *range(4, len(whole.manifest["shards"]))]
     assert whole.counts["encoded"] == 60

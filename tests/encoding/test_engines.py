@@ -68,7 +68,9 @@ def test_the_fast_engine_of_a_family_agrees(family: str) -> None:
 @pytest.mark.parametrize("family", ["qwen3", "llama3.1-instruct"])
 def test_the_next_engine_is_as_good(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        proved_tokenizer_engines, "_MAKERS", {"kitoken": proved_tokenizer_engines._make_kitoken}
+        proved_tokenizer_engines,
+        "_MAKERS",
+        {"kitoken": proved_tokenizer_engines._make_kitoken_encode},
     )
     backend = load_tokenizer(str(parts.folder(family))).backend
     encoder = Encoder(backend, characters_before_fast_engine=0)

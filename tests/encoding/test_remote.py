@@ -24,7 +24,7 @@ from truetune.data.split_lines_into_stretches import read_stretch, scan_and_cut_
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_data_set as run_module
 from truetune.encoding.encode_data_set import Encoded
-from truetune.encoding.encoded_folder_on_disk import encoded_folder_at, open_encoded
+from truetune.encoding.encoded_folder_on_disk import encoded_folder_at, open_whole_encoded_folder
 from truetune.encoding.encoded_object_store import EncodedFolderInStore
 from truetune.errors import DataError, UsageError
 from truetune.render.template_probes import alternating_chat
@@ -194,7 +194,7 @@ def test_a_store_holds_what_a_disk_holds(
     assert (here.counts, here.manifest["ledger"]) == (there.counts, there.manifest["ledger"])
     assert written(here) == written(there)
     assert len(there.manifest["shards"]) > 5
-    assert open_encoded(at("out"))[1] == there.manifest
+    assert open_whole_encoded_folder(at("out"))[1] == there.manifest
     monkeypatch.setattr(run_module, "VERIFIED_ROWS", 60)
     assert encode(data, at("out"), **settings).reused
     if at("").startswith("file"):
@@ -226,7 +226,7 @@ def test_other_settings_take_its_place(at: At) -> None:
     assert (second.folder / "dropped.jsonl").read_bytes() == b""
     with pytest.raises(DataError, match="longer than max_length"):
         encode(data, at("out"), max_length=20, overflow="error")
-    assert open_encoded(at("out"))[1] == second.manifest
+    assert open_whole_encoded_folder(at("out"))[1] == second.manifest
 
 
 def test_damage_is_found(at: At) -> None:
@@ -240,7 +240,7 @@ def test_damage_is_found(at: At) -> None:
     path.remove()
     assert "No such file" in encode(data, at("out")).notices[0]
     with pytest.raises(DataError, match="holds no whole encoded data"):
-        open_encoded(at("nothing"))
+        open_whole_encoded_folder(at("nothing"))
 
 
 def test_what_is_not_ours_is_left_alone(at: At) -> None:

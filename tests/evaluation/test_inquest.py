@@ -20,7 +20,7 @@ from truetune.checkpoint.base_fingerprint import record_base
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.find_causes_of_bad_answers import find_causes
 from truetune.checks.findings import Finding
-from truetune.checks.judge_answers import find_in_answers
+from truetune.checks.judge_answers import findings_on_sampled_answers
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.evaluation.gather_evidence_on_answers import gather_evidence
@@ -146,7 +146,7 @@ def test_stopping_never_learned(home: Path) -> None:
     assert list(causes) == ["stopping-never-learned"]
     assert causes["stopping-never-learned"].severity == "error"
     assert "under the base it is" in causes["stopping-never-learned"].evidence[1]
-    assert "ANS001" in {finding.code for finding in find_in_answers(found.watched)}
+    assert "ANS001" in {finding.code for finding in findings_on_sampled_answers(found.watched)}
 
 
 def test_a_trained_stop_that_is_not_served(home: Path, right: Path) -> None:

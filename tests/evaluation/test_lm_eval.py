@@ -14,7 +14,7 @@ from truetune.evaluation.lm_eval_tasks import (
     PromptLog,
     adds_bos,
     describe_prompt_differences,
-    recording_model,
+    model_class_that_records_prompts,
     run_tasks,
 )
 from truetune.generation.backends.model_source import find_model_source
@@ -55,7 +55,7 @@ class Plain:
 def asked_by(generation: bool = True, **given: Any) -> PromptLog:
     """The ids of one chat as a likelihood is asked for."""
     asked = PromptLog()
-    model = recording_model(Plain, asked)(**given)
+    model = model_class_that_records_prompts(Plain, asked)(**given)
     text = model.apply_chat_template(MESSAGES, add_generation_prompt=generation)
     assert model._loglikelihood_tokens([((text, " B"), model.ids(text), [5])]) == 1
     return asked

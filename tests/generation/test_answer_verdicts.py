@@ -14,7 +14,7 @@ from truetune.generation.answer_verdicts import (
     VERDICT_PHRASES,
     Verdict,
     answer_faults,
-    count_good,
+    count_good_and_decidable,
     is_good_answer,
     main_verdict,
 )
@@ -55,7 +55,10 @@ def test_a_limit_below_the_reference_tells_nothing() -> None:
     assert (main_verdict(short, 2), is_good_answer(short, 2)) == ("cut", None)
     assert is_good_answer(sample("go on " * 40, stops=False), 2) is False
     assert is_good_answer(sample(), 2) is True
-    assert count_good([short, sample(), sample(stops=False, looped=True)], 2) == (1, 2)
+    assert count_good_and_decidable([short, sample(), sample(stops=False, looped=True)], 2) == (
+        1,
+        2,
+    )
 
 
 def test_every_verdict_has_its_words() -> None:

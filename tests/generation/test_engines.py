@@ -21,7 +21,7 @@ from truetune.generation.backends.backend import Decoding
 from truetune.generation.backends.choose_next_token import (
     choose_token,
     log_softmax,
-    reference_before_stop,
+    reference_ids_before_stop,
     stop_probability,
 )
 from truetune.generation.backends.llama_cpp_backend import compare_vocabularies
@@ -150,12 +150,12 @@ def test_a_plain_adapter_is_taken() -> None:
     ],
 )
 def test_the_rank_that_vllm_is_told_holds_the_largest(config: dict[str, object], rank: int) -> None:
-    assert vllm_backend.smallest_lora_rank(config) == rank
+    assert vllm_backend.smallest_allowed_max_lora_rank(config) == rank
 
 
 def test_a_rank_that_is_too_large_is_an_error() -> None:
     with pytest.raises(UsageError, match="1024"):
-        vllm_backend.smallest_lora_rank({"r": 1024})
+        vllm_backend.smallest_allowed_max_lora_rank({"r": 1024})
 
 
 def test_the_cache_holds_two_sequences() -> None:
@@ -165,8 +165,11 @@ def test_the_cache_holds_two_sequences() -> None:
         "num_key_value_heads": 8,
         "hidden_size": 4096,
     }
-    assert vllm_backend.cache_bytes(config, 16384) == 2 * 16384 * 2 * 4 * 32 * 8 * 128
-    assert vllm_backend.cache_bytes({}, 16384) == vllm_backend.MIN_CACHE_BYTES
+    assert (
+        vllm_backend.cpu_cache_bytes_for_two_sequences(config, 16384)
+        == 2 * 16384 * 2 * 4 * 32 * 8 * 128
+    )
+    assert vllm_backend.cpu_cache_bytes_for_two_sequences({}, 16384) == vllm_backend.MIN_CACHE_BYTES
 
 
 # Logits
@@ -242,7 +245,7 @@ def test_the_probability_of_stopping_adds_up_and_the_rank_is_the_best_ones() -> 
 
 def test_the_reference_is_taken_up_to_its_stop_token() -> None:
     prompt = Prompt((1,), "", "", (5, 9, 6, 9, 9), "f", 1)
-    assert reference_before_stop(prompt, {9}) == (5, 9, 6)
+    assert reference_ids_before_stop(prompt, {9}) == (5, 9, 6)
 
 
 # With llama.cpp

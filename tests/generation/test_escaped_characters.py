@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.generation.test_score_answer import scored
-from truetune.generation.find_literal_escapes import find_escapes
+from truetune.generation.find_literal_escapes import find_unwanted_escapes
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from truetune.generation.find_literal_escapes import find_escapes
     ],
 )
 def test_escapes(text: str, first: str) -> None:
-    assert find_escapes(text)[0] == first
+    assert find_unwanted_escapes(text)[0] == first
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_escapes(text: str, first: str) -> None:
     ],
 )
 def test_no_escapes(text: str) -> None:
-    assert find_escapes(text) == ()
+    assert find_unwanted_escapes(text) == ()
 
 
 def test_a_question_about_escapes_is_answered_with_some() -> None:
     text = "Line one\\nLine two\\nLine three"
-    assert find_escapes(text, "Write it with the newline character escaped.") == ()
+    assert find_unwanted_escapes(text, "Write it with the newline character escaped.") == ()
     assert scored(text, text).escapes
     assert not scored(text, "", "What is \\n? A backslash?").escapes

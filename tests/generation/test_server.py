@@ -27,7 +27,10 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding
-from truetune.generation.backends.heeded_request_fields import body_sender, survey_heeded_fields
+from truetune.generation.backends.heeded_request_fields import (
+    make_request_sender,
+    survey_heeded_fields,
+)
 from truetune.generation.backends.http_client import API_KEY_VARIABLE, find_server, send_request
 from truetune.generation.backends.model_source import find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
@@ -115,7 +118,7 @@ def test_fields_of_transformers_serve(
     what = {"messages": chat} if route == "chat" else {"prompt": text}
     path = "chat/completions" if route == "chat" else route
     seen = survey_heeded_fields(
-        body_sender(f"{transformers_serve}/v1/{path}"), {"model": str(tiny_folder), **what}
+        make_request_sender(f"{transformers_serve}/v1/{path}"), {"model": str(tiny_folder), **what}
     )
     verdicts = {one.name: one.verdict for one in seen}
     own = {"add_generation_prompt": "refused"} if route == "chat" else {"echo": "ignored"}
@@ -144,7 +147,7 @@ def test_variables_of_the_template(
     url, chat = f"{transformers_serve}/v1/chat/completions", tiny.chats(1)[0]["messages"][:1]
     for settings, verdict in (({"brief": True}, "kept"), ({"long": True}, "ignored")):
         seen = survey_heeded_fields(
-            body_sender(url), {"model": str(folder), "messages": chat}, settings=settings
+            make_request_sender(url), {"model": str(folder), "messages": chat}, settings=settings
         )
         assert seen[-1].name == "chat_template_kwargs"
         assert seen[-1].verdict == verdict
@@ -246,7 +249,7 @@ class EquallyLikely(torch.nn.Module):
 
 def test_a_min_p_that_leaves_two_tokens_is_heeded(model: Any, tiny_folder: Path) -> None:
     served = Completions(EquallyLikely(model), tiny.tokenizer(), SAMPLES)
-    ask = body_sender(f"{started(served)}/v1/completions")
+    ask = make_request_sender(f"{started(served)}/v1/completions")
     for text in ("one", "two", "ten figs", "apples"):
         seen = survey_heeded_fields(ask, {"prompt": text})
         assert {"min_p": "kept", "seed": "kept"}.items() <= {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.count_optimizer_steps import steps_of_log
+from truetune.checks.count_optimizer_steps import steps_of_ended_log
 from truetune.checks.diagnose_log import diagnose
 from truetune.logs.read_run_log import read_run
 
@@ -44,7 +44,7 @@ def test_lines_of_packed_rows(
 ) -> None:
     path = tmp_path / "nohup.out"
     path.write_text(tokenized + RECORDS + SUMMARY.format(rate=rate), encoding="utf-8")
-    made = steps_of_log(read_run(path))
+    made = steps_of_ended_log(read_run(path))
     assert made is not None
     assert made.packed_rows == packed
     assert made.is_packed == (packed is not None)

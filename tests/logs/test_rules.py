@@ -13,7 +13,7 @@ import pytest
 
 from tests.logs.faults import FAULTS, found_in, spoiled
 from tests.logs.healthy import State, healthy
-from truetune.checks.count_optimizer_steps import SCARCE, steps_of_log
+from truetune.checks.count_optimizer_steps import SCARCE, steps_of_ended_log
 from truetune.checks.diagnose_log import diagnose
 from truetune.checks.rule_catalogue import all_rules
 from truetune.logs.read_jsonl_csv_json_logs import add_trainer_state
@@ -78,7 +78,7 @@ def test_healthy_runs_are_silent(first: int) -> None:
 
 def _said_of_a_short_run(log: RunLog) -> set[str]:
     """A run of a few steps over all of its rows is sound, and too short to have learned: that may be said."""
-    made = steps_of_log(log)
+    made = steps_of_ended_log(log)
     is_short = made is not None and made.most < SCARCE and log.epochs >= 0.9
     return {"run-ended-after-few-steps"} if is_short else set()
 

@@ -113,9 +113,9 @@ def _scan(path: Path) -> Any:
 
 
 def _settings(path: Path) -> Any:
-    from truetune.settings.read_truetune_settings import find_settings
+    from truetune.settings.read_truetune_settings import find_own_settings_and_file
 
-    return find_settings(str(path), path.parent)
+    return find_own_settings_and_file(str(path), path.parent)
 
 
 def _config(path: Path) -> Any:
@@ -234,10 +234,10 @@ def _reply(path: Path) -> Any:
 
 
 def _answer(path: Path) -> Any:
-    from truetune.generation.final_answers import _json_in, find_final_answer
+    from truetune.generation.final_answers import _compare_json_in_text, find_final_answer
 
     text = path.read_bytes().decode("utf-8", "replace")
-    return find_final_answer(text), list(_json_in(text, "1"))
+    return find_final_answer(text), list(_compare_json_in_text(text, "1"))
 
 
 def _json_fault(path: Path) -> Any:

@@ -11,7 +11,7 @@ from truetune.probe.memorise_batch import (
     MAX_STEPS,
     MIN_STEPS_BEFORE_FLAT,
     MemoriseOutcome,
-    collect_examples,
+    collect_first_documents,
     memorise_batch,
 )
 
@@ -102,6 +102,6 @@ def test_the_documents_of_a_pack_are_taken_apart() -> None:
         assert rows[0]["name"] == "all"
         return {"input_ids": torch.tensor([rows[0]["input_ids"]])}
 
-    examples = collect_examples([pack], collate)
+    examples = collect_first_documents([pack], collate)
     assert [example.ids for example in examples] == [[5, 6], [7, 8, 9]]
     assert [example.row["seq_lengths"] for example in examples] == [[2], [3]]

@@ -122,9 +122,11 @@ def test_own_metrics_are_asked() -> None:
     batch["labels"] = torch.cat([best[:, :1], best[:, :-1]], 1)
     compact_vocabulary(model, batch["input_ids"].unique().tolist() + best.unique().tolist())
     notes: list[str] = []
-    assert label_mutants.logs_of(trainer, model, batch, notes) == {"eval_right": 1.0}
+    assert label_mutants.metrics_user_would_read(trainer, model, batch, notes) == {
+        "eval_right": 1.0
+    }
     trainer.compute_metrics = lambda prediction: 1 / 0
-    assert label_mutants.logs_of(trainer, model, batch, notes) == {}
+    assert label_mutants.metrics_user_would_read(trainer, model, batch, notes) == {}
     assert notes == ["compute_metrics was not asked: ZeroDivisionError: division by zero"]
 
 

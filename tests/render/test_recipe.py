@@ -209,7 +209,10 @@ def test_a_recipe_can_evaluate_whatever_a_traced_string_writes() -> None:
         results += result if isinstance(result, list | tuple) else [result]
     assert not trace.opaque
     parts = [
-        part for one in results if isinstance(one, str) for part in traced_string.parts_of(one)
+        part
+        for one in results
+        if isinstance(one, str)
+        for part in traced_string.literal_and_field_parts(one)
     ]
     nodes = [part.node for part in parts if isinstance(part, Traced)]
     nodes += [node for node, _, _ in trace.answers]

@@ -69,7 +69,7 @@ def test_renders_as_transformers_does(part: int, record_property: Any) -> None:
 
 def _check_map(text: str, inputs: dict[str, Any]) -> None:
     """Every character that is said to come from a field is there in the field."""
-    for part in traced_string.parts_of(text):
+    for part in traced_string.literal_and_field_parts(text):
         if not isinstance(part, Traced):
             continue
         assert sum(segment.length for segment in part.segments) == len(part.plain)
@@ -114,7 +114,9 @@ def test_documents_and_named_variables() -> None:
     text = Template(source).render([], documents=[{"title": "T", "text": "x"}], style="rag")
     assert traced_string.plain_text(text) == "T: x\nrag4"
     paths = [
-        part.segments[0].path for part in traced_string.parts_of(text) if isinstance(part, Traced)
+        part.segments[0].path
+        for part in traced_string.literal_and_field_parts(text)
+        if isinstance(part, Traced)
     ]
     assert paths == [("documents", 0, "title"), ("documents", 0, "text")]
 

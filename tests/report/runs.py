@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.findings_file import append_findings
-from truetune.checks.judge_answers import find_in_answers
+from truetune.checks.judge_answers import findings_on_sampled_answers
 from truetune.evaluation.compare_model_answers import compare_model_answers
 from truetune.evaluation.sample_report import SampleReport
 from truetune.generation import sampling_pass_files
@@ -93,7 +93,9 @@ def write_run(
     for one in looks:
         sampling_pass_files.save_pass(one, LIMIT, folder)
     append_findings(
-        find_in_answers(SampledRun(tuple(looks[:1]), limit=LIMIT, finished=True)), 20, folder
+        findings_on_sampled_answers(SampledRun(tuple(looks[:1]), limit=LIMIT, finished=True)),
+        20,
+        folder,
     )
     (folder / "watch.json").write_text(
         json.dumps({"prompts": 6, "share_of_the_time": 0.1, "notes": []})

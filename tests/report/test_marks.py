@@ -26,7 +26,7 @@ from truetune.report.page import html_page_of_report
 from truetune.report.page.mark_cited_rows import marks_of_cited_rows
 from truetune.report.sarif import report_as_sarif
 from truetune.settings.run_spec import RunSpec
-from truetune.viewing.view import marks_for_data
+from truetune.viewing.view import marks_of_report_for_data
 
 Chat = dict[str, Any]
 EVIL = "<img src=x onerror=alert(1)>\"' </script>\u202e"
@@ -170,7 +170,7 @@ def test_a_report_on_other_data_is_refused(many: Path, tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"the report is on .*other\.jsonl, and not on .*chats\.jsonl"
     ):
-        marks_for_data(RunSpec(data=(str(many),), tokenizer=str(TOKENIZER)), result)
+        marks_of_report_for_data(RunSpec(data=(str(many),), tokenizer=str(TOKENIZER)), result)
 
 
 def test_a_row_that_the_template_refuses_is_shown_with_what_it_raised(

@@ -12,7 +12,7 @@ from truetune.settings.config import SettingLocation
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.settings_of_python_calls import (
     ConfigCall,
-    config_of_calls_in_run,
+    config_of_calls_of_one_run,
     config_of_one_call,
 )
 
@@ -53,7 +53,7 @@ def test_one_call() -> None:
 
 
 def test_several_calls() -> None:
-    found = config_of_calls_in_run(
+    found = config_of_calls_of_one_run(
         [
             ConfigCall(
                 "DPOConfig", {"beta": 0.2, "loss_type": ["sigmoid", "sft"], "max_prompt_length": 9}
@@ -101,7 +101,7 @@ def test_what_cannot_be_told_stays_open() -> None:
         "fp16": UNKNOWN_VALUE,
         "gradient_checkpointing": UNKNOWN_VALUE,
     }
-    found = config_of_calls_in_run(
+    found = config_of_calls_of_one_run(
         [
             ConfigCall("SFTConfig", unsure, {"learning_rate": place("learning_rate", 2)}),
             ConfigCall("LoraConfig", {"target_modules": ["q_proj", UNKNOWN_VALUE]}),
@@ -120,7 +120,7 @@ def test_what_cannot_be_told_stays_open() -> None:
     assert training.lora is not None
     assert training.lora.target_modules is None
     assert found.places["training.learning_rate"].line == 2
-    open_end = config_of_calls_in_run(
+    open_end = config_of_calls_of_one_run(
         [ConfigCall("SFTConfig", {"packing": True}, complete=False)], "train.py", ""
     )
     assert (open_end.limit, open_end.spec.training.learning_rate, open_end.spec.training.bf16) == (
@@ -132,7 +132,7 @@ def test_what_cannot_be_told_stays_open() -> None:
 
 
 def test_without_arguments_of_a_trainer() -> None:
-    found = config_of_calls_in_run([ConfigCall("LoraConfig", {})], "train.py", "")
+    found = config_of_calls_of_one_run([ConfigCall("LoraConfig", {})], "train.py", "")
     assert found.spec.training.lora is not None
     assert found.spec.training.learning_rate is None
 

@@ -9,23 +9,26 @@ import pytest
 import truetune
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
-from truetune.settings.read_truetune_settings import find_settings, validate_settings
+from truetune.settings.read_truetune_settings import find_own_settings_and_file, validate_settings
 from truetune.settings.run_spec import Encoding, RunSpec, Watch
 
 
 def test_which_file_counts(tmp_path: Path) -> None:
-    assert find_settings(None, tmp_path) == ({}, None)
+    assert find_own_settings_and_file(None, tmp_path) == ({}, None)
     project = tmp_path / "pyproject.toml"
     project.write_text("[project]\nname = 'x'\n")
-    assert find_settings(None, tmp_path) == ({}, None)
+    assert find_own_settings_and_file(None, tmp_path) == ({}, None)
     project.write_text("[tool.truetune]\nmax-length = 1\n")
-    assert find_settings(None, tmp_path) == ({"max_length": 1}, project)
+    assert find_own_settings_and_file(None, tmp_path) == ({"max_length": 1}, project)
     (tmp_path / "truetune.yaml").write_text("max_length: 2\n")
-    assert find_settings(None, tmp_path) == ({"max_length": 2}, tmp_path / "truetune.yaml")
+    assert find_own_settings_and_file(None, tmp_path) == (
+        {"max_length": 2},
+        tmp_path / "truetune.yaml",
+    )
     other = tmp_path / "other.yaml"
     other.write_text("max_length: 3\n")
-    assert find_settings(str(other), tmp_path) == ({"max_length": 3}, other)
-    assert find_settings(str(project), tmp_path) == ({"max_length": 1}, project)
+    assert find_own_settings_and_file(str(other), tmp_path) == ({"max_length": 3}, other)
+    assert find_own_settings_and_file(str(project), tmp_path) == ({"max_length": 1}, project)
 
 
 def test_paths_stand_against_the_file(tmp_path: Path) -> None:
@@ -34,7 +37,7 @@ def test_paths_stand_against_the_file(tmp_path: Path) -> None:
     path.write_text(
         "data: [a.jsonl, /b/*.csv]\neval_data: c.jsonl\ntokenizer: model\nmodel: org/name\n"
     )
-    settings, _ = find_settings(None, tmp_path)
+    settings, _ = find_own_settings_and_file(None, tmp_path)
     assert settings == {
         "data": [str(tmp_path / "a.jsonl"), "/b/*.csv"],
         "eval_data": str(tmp_path / "c.jsonl"),
@@ -57,7 +60,7 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         " every: 10, max-new-tokens: 64, budget: 0.1, parser: json, stop-on: error}\nrehearsal:"
         " false\ntrained-by: trl\ntrainer: {report_to: tensorboard}\n"
     )
-    settings, _ = find_settings(None, tmp_path)
+    settings, _ = find_own_settings_and_file(None, tmp_path)
     assert set(settings) == set(RunSpec.model_fields)
     spec = validate_settings(settings, "test")
     assert (spec.learn.what, spec.learn.tool_calls, spec.select) == ("last", False, ("TOK",))
@@ -74,9 +77,9 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
 
 def test_a_key_without_a_value_is_not_set(tmp_path: Path) -> None:
     (tmp_path / "truetune.yaml").write_text("eval_data:\nlearn: {what:}\n")
-    assert find_settings(None, tmp_path)[0] == {"learn": {}}
+    assert find_own_settings_and_file(None, tmp_path)[0] == {"learn": {}}
     (tmp_path / "truetune.yaml").write_text("")
-    assert find_settings(None, tmp_path)[0] == {}
+    assert find_own_settings_and_file(None, tmp_path)[0] == {}
 
 
 @pytest.mark.parametrize(
@@ -125,22 +128,22 @@ def test_mistakes(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "truetune.yaml"
     path.write_text(text)
     with pytest.raises(SpecError) as raised:
-        find_settings(None, tmp_path)
+        find_own_settings_and_file(None, tmp_path)
     assert str(raised.value).startswith(f"{path}: {message}")
 
 
 def test_files_that_can_not_be_read(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"nowhere\.yaml: No such file"):
-        find_settings(str(tmp_path / "nowhere.yaml"), tmp_path)
+        find_own_settings_and_file(str(tmp_path / "nowhere.yaml"), tmp_path)
     (tmp_path / "latin.yaml").write_bytes("learn: späte".encode("latin-1"))
     with pytest.raises(SpecError, match="not UTF-8"):
-        find_settings(str(tmp_path / "latin.yaml"), tmp_path)
+        find_own_settings_and_file(str(tmp_path / "latin.yaml"), tmp_path)
     (tmp_path / "pyproject.toml").write_text("[tool.truetune\n")
     with pytest.raises(SpecError, match="not TOML"):
-        find_settings(None, tmp_path)
+        find_own_settings_and_file(None, tmp_path)
     (tmp_path / "pyproject.toml").write_text("[tool.other]\n")
     with pytest.raises(SpecError, match=r"there is no \[tool.truetune\] in it"):
-        find_settings(str(tmp_path / "pyproject.toml"), tmp_path)
+        find_own_settings_and_file(str(tmp_path / "pyproject.toml"), tmp_path)
 
 
 def test_settings_of_the_python_call() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truetune.logs.parse_printed_records import parse_printed_record
-from truetune.settings.stacks.find_config_consumer import launched_processes
+from truetune.settings.stacks.find_config_consumer import launched_process_count_and_command
 
 TRAIN = "llamafactory-cli train sft.yaml\n"
 
@@ -16,7 +16,7 @@ def processes(folder: Path, script: str) -> int | None:
     """The processes of settings that a script trains with."""
     (folder / "sft.yaml").write_text("stage: sft\n")
     (folder / "run.sh").write_text(script)
-    found = launched_processes(folder / "sft.yaml")
+    found = launched_process_count_and_command(folder / "sft.yaml")
     return found[0] if found else None
 
 

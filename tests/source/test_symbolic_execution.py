@@ -10,7 +10,7 @@ import pytest
 from truetune.source.find_file_of_import import ImportSearch
 from truetune.source.group_files_by_imports import Program
 from truetune.source.parsed_source_file import parse_module, read_module
-from truetune.source.symbolic_execution.fold_constants import constant_of, constants_of_options
+from truetune.source.symbolic_execution.fold_constants import constant_of, constants_among_options
 from truetune.source.symbolic_execution.interpreter import run_symbolically
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_back_to_load import lineages
@@ -121,7 +121,7 @@ def test_both_arms_leave_their_values_as_a_choice() -> None:
         f(rate)
         """
     )
-    assert sorted(constants_of_options(only_call(trace, "lib.f").args[0])) == [1, 2]
+    assert sorted(constants_among_options(only_call(trace, "lib.f").args[0])) == [1, 2]
 
 
 def test_an_arm_that_returns_leaves_no_value_behind_it() -> None:

@@ -20,9 +20,9 @@ from truetune.collate import PaddingFreeCollator
 from truetune.errors import FirstProcessFailed
 from truetune.settings.run_spec import RunSpec
 from truetune.training.coordinate_processes_of_run import (
-    as_single_process,
-    first_process_first,
-    join_processes,
+    hide_other_processes_from_accelerate,
+    join_processes_of_launcher,
+    run_first_process_before_others,
 )
 from truetune.training.load_training_rows import TrainingRows
 from truetune.training.trainer_with_supervised_token_loss import SupervisedTrainer
@@ -92,13 +92,13 @@ def run(what: str, packed: bool, accumulation: int, processes: int) -> dict[str,
 
 def turns() -> dict[str, np.ndarray]:
     """How many processes there seem to be for one that is alone, and after; what each met where the first failed."""
-    with first_process_first() as leads:
+    with run_first_process_before_others() as leads:
         inside = 0
         if leads:
-            with as_single_process():
+            with hide_other_processes_from_accelerate():
                 inside = PartialState().num_processes
     try:
-        with first_process_first() as leads:
+        with run_first_process_before_others() as leads:
             outcome = str(1 // (not leads))
     except (ZeroDivisionError, FirstProcessFailed) as error:
         outcome = type(error).__name__
@@ -110,7 +110,7 @@ def turns() -> dict[str, np.ndarray]:
 
 
 def main(file: Path) -> None:
-    state = join_processes(RunSpec())
+    state = join_processes_of_launcher(RunSpec())
     found = turns()
     for case, name in zip(CASES, NAMES, strict=True):
         made = run(*case, state.num_processes)

@@ -14,7 +14,7 @@ from truetune.checks.check_paths import check_paths
 from truetune.checks.reports import DataReport, Report
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
-from truetune.settings.read_truetune_settings import find_settings, validate_settings
+from truetune.settings.read_truetune_settings import find_own_settings_and_file, validate_settings
 from truetune.settings.run_spec import RunSpec
 
 pytest.importorskip("torch")
@@ -35,7 +35,7 @@ def both(path: Path) -> tuple[Report, Report]:
     from truetune.training.progress_listeners import SilentListener
     from truetune.training.training_recipe import make_recipe
 
-    given, source = find_settings(str(path), path.parent)
+    given, source = find_own_settings_and_file(str(path), path.parent)
     spec = validate_settings(given, str(path))
     return check_paths((), spec, settings=source), check_settings_and_data(
         make_recipe(spec, rows=None, gpu=False, bf16=False).spec, SilentListener()

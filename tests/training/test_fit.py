@@ -23,11 +23,11 @@ from truetune.training import fit_memory as fits
 from truetune.training.fit_memory import (
     MemoryFitting,
     advice_where_it_does_not_fit,
-    apply_changes,
     changes_after_out_of_memory,
     changes_as_yaml_lines,
-    changes_until_fit,
     plan_run_memory,
+    planned_changes_until_fit,
+    settings_with_changes_applied,
 )
 from truetune.training.out_of_memory import is_out_of_memory_error
 from truetune.training.progress_listeners import PlainListener
@@ -80,19 +80,21 @@ def test_a_run_is_changed_until_it_fits(tmp_path: Path, training: dict[str, Any]
     spec = asked(tmp_path, training)
     before = plan_of(spec, gpu)
     assert before.verdict == "too large"
-    changes = changes_until_fit(before)
-    after = plan_of(apply_changes(spec, changes), gpu)
+    changes = planned_changes_until_fit(before)
+    after = plan_of(settings_with_changes_applied(spec, changes), gpu)
     assert after.verdict == "fits"
     assert after.estimate.peak.total / GIB <= changes[-1].total * (1 + 1e-9)
-    assert effective(filled(apply_changes(spec, changes))) == effective(filled(spec))
+    assert effective(filled(settings_with_changes_applied(spec, changes))) == effective(
+        filled(spec)
+    )
     assert [change.total for change in changes] == sorted(
         (change.total for change in changes), reverse=True
     )
 
 
 def test_what_costs_comes_last_and_only_where_it_must(tmp_path: Path) -> None:
-    lora = changes_until_fit(plan_of(asked(tmp_path, {**FULL, "lora": {"r": 8}}), 40))
-    full = changes_until_fit(plan_of(asked(tmp_path, FULL), 48))
+    lora = planned_changes_until_fit(plan_of(asked(tmp_path, {**FULL, "lora": {"r": 8}}), 40))
+    full = planned_changes_until_fit(plan_of(asked(tmp_path, FULL), 48))
     assert lora
     assert not any(change.costs or change.restarts for change in lora)
     costs = [change.costs for change in full]
@@ -104,7 +106,7 @@ def test_what_costs_comes_last_and_only_where_it_must(tmp_path: Path) -> None:
 def test_an_adapter_gets_its_own_learning_rate_and_dtype(tmp_path: Path) -> None:
     spec = asked(tmp_path, {**FULL, "dtype": "float32"})
     found = plan_of(spec, 40)
-    made = filled(apply_changes(spec, changes_until_fit(found))).training
+    made = filled(settings_with_changes_applied(spec, planned_changes_until_fit(found))).training
     assert made.lora is not None
     assert (made.learning_rate, made.dtype) == (2e-4, "bfloat16")
 
@@ -114,7 +116,7 @@ def test_arguments_of_the_trainer_give_way(tmp_path: Path) -> None:
         tmp_path, {"lora": {}}, trainer={**FULL, "activation_checkpointing": False, "seed": 7}
     )
     found = plan_of(spec, 24)
-    made = apply_changes(spec, changes_until_fit(found))
+    made = settings_with_changes_applied(spec, planned_changes_until_fit(found))
     assert made.trainer == {"seed": 7}
     assert filled(made).training.gradient_checkpointing
     assert effective(filled(made)) == 16
@@ -123,14 +125,14 @@ def test_arguments_of_the_trainer_give_way(tmp_path: Path) -> None:
 def test_the_lines_can_be_pasted(tmp_path: Path) -> None:
     spec = asked(tmp_path, FULL)
     found = plan_of(spec, 24)
-    changes = changes_until_fit(found)
+    changes = planned_changes_until_fit(found)
     pasted: dict[str, Any] = {}
     for line in changes_as_yaml_lines(changes):
         if line.startswith("       "):
             ((name, value),) = yaml.safe_load(line).items()
             pasted[name.removeprefix("training.")] = value
     for name, value in pasted.items():
-        made = apply_changes(spec, changes)
+        made = settings_with_changes_applied(spec, changes)
         held: Any = made.max_length if name == "max_length" else getattr(made.training, name)
         assert value == (
             held.model_dump(mode="json", exclude_unset=True) if name == "lora" else held
@@ -140,7 +142,7 @@ def test_the_lines_can_be_pasted(tmp_path: Path) -> None:
 
 def test_what_fits_stays(tmp_path: Path) -> None:
     found = plan_of(asked(tmp_path, {"lora": {}, "gradient_checkpointing": True}), 80)
-    assert changes_until_fit(found) == []
+    assert planned_changes_until_fit(found) == []
     assert list(advice_where_it_does_not_fit(found)) == []
     assert plan_run_memory(RunSpec(model=str(tmp_path / "nothing")), GIB) is None
 
@@ -154,7 +156,7 @@ def test_relief_comes_to_an_end(tmp_path: Path) -> None:
         changes = changes_after_out_of_memory(found)
         if not changes:
             break
-        spec = apply_changes(spec, changes[:1])
+        spec = settings_with_changes_applied(spec, changes[:1])
     assert len(peaks) < 12
     assert peaks == sorted(set(peaks), reverse=True)
     assert effective(filled(spec)) == 16
@@ -163,7 +165,9 @@ def test_relief_comes_to_an_end(tmp_path: Path) -> None:
 def test_an_evaluation_that_runs_out_gets_smaller_batches(tmp_path: Path) -> None:
     spec = asked(tmp_path, {**FULL, "per_device_eval_batch_size": 8})
     found = plan_of(spec, None)
-    made = apply_changes(spec, changes_after_out_of_memory(found, evaluating=True)[:1]).training
+    made = settings_with_changes_applied(
+        spec, changes_after_out_of_memory(found, evaluating=True)[:1]
+    ).training
     assert (made.per_device_eval_batch_size, made.per_device_train_batch_size) == (1, 8)
 
 
@@ -174,7 +178,9 @@ def test_only_what_can_be_done_here_is_proposed(
     found = plan_of(spec, 8)
     monkeypatch.setattr(fits, "find_spec", lambda name: None)
     names = {
-        name for change in changes_until_fit(found) for name in change.settings.get("training", {})
+        name
+        for change in planned_changes_until_fit(found)
+        for name in change.settings.get("training", {})
     }
     assert not names & {"optim", "load_in", "use_liger_kernel", "fsdp"}
 

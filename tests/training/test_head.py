@@ -13,7 +13,7 @@ from truetune.collate import PaddingCollator, PaddingFreeCollator
 from truetune.training.supervised_token_losses import (
     FUSED_FLAG,
     compute_token_losses,
-    use_fused_head,
+    use_fused_head_where_it_computes,
 )
 
 SHAPE = {
@@ -90,7 +90,7 @@ def test_losses_and_gradients_are_the_models_own(kind: str) -> None:
 
 
 def test_a_head_in_16_bits_is_fused() -> None:
-    assert use_fused_head(model("gemma2").to(torch.bfloat16))
+    assert use_fused_head_where_it_computes(model("gemma2").to(torch.bfloat16))
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2", "granite", "cohere", "mixtral"])
@@ -98,7 +98,7 @@ def test_a_fused_head_gives_the_same(kind: str) -> None:
     made, batch = model(kind), PaddingCollator(0)(rows())
     expected = mean(made, batch)
     before = gradients(made, expected)
-    assert use_fused_head(made)
+    assert use_fused_head_where_it_computes(made)
     found = mean(made, batch)
     assert abs(expected.item() - found.item()) < 3e-6
     same(before, gradients(made, found), 3e-6)
@@ -110,7 +110,7 @@ def test_a_head_that_cannot_be_fused_stays_as_it_was(dtype: torch.dtype) -> None
     made.config.logit_scale = 0.5
     """Of which Llama's own forward knows nothing, and TRL's does"""
     expected = compute_token_losses(made, batch).losses
-    assert not use_fused_head(made)
+    assert not use_fused_head_where_it_computes(made)
     assert FUSED_FLAG not in vars(made)
     assert "forward" not in vars(made)
     assert torch.equal(compute_token_losses(made, batch).losses, expected)

@@ -19,8 +19,8 @@ from truetune.training import coordinate_processes_of_run
 from truetune.training import launch_processes as launching
 from truetune.training.coordinate_processes_of_run import (
     describe_idle_gpus,
-    join_processes,
-    settings_for_processes,
+    join_processes_of_launcher,
+    settings_for_number_of_processes,
 )
 from truetune.training.launch_processes import build_launch_command, launch_processes
 from truetune.training.trainer_arguments import make_trainer_arguments
@@ -134,11 +134,11 @@ def test_several_gpus_without_a_launcher_are_one(
 
 def test_settings_know_the_processes_that_there_are() -> None:
     spec = RunSpec.model_validate({"training": {"devices": 4}, "trainer": {"seed": 1}})
-    state = join_processes(spec)
-    assert settings_for_processes(spec, state).training.devices == 1
-    assert settings_for_processes(spec, state).trainer == {"seed": 1}
+    state = join_processes_of_launcher(spec)
+    assert settings_for_number_of_processes(spec, state).training.devices == 1
+    assert settings_for_number_of_processes(spec, state).trainer == {"seed": 1}
     with pytest.raises(UsageError, match="expected seconds"):
-        join_processes(RunSpec(trainer={"ddp_timeout": "soon"}))
+        join_processes_of_launcher(RunSpec(trainer={"ddp_timeout": "soon"}))
 
 
 def test_a_run_of_two_processes_is_interrupted(tmp_path: Path) -> None:

@@ -22,17 +22,24 @@ from truetune.checkpoint.read_run_and_check_checkpoints import RUN_FILE, list_fi
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.cli.merge_export_movement_commands import merge as command
 from truetune.errors import UsageError
-from truetune.generation.prompts_to_compare_model_forms import prepare_prompts, read_serving_facts
+from truetune.generation.prompts_to_compare_model_forms import (
+    prepare_proof_prompts,
+    read_serving_facts,
+)
 from truetune.report.merge_and_export_terminal import merge_page_values
 from truetune.report.page import html_page_of_json
 from truetune.training.atomic_folder import (
     MARK_FILE,
     MODEL_FOLDER,
-    _work_mark_bytes,
+    _mark_of_process_as_bytes,
     write_folder_atomically,
 )
 from truetune.training.merge import MERGE_FILE, merge
-from truetune.training.prove_merge_or_export import compare_form, make_proof, observe_model
+from truetune.training.prove_merge_or_export import (
+    compare_form_with_adapter_on_base,
+    make_proof_of_form_comparisons,
+    observe_greedy_answers_and_logits,
+)
 
 
 @pytest.fixture(scope="module")
@@ -214,16 +221,18 @@ def test_the_ladder_tells_what_another_scale_does(made: Path, tmp_path: Path) ->
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    asked = prepare_prompts(made / "lora", made / "base", count=2)
+    asked = prepare_proof_prompts(made / "lora", made / "base", count=2)
     seen: dict[Any, Any] = {}
     for alpha in (0, 2, 8, 16):
         adapter = broken(made, tmp_path / str(alpha), lora_alpha=alpha)
         model = PeftModel.from_pretrained(
             AutoModelForCausalLM.from_pretrained(made / "base"), str(adapter)
         ).eval()
-        seen[alpha] = observe_model(model, asked, seen.get(0))
+        seen[alpha] = observe_greedy_answers_and_logits(model, asked, seen.get(0))
     steps = {
-        alpha: compare_form("other", seen[8], seen[0], seen[alpha], prompts=asked)
+        alpha: compare_form_with_adapter_on_base(
+            "other", seen[8], seen[0], seen[alpha], prompts=asked
+        )
         for alpha in (2, 8, 16)
     }
     assert steps[8].faults == ()
@@ -231,22 +240,27 @@ def test_the_ladder_tells_what_another_scale_does(made: Path, tmp_path: Path) ->
     assert steps[16].kept == pytest.approx(2, abs=0.2)
     assert steps[2].faults
     assert steps[16].faults
-    none = make_proof(seen[0], seen[0], [])
+    none = make_proof_of_form_comparisons(seen[0], seen[0], [])
     assert none.faults == ("the adapter does not change a single logit",)
 
 
 def test_other_ids_and_templates_are_told(made: Path) -> None:
-    asked = prepare_prompts(made / "lora", made / "base", count=1)
+    asked = prepare_proof_prompts(made / "lora", made / "base", count=1)
     model = make.llama()
-    seen = observe_model(model, asked)
+    seen = observe_greedy_answers_and_logits(model, asked)
     same = asked.facts
     for facts, text in (
         (replace(same, template="0"), "another chat template"),
         (replace(same, stops=frozenset({9})), "other special or stop ids"),
         (replace(same, special=()), "other special or stop ids"),
     ):
-        assert compare_form("x", seen, None, seen, prompts=asked, facts=facts).faults == (text,)
-    assert compare_form("x", seen, None, seen, prompts=asked, facts=same).faults == ()
+        assert compare_form_with_adapter_on_base(
+            "x", seen, None, seen, prompts=asked, facts=facts
+        ).faults == (text,)
+    assert (
+        compare_form_with_adapter_on_base("x", seen, None, seen, prompts=asked, facts=same).faults
+        == ()
+    )
 
 
 def test_prompts_of_data(made: Path, tmp_path: Path) -> None:
@@ -260,7 +274,7 @@ def test_prompts_of_data(made: Path, tmp_path: Path) -> None:
         for i in range(3)
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    asked = prepare_prompts(
+    asked = prepare_proof_prompts(
         made / "lora", made / "base", count=2, data=[str(tmp_path / "rows.jsonl")]
     )
     assert {prompt.question for prompt in asked.prompts} < {f"Question {i}" for i in range(3)}
@@ -280,7 +294,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 def test_nothing_half_is_left(made: Path, tmp_path: Path) -> None:
     left = tmp_path / ".m.999999999.part"
     (left / MODEL_FOLDER).mkdir(parents=True)
-    (left / MARK_FILE).write_bytes(_work_mark_bytes("999999999"))
+    (left / MARK_FILE).write_bytes(_mark_of_process_as_bytes("999999999"))
     (left / MODEL_FOLDER / "model.safetensors").write_bytes(b"half")
     with pytest.raises(UsageError, match="nothing of it was left"), files_of_at_most(100_000):
         merge(made / "lora", out=tmp_path / "m", prove=False)
@@ -309,7 +323,7 @@ def test_a_folder_that_only_looks_left_over_stays(tmp_path: Path) -> None:
     (bare / MODEL_FOLDER).mkdir(parents=True)
     (bare / MODEL_FOLDER / "model.safetensors").write_bytes(b"mine")
     (marked / MODEL_FOLDER).mkdir(parents=True)
-    (marked / MARK_FILE).write_bytes(_work_mark_bytes("999999998"))
+    (marked / MARK_FILE).write_bytes(_mark_of_process_as_bytes("999999998"))
     (marked / MODEL_FOLDER / "thesis.tex").write_text("mine")
     (marked / MODEL_FOLDER / "model.safetensors").write_bytes(b"half")
     with write_folder_atomically(tmp_path / "m", size=0, inputs=[]) as part:

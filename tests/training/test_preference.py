@@ -24,7 +24,7 @@ from truetune.settings.training_settings import Lora, Training  # noqa: E402 - n
 from truetune.training import preference_trainers  # noqa: E402 - needs the packages asked for above
 from truetune.training.preference_rows import (  # noqa: E402 - needs the packages asked for above
     PreferenceRows,
-    choose_kl_answers,
+    choose_kl_answer_rows,
     load_preference_data,
 )
 from truetune.training.preference_trainers import ORPORows, make_preference_trainer  # noqa: E402 - needs the packages asked for above
@@ -252,7 +252,7 @@ def test_wanted_and_unwanted_answers_are_spread_evenly(base: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(("count", "batch"), [(8, 4), (9, 4), (7, 4), (2, 4), (40, 2)])
 def test_a_neighbour_is_another_row_of_the_batch(count: int, batch: int) -> None:
-    found = choose_kl_answers(np.full(count, 5), np.full(count, 5), batch, 10)
+    found = choose_kl_answer_rows(np.full(count, 5), np.full(count, 5), batch, 10)
     places = np.arange(count)
     assert (found != places).all()
     assert (
@@ -262,8 +262,8 @@ def test_a_neighbour_is_another_row_of_the_batch(count: int, batch: int) -> None
 
 def test_a_neighbour_has_room_behind_the_prompt() -> None:
     prompts, answers = np.array([2, 8, 2, 2]), np.array([7, 1, 2, 8])
-    assert choose_kl_answers(prompts, answers, 4, 10).tolist() == [3, 2, 1, 2]
-    assert choose_kl_answers(prompts, answers, 4, 9).tolist() == [2, 0, 1, 2]
+    assert choose_kl_answer_rows(prompts, answers, 4, 10).tolist() == [3, 2, 1, 2]
+    assert choose_kl_answer_rows(prompts, answers, 4, 9).tolist() == [2, 0, 1, 2]
 
 
 @pytest.mark.slow

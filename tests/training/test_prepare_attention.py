@@ -16,12 +16,12 @@ from truetune.training.choose_collator import (
     MAX_MASKED_TOKENS,
     CheaperCollator,
     UnpackingCollator,
-    choose_collator,
+    choose_collator_by_attention,
     is_padding_free_cheaper,
 )
 from truetune.training.does_attention_keep_documents_apart import (
     ModelAttention,
-    keeps_documents_apart,
+    keeps_documents_apart_and_how_known,
     probe_packing_attention,
 )
 from truetune.training.supervised_token_losses import compute_token_losses
@@ -54,7 +54,7 @@ def model(kind: str, **more: Any) -> Any:
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text", "gpt2"])
 def test_attention_keeps_documents_apart(kind: str) -> None:
     more = {"n_embd": 32, "n_head": 4, "n_layer": 2} if kind == "gpt2" else {}
-    honoured, why = keeps_documents_apart(model(kind, **more))
+    honoured, why = keeps_documents_apart_and_how_known(model(kind, **more))
     assert honoured, why
 
 
@@ -131,4 +131,4 @@ def test_the_collator_follows_the_attention() -> None:
         UnpackingCollator: ModelAttention("sdpa", False, False, ""),
     }
     for kind, attention in kinds.items():
-        assert isinstance(choose_collator(attention, tokenizer, made), kind)
+        assert isinstance(choose_collator_by_attention(attention, tokenizer, made), kind)

@@ -20,7 +20,7 @@ from truetune.settings.training_settings import Lora, Training
 from truetune.training.enlarge_embeddings import enlarge_embeddings
 from truetune.training.prepare_model import PreparedModel, prepare_model
 from truetune.training.supervised_token_losses import compute_token_losses
-from truetune.training.write_extended_tokenizer import extend_tokenizer
+from truetune.training.write_extended_tokenizer import extend_tokenizer_and_give_settings
 
 NEW = "<step>"
 
@@ -32,7 +32,7 @@ def spec_of(tmp_path: Path, *, tied: bool = True, rows: int = 0, **training: Any
     spec = RunSpec(
         tokenizer=str(made), training=Training(added_tokens=(NEW,), dtype="float32", **training)
     )
-    return extend_tokenizer(spec, tmp_path / "tokenizer")
+    return extend_tokenizer_and_give_settings(spec, tmp_path / "tokenizer")
 
 
 def ready(spec: RunSpec) -> PreparedModel:
@@ -73,7 +73,7 @@ def test_added_tokens_stand_in_a_tokenizer_of_the_run_and_encode_as_one(tmp_path
         transformers.AutoTokenizer.from_pretrained(str(spec.tokenizer)).convert_tokens_to_ids(NEW)
         == id
     )
-    assert extend_tokenizer(spec, tmp_path / "again") is spec
+    assert extend_tokenizer_and_give_settings(spec, tmp_path / "again") is spec
 
 
 def test_a_token_that_was_not_encoded_with_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError, UsageError
 from truetune.settings.config import Config
-from truetune.settings.read_truetune_settings import find_settings, validate_settings
+from truetune.settings.read_truetune_settings import find_own_settings_and_file, validate_settings
 from truetune.settings.run_spec import RunSpec
 from truetune.training.default_settings import DEFAULTS
 from truetune.training.setting_conflicts import (
@@ -288,7 +288,7 @@ def test_any_run(method: str, rows: int | None, asked: dict[str, Any]) -> None:
 
 def test_off_is_no(tmp_path: Path) -> None:
     (tmp_path / "truetune.yaml").write_text("training: {eval_strategy: no, save_strategy: no}")
-    found, _ = find_settings(None, tmp_path)
+    found, _ = find_own_settings_and_file(None, tmp_path)
     training = validate_settings(found, "test").training
     assert (training.eval_strategy, training.save_strategy) == ("no", "no")
 

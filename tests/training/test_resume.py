@@ -20,10 +20,14 @@ from truetune.checkpoint.read_run_and_check_checkpoints import (
     find_checkpoint_fault,
 )
 from truetune.errors import UsageError
-from truetune.training.claim_or_resume_run_folder import LOCK_NAME, claim_folder, lock_folder
+from truetune.training.claim_or_resume_run_folder import (
+    LOCK_NAME,
+    inspect_folder_and_drop_partial_checkpoint,
+    lock_folder,
+)
 from truetune.training.files_written_by_run import remove_checkpoint
 from truetune.training.save_checkpoints import (
-    collect_log_sums,
+    collect_sums_since_last_log,
     mark_checkpoint_whole,
     restore_log_sums,
 )
@@ -95,7 +99,7 @@ def test_what_was_summed_is_put_back_to_the_bit() -> None:
     before._stored_metrics["train"]["nll_loss"] += [torch.tensor(0.7), torch.tensor(2.0)]
     before._tr_loss += 1 / 3
     before._globalstep_last_logged, before._total_train_tokens = 3, 700
-    restore_log_sums(after, json.loads(json.dumps(collect_log_sums(before))))
+    restore_log_sums(after, json.loads(json.dumps(collect_sums_since_last_log(before))))
     assert after._metrics == before._metrics
     assert after._stored_metrics["train"]["nll_loss"] == [torch.tensor(0.7).item(), 2.0]
     assert torch.equal(after._tr_loss, before._tr_loss)
@@ -127,13 +131,16 @@ def a_run(folder: Path, inputs: dict[str, Any], *steps: int, status: str = "trai
 
 def test_a_new_folder_begins(tmp_path: Path) -> None:
     with lock_folder(tmp_path / "new"):
-        assert claim_folder(tmp_path / "new", {"rows": 1}).checkpoint is None
+        assert (
+            inspect_folder_and_drop_partial_checkpoint(tmp_path / "new", {"rows": 1}).checkpoint
+            is None
+        )
 
 
 def test_a_strangers_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(UsageError, match=r"holds thesis\.tex and no run\.json.*-o"):
-        claim_folder(tmp_path, {"rows": 1})
+        inspect_folder_and_drop_partial_checkpoint(tmp_path, {"rows": 1})
 
 
 def test_another_run_is_left_alone(tmp_path: Path) -> None:
@@ -143,7 +150,7 @@ def test_another_run_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"the base model; training\.learning_rate \(0\.1 there, 0\.2 now\).*-o"
     ):
-        claim_folder(tmp_path, here)
+        inspect_folder_and_drop_partial_checkpoint(tmp_path, here)
     assert describe_input_differences(here | {"base": None}, there) == [
         "training.learning_rate (0.1 there, 0.2 now)"
     ]
@@ -154,7 +161,7 @@ def test_what_the_run_was_writing_is_removed(tmp_path: Path) -> None:
     a_run(tmp_path, inputs, 4, 8, 12)
     (tmp_path / "checkpoint-12" / WHOLE_FILE).unlink()
     put(tmp_path, writing="checkpoint-12")
-    found = claim_folder(tmp_path, inputs)
+    found = inspect_folder_and_drop_partial_checkpoint(tmp_path, inputs)
     assert found.checkpoint == tmp_path / "checkpoint-8"
     assert [path.name for path in sorted(tmp_path.glob("*checkpoint*"))] == [
         "checkpoint-4",
@@ -224,7 +231,7 @@ def test_what_a_run_did_not_write_is_named_and_left(change: Any, tmp_path: Path)
     stranger = change(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(UsageError) as caught:
-        claim_folder(folder, inputs)
+        inspect_folder_and_drop_partial_checkpoint(folder, inputs)
     assert str(stranger) in str(caught.value)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
@@ -252,7 +259,7 @@ def test_every_change_of_a_checkpoint_is_seen(tmp_path: Path) -> None:
 
 def test_a_run_that_has_ended_is_not_trained_again(tmp_path: Path) -> None:
     a_run(tmp_path, {"rows": 1}, 4, status="finished")
-    assert claim_folder(tmp_path, {"rows": 1}).finished
+    assert inspect_folder_and_drop_partial_checkpoint(tmp_path, {"rows": 1}).finished
 
 
 def test_other_versions_are_said(tmp_path: Path) -> None:
@@ -262,7 +269,7 @@ def test_other_versions_are_said(tmp_path: Path) -> None:
         json.dumps(run | {"versions": {"torch": "0.1"}}), encoding="utf-8"
     )
     assert (
-        claim_folder(tmp_path, {"rows": 1})
+        inspect_folder_and_drop_partial_checkpoint(tmp_path, {"rows": 1})
         .notes[0]
         .startswith("since the run began: torch 0.1 -> ")
     )
@@ -271,7 +278,7 @@ def test_other_versions_are_said(tmp_path: Path) -> None:
 def test_a_record_that_is_none(tmp_path: Path) -> None:
     (tmp_path / RUN_FILE).write_text('{"format": 1}', encoding="utf-8")
     with pytest.raises(UsageError, match=r"holds run\.json and no run\.json that truetune wrote"):
-        claim_folder(tmp_path, {"rows": 1})
+        inspect_folder_and_drop_partial_checkpoint(tmp_path, {"rows": 1})
 
 
 def test_lost_weights_are_made_again(tmp_path: Path) -> None:
@@ -280,7 +287,7 @@ def test_lost_weights_are_made_again(tmp_path: Path) -> None:
     (tmp_path / RUN_FILE).write_text(
         json.dumps(run | {"files": {"model.safetensors": [3, "00"]}}), encoding="utf-8"
     )
-    found = claim_folder(tmp_path, {"rows": 1})
+    found = inspect_folder_and_drop_partial_checkpoint(tmp_path, {"rows": 1})
     assert (found.finished, found.checkpoint) == (False, tmp_path / "checkpoint-4")
 
 

@@ -26,7 +26,7 @@ from truetune.demo import DATA
 from truetune.errors import UsageError
 from truetune.memory.plan_memory import plan_memory
 from truetune.settings import settings_schema
-from truetune.settings.read_truetune_settings import find_settings, validate_settings
+from truetune.settings.read_truetune_settings import find_own_settings_and_file, validate_settings
 from truetune.settings.run_spec import Encoding, Learn, RunSpec, Watch
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.training_settings import Lora, Training
@@ -79,7 +79,7 @@ def written(name: str, *more: str, file: str = "truetune.yaml") -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_file_means_what_was_proposed(name: str, folder: Path) -> None:
     text = written(name, "-o", "outputs/first")
-    settings, source = find_settings(None, folder)
+    settings, source = find_own_settings_and_file(None, folder)
     assert source == folder / "truetune.yaml"
     spec = validate_settings(settings, "test")
     asked = validate_settings(
@@ -198,7 +198,7 @@ def test_paths_stand_beside_the_file(folder: Path) -> None:
     plain = yaml.safe_load(Path("runs/a.yaml").read_text(encoding="utf-8"))
     assert (plain["model"], plain["data"]) == ("../model", "../c*s.jsonl")
     assert plain["eval_data"] == str(folder / "chats.jsonl")
-    spec = validate_settings(find_settings("runs/a.yaml", folder)[0], "test")
+    spec = validate_settings(find_own_settings_and_file("runs/a.yaml", folder)[0], "test")
     assert Path(str(spec.model)).resolve() == folder / "model"
     assert (folder / "runs" / settings_schema.SCHEMA_NAME).is_file()
 
@@ -206,7 +206,7 @@ def test_paths_stand_beside_the_file(folder: Path) -> None:
 def test_a_path_from_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(folder))
     assert run("--model", "~/model", "--data", "~/chats.jsonl").exit_code == 0
-    settings = find_settings(None, folder)[0]
+    settings = find_own_settings_and_file(None, folder)[0]
     assert (settings["model"], settings["data"]) == (
         str(folder / "model"),
         str(folder / "chats.jsonl"),
@@ -242,7 +242,7 @@ def test_it_asks_at_a_terminal(folder: Path) -> None:
     os.close(leader)
     os.close(follower)
     assert process.returncode == 0, said
-    settings = find_settings(None, folder)[0]
+    settings = find_own_settings_and_file(None, folder)[0]
     assert settings["training"]["lora"]["use_dora"]
     assert settings["training"]["output_dir"] == "outputs"
     assert "Recipe (sft, lora, qlora, dora, dpo, orpo, kto) [lora]" in said

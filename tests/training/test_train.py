@@ -16,8 +16,8 @@ from truetune.errors import DataError, FindingsError, UsageError
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.training import preflight_checks
 from truetune.training.load_training_rows import (
-    add_copies_of_held_out,
     choose_held_out_by_hash,
+    held_out_rows_with_their_copies,
     load_training_data,
 )
 from truetune.training.prepare_model import prepare_model
@@ -101,7 +101,9 @@ def test_the_audit_sees_labels_that_are_shifted(base: Path, tmp_path: Path) -> N
     made = make_recipe(validate_settings(given, "test"), rows=40, gpu=False, bf16=False)
     data = load_training_data(made.spec)
     trainer = make_supervised_trainer(made, prepare_model(made.spec, made.training), data)
-    assert not preflight_checks.audit_trainer(trainer, made.spec, data.train, laws="none").failed()
+    assert not preflight_checks.audit_first_batches_and_laws(
+        trainer, made.spec, data.train, laws="none"
+    ).failed()
     collate = trainer.data_collator
 
     def shifted(batch: Any) -> Any:
@@ -109,17 +111,19 @@ def test_the_audit_sees_labels_that_are_shifted(base: Path, tmp_path: Path) -> N
         return {**made, "labels": torch.roll(made["labels"], 1, dims=1)}
 
     trainer.data_collator = shifted
-    report = preflight_checks.audit_trainer(trainer, made.spec, data.train, laws="none")
+    report = preflight_checks.audit_first_batches_and_laws(
+        trainer, made.spec, data.train, laws="none"
+    )
     assert report.failed()
     assert "BAT023" in {finding.code for finding in report.findings}
 
 
 def test_copies_of_a_held_out_row_are_held_out_too() -> None:
     numbers = np.arange(6)
-    assert add_copies_of_held_out(
+    assert held_out_rows_with_their_copies(
         [b"a", b"b", b"a", b"c", b"b", b"d"], numbers, frozenset({0})
     ) == {0, 2}
-    assert add_copies_of_held_out([b"a"] * 6, numbers, frozenset({0})) == frozenset()
+    assert held_out_rows_with_their_copies([b"a"] * 6, numbers, frozenset({0})) == frozenset()
 
 
 def test_as_many_rows_are_held_out_as_asked() -> None:

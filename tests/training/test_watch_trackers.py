@@ -12,7 +12,7 @@ from transformers.integrations.integration_utils import TensorBoardCallback
 from tests.auditing import tiny
 from tests.training.watched import prompts, trainer, watcher
 from truetune.generation.answer_samples import Answer, SamplingPass
-from truetune.training.watch.experiment_trackers import TABLE_COLUMNS, track_pass
+from truetune.training.watch.experiment_trackers import TABLE_COLUMNS, send_pass_to_trackers
 from truetune.training.watch.sample_answers import make_answer_sampler
 
 
@@ -85,7 +85,7 @@ def test_a_tracker_that_fails_is_named() -> None:
         ),
         1.0,
     )
-    refused = track_pass(
+    refused = send_pass_to_trackers(
         look, [TensorBoardCallback(Broken()), Broken()], None, TrainerState(), None, None
     )
     assert refused == ["TensorBoardCallback: ConnectionError: no route to it"]

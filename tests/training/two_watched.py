@@ -18,7 +18,7 @@ from tests.training.watched import LIMIT, prompts, trainer, watcher
 from truetune.render.rendering import Source
 from truetune.training.watch.exchange_between_sampling_processes import describe_sharding
 from truetune.training.watch.losses_by_source import SourceLosses
-from truetune.training.watch.sample_answers import measure_pass_costs
+from truetune.training.watch.sample_answers import measure_row_and_token_costs
 
 folder = Path(sys.argv[1])
 rank = int(os.environ["RANK"])
@@ -40,7 +40,7 @@ alone = callback.speech.generate(model, prompts(), LIMIT, inf)
 mesh = init_device_mesh("cpu", (2,))
 for part in (*model.get_base_model().model.layers, model):
     fully_shard(part, mesh=mesh)
-measure_pass_costs(callback.speech, model, prompts())
+measure_row_and_token_costs(callback.speech, model, prompts())
 together = [callback.speech.generate(model, prompts(), LIMIT, inf)]
 ids = torch.tensor([prompts()[0].ids])
 model(input_ids=ids, labels=ids).loss.backward()

@@ -10,12 +10,12 @@ import pytest
 from truetune.checks.explaining.guides import GUIDES, Cause
 from truetune.checks.explaining.project_traits import (
     Trait,
-    patterns_of_code_names,
+    patterns_of_wrong_and_missing_names,
     traits_mentioned_as_missing,
 )
 from truetune.logs.run_log import Curve, RunLog
 from truetune.troubleshooting.evidence_against_causes import read_evidence
-from truetune.troubleshooting.project_facts import read_facts
+from truetune.troubleshooting.project_facts import read_facts_of_project
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import (
     _causes_of_rules,
@@ -222,18 +222,21 @@ def test_a_guide_on_preferences_needs_preferences() -> None:
     )
 
     def names(text: ProjectText, words: str) -> set[str]:
-        return {guide.name for guide, _ in keep_possible_guides(guides, read_facts(words, [text]))}
+        return {
+            guide.name
+            for guide, _ in keep_possible_guides(guides, read_facts_of_project(words, [text]))
+        }
 
     assert names(plain, "no effect") == {"never-stops"}
     assert "dpo-without-effect" in names(pairs, "no effect")
     assert "dpo-without-effect" in names(plain, question)
     only = tuple(pair for pair in guides if pair[0].name == "dpo-without-effect")
-    assert keep_possible_guides(only, read_facts("no effect", [plain])) == only
+    assert keep_possible_guides(only, read_facts_of_project("no effect", [plain])) == only
 
 
 def lines_of(begin: str, question: str, text: str) -> list[str]:
     """The lines that are shown for a cause."""
-    facts = read_facts(question, [ProjectText(Path("train.py"), text, True)])
+    facts = read_facts_of_project(question, [ProjectText(Path("train.py"), text, True)])
     ranked = rank_causes(choose_guides(question), question, frozenset(), facts)
     found = next(one for one in ranked if one.cause.text.startswith(begin))
     return [line.text for line in found.lines]
@@ -257,7 +260,7 @@ def test_lines_that_support_a_cause_are_shown_and_others_are_not() -> None:
 
 
 def test_words_of_code_and_what_is_missed_are_read_from_the_text() -> None:
-    there, missed = patterns_of_code_names(
+    there, missed = patterns_of_wrong_and_missing_names(
         "f_x was called without key_a=True: it ends; see other_b"
     )
     assert [bool(word.search("f_x(key_a=True)")) for word in (*there, *missed)] == [True, True]

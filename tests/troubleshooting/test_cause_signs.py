@@ -10,10 +10,10 @@ from truetune.checks.explaining.guides import GUIDES, Cause
 from truetune.checks.explaining.recognise_speed import guides_of_named_speed
 from truetune.checks.findings import Finding
 from truetune.troubleshooting.evidence_against_causes import read_evidence
-from truetune.troubleshooting.project_facts import read_facts
+from truetune.troubleshooting.project_facts import read_facts_of_project
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import (
-    _causes_of_guide,
+    _causes_of_guide_and_if_listed,
     choose_guides,
     rank_causes,
     share_of_cause_in_finding,
@@ -95,7 +95,9 @@ def test_sound_lines_show_none(text: str) -> None:
 
 
 def test_each_sign_is_of_a_cause() -> None:
-    texts = [cause.text for guide in GUIDES for cause, _ in _causes_of_guide(guide.name)]
+    texts = [
+        cause.text for guide in GUIDES for cause, _ in _causes_of_guide_and_if_listed(guide.name)
+    ]
     assert {sign for text in texts for sign in signs_of_cause(text)} == set(SIGNS)
 
 
@@ -103,7 +105,7 @@ def test_a_sign_gives_its_cause_a_line_and_a_better_place() -> None:
     question = "training at 16k context is slow"
     text = ProjectText(Path("conf.yaml"), "lr: 1e-5\nattention: x\nattn: eager\n", True)
     [first, *_] = rank_causes(
-        choose_guides(question), question, frozenset(), read_facts(question, [text])
+        choose_guides(question), question, frozenset(), read_facts_of_project(question, [text])
     )
     assert first.cause.text.startswith("the attention is computed eagerly")
     assert [line.place for line in first.lines] == ["conf.yaml:3"]
@@ -176,7 +178,9 @@ def test_work_that_is_called_slow(question: str, guides: tuple[str, ...]) -> Non
 def test_memory_that_grows_by_itself(question: str, is_kept: bool) -> None:
     text = ProjectText(Path("train.py"), "model.train()\n", True)
     guides = choose_guides(question)
-    [first, *_] = rank_causes(guides, question, frozenset(), read_facts(question, [text]))
+    [first, *_] = rank_causes(
+        guides, question, frozenset(), read_facts_of_project(question, [text])
+    )
     rules = {"outputs-kept-on-the-device", "losses-kept-with-graph"}
     assert (not rules.isdisjoint(first.cause.rules)) is is_kept
 

@@ -12,7 +12,7 @@ from truetune.checks.explaining.project_traits import (
     traits_shown_by_line,
     traits_switched_off_by_line,
 )
-from truetune.troubleshooting.project_facts import read_facts
+from truetune.troubleshooting.project_facts import read_facts_of_project
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import choose_guides
 
@@ -21,7 +21,9 @@ FAILURE = 'Traceback (most recent call last):\n  File "/site/m.py", line 4, in {
 
 def outside(text: str, question: str = "out of memory") -> frozenset[Trait]:
     """The phases in which the memory of a log did not run out."""
-    return read_facts(question, [ProjectText(Path("run.log"), text, True)]).outside_failure
+    return read_facts_of_project(
+        question, [ProjectText(Path("run.log"), text, True)]
+    ).outside_failure
 
 
 @pytest.mark.parametrize(
@@ -40,8 +42,10 @@ def test_what_is_on_is_shown(line: str) -> None:
 
 
 def test_reentrant_checkpoints_are_there_unless_they_are_switched_off() -> None:
-    off = read_facts("x", [ProjectText(Path("a.yml"), "kwargs:\n  use_reentrant: false\n", True)])
-    silent = read_facts("x", [ProjectText(Path("a.yml"), "adapter: lora\n", True)])
+    off = read_facts_of_project(
+        "x", [ProjectText(Path("a.yml"), "kwargs:\n  use_reentrant: false\n", True)]
+    )
+    silent = read_facts_of_project("x", [ProjectText(Path("a.yml"), "adapter: lora\n", True)])
     assert Trait.REENTRANT not in off.present | off.unknown
     assert Trait.REENTRANT in silent.unknown
 

@@ -18,7 +18,7 @@ from truetune.cli import truetune_group
 from truetune.errors import UsageError
 from truetune.report.symptom_terminal import _cause_lines
 from truetune.troubleshooting.evidence_against_causes import Evidence
-from truetune.troubleshooting.project_facts import ProjectFacts, read_facts
+from truetune.troubleshooting.project_facts import ProjectFacts, read_facts_of_project
 from truetune.troubleshooting.project_words import (
     MAX_BYTES_PER_FILE,
     TextLine,
@@ -242,7 +242,7 @@ DPOTrainer("org/base", args=args, train_dataset=rows).train()
 
 def _facts(tmp_path: Path, script: str, question: str = "") -> ProjectFacts:
     tmp_path.joinpath("train.py").write_text(script)
-    return read_facts(question, read_project_texts([tmp_path]))
+    return read_facts_of_project(question, read_project_texts([tmp_path]))
 
 
 def _place(text: str, facts: ProjectFacts, question: str, guide_name: str) -> int:
@@ -284,7 +284,7 @@ def test_lines_of_a_notebook_are_those_of_its_cells(tmp_path: Path) -> None:
     ]  # fmt: skip
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     tmp_path.joinpath("ask.ipynb").write_text(json.dumps(notebook))
-    facts = read_facts("", read_project_texts([tmp_path]))
+    facts = read_facts_of_project("", read_project_texts([tmp_path]))
     assert facts.lines[Trait.SAMPLING][0].place.endswith("ask.ipynb:cell 1, line 2")
 
 

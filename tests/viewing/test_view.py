@@ -311,13 +311,15 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
 
 def test_settings_name_the_data(tmp_path: Path) -> None:
     (tmp_path / "truetune.yaml").write_text(f"data: {DATA}\ntokenizer: {TOKENIZER}\n")
-    from truetune.cli.shared_options import read_run_settings
+    from truetune.cli.shared_options import read_settings_of_run_with_data
 
     found: list[RunSpec] = []
     probe = type(command)(
         "view",
         params=command.params,
-        callback=lambda row, port, no_open, result, checks, **o: found.append(read_run_settings(o)),
+        callback=lambda row, port, no_open, result, checks, **o: found.append(
+            read_settings_of_run_with_data(o)
+        ),
     )
     CliRunner().invoke(probe, [str(tmp_path / "truetune.yaml")], catch_exceptions=False)
     assert [source.path for source in find_sources(found[0].data)] == [DATA]

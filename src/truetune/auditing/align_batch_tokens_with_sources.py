@@ -94,14 +94,14 @@ class TokenAligner:
         self.rows = GivenRowIndex(
             dict(zip(facts["data"]["numbers"], record.rows, strict=True)), _make_normalizer(probes)
         )
-        self._aligned = _is_aligned(facts["data"])
+        self._aligned = _have_data_sets_as_many_rows(facts["data"])
         self._answer_marker = find_answer_marker(probes)
         self._control_ids = probes.tokenizer.control if probes else frozenset()
         self._bytes_by_id = _spell_ids(self.lines, probes)
         # Only rows that may stand in the batches are rendered: a data set may have millions.
         self._rows_by_line = [
             self.rows.candidate_rows(
-                self._join_pieces(line.ids[~line.padding]), self._likely_row(line)
+                self._bytes_spelled_by_ids(line.ids[~line.padding]), self._likely_row(line)
             )
             for line in self.lines
         ]
@@ -131,7 +131,7 @@ class TokenAligner:
             line.starts.copy(),
         )
         for start, end in _document_ranges(line.starts, ~line.padding):
-            self._place_part(
+            self._place_document(
                 line, LinePart(start, end, nearby_rows, self._likely_row(line)), placed
             )
         supervised = line.labels != IGNORED if line.labels is not None else np.zeros(size, np.bool_)
@@ -173,14 +173,16 @@ class TokenAligner:
         """The given row that a line is likely to be."""
         return line.row if self._aligned and line.row in self.rows.fields else None
 
-    def _place_part(self, line: BatchLine, part: LinePart, placed: LineTokens) -> None:
+    def _place_document(self, line: BatchLine, part: LinePart, placed: LineTokens) -> None:
         """One document: its renderings first, and what lies between them by their texts."""
         ids = line.ids[part.start : part.end]
         matches = self._renderings.matches(ids, part.rows, part.hint) if self._renderings else []
         at, begun = part.start, False
         for match in matches:
             start, end = part.start + match.start, part.start + match.end
-            if not self._is_extra(line, at, start, placed, match, begun=begun):
+            if not self._is_nothing_or_bos_beside_rendering(
+                line, at, start, placed, match, begun=begun
+            ):
                 self._place_unrendered(
                     line, LinePart(at, start, part.rows, None), placed, begun=begun
                 )
@@ -189,12 +191,17 @@ class TokenAligner:
             # The first begins where the batch says; each further one is a document that the batch does not part.
             placed.starts[start] |= begun
             at, begun = end, True
-        if not (matches and self._is_extra(line, at, part.end, placed, matches[-1], begun=begun)):
+        if not (
+            matches
+            and self._is_nothing_or_bos_beside_rendering(
+                line, at, part.end, placed, matches[-1], begun=begun
+            )
+        ):
             self._place_unrendered(
                 line, LinePart(at, part.end, part.rows, part.hint), placed, begun=begun
             )
 
-    def _is_extra(
+    def _is_nothing_or_bos_beside_rendering(
         self,
         line: BatchLine,
         start: int,
@@ -228,7 +235,7 @@ class TokenAligner:
         placed.source[start:end] = example.source[example_range]
         placed.tokens_by_method["rendering"] += end - start
         if example.plain:
-            self._expect_plain_text(line, start, end, placed)
+            self._mark_expected_in_plain_text(line, start, end, placed)
         else:
             placed.expected[start:end], placed.known[start:end] = (
                 example.supervised[example_range],
@@ -244,8 +251,10 @@ class TokenAligner:
                 inside[placed.source[inside] != Source.TEMPLATE], example.row, spot, placed
             )
 
-    def _expect_plain_text(self, line: BatchLine, start: int, end: int, placed: LineTokens) -> None:
-        """Plain text, in which the user may have written the template's markers."""
+    def _mark_expected_in_plain_text(
+        self, line: BatchLine, start: int, end: int, placed: LineTokens
+    ) -> None:
+        """Mark what is expected of plain text: behind markers of the template, where it has any; else stops alone."""
         part = self._token_range(line, start, end, placed)
         marks = find_answer_starts(part, self._answer_marker)
         if marks:
@@ -293,10 +302,12 @@ class TokenAligner:
         if not found_rows:
             plain = ~np.isin(line.ids[start:end], list(self._control_ids | self.stops))
             placed.source[start:end][plain] = Source.TEXT
-        self._mark_bos(line, start, end, placed)
+        self._mark_all_bos_at_start(line, start, end, placed)
         self._mark_expected(line, start, end, placed, bool(found_rows))
 
-    def _mark_bos(self, line: BatchLine, start: int, end: int, placed: LineTokens) -> None:
+    def _mark_all_bos_at_start(
+        self, line: BatchLine, start: int, end: int, placed: LineTokens
+    ) -> None:
         """All BOS at the beginning of a range, for there may be two of them by mistake."""
         while start < end and self.bos is not None and line.ids[start] == self.bos:
             placed.source[start] = Source.BOS
@@ -347,7 +358,7 @@ class TokenAligner:
             ids, tuple(self._bytes_by_id[i] for i in ids.tolist()), placed.source[start:end]
         )
 
-    def _join_pieces(self, ids: NDArray[np.int64]) -> bytes:
+    def _bytes_spelled_by_ids(self, ids: NDArray[np.int64]) -> bytes:
         """The bytes that these ids spell."""
         return b"".join(self._bytes_by_id[i] for i in ids.tolist())
 
@@ -378,7 +389,7 @@ def _spell_ids(lines: list[BatchLine], probes: Probes | None) -> dict[int, bytes
     return {i: vocabulary.spell(i) if i >= 0 else b"" for i in ids}
 
 
-def _is_aligned(data: dict[str, dict[str, int | None] | None]) -> bool:
+def _have_data_sets_as_many_rows(data: dict[str, dict[str, int | None] | None]) -> bool:
     """Have the given rows and the prepared ones the same number? Then they are likely to have the same order."""
     given, prepared = data.get("given"), data.get("prepared")
     return bool(

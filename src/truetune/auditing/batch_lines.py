@@ -65,7 +65,7 @@ class GivenRows(NamedTuple):
 
 def list_batch_lines(record: Record, pads: PadToken) -> Iterator[BatchLine]:
     """Every line of every batch."""
-    given_rows = list(_group_prepared_rows(record))
+    given_rows = list(_prepared_rows_of_each_batch(record))
     for number, (batch, given) in enumerate(zip(record.batches, given_rows, strict=True)):
         for side in split_sides(batch, record.facts["trainer"]["kind"], given.rows):
             yield from _list_side_lines(number, side, given, pads)
@@ -84,8 +84,8 @@ def split_sides(batch: Arrays, kind: str, rows: list[dict[str, Any]]) -> Iterato
         side_arrays = _arrays_with_prefix(batch, prefix, prefixes)
         if "prompt_input_ids" in batch and "labels" not in side_arrays and prefix:
             side_arrays = _join_prompt_and_answer(batch, side_arrays)
-        if not prefix and _is_paired(side_arrays, kind, rows):
-            yield from _halve(side_arrays)
+        if not prefix and _are_chosen_lines_before_rejected(side_arrays, kind, rows):
+            yield from _split_into_chosen_and_rejected_half(side_arrays)
         else:
             yield BatchSide(_side_name(prefix), side_arrays, 0)
 
@@ -112,7 +112,7 @@ def _arrays_with_prefix(batch: Arrays, prefix: str, prefixes: list[str]) -> Arra
     }
 
 
-def _halve(arrays: Arrays) -> Iterator[BatchSide]:
+def _split_into_chosen_and_rejected_half(arrays: Arrays) -> Iterator[BatchSide]:
     """The chosen lines and the rejected ones of a batch that holds them one after the other."""
     half = len(arrays["input_ids"]) // 2
     for side, part in (("chosen", slice(None, half)), ("rejected", slice(half, None))):
@@ -127,7 +127,9 @@ def _side_name(prefix: str) -> str:
     return next((side for side in ("kl", "chosen", "rejected") if name.startswith(side)), "")
 
 
-def _is_paired(arrays: Arrays, kind: str, rows: list[dict[str, Any]]) -> bool:
+def _are_chosen_lines_before_rejected(
+    arrays: Arrays, kind: str, rows: list[dict[str, Any]]
+) -> bool:
     """Are these the chosen lines, and then the rejected ones?"""
     # The rows tell it surely; without them the trainer's kind must do.
     count = len(arrays["input_ids"]) if arrays["input_ids"].ndim > 1 else 1
@@ -215,7 +217,7 @@ def _read_positions(arrays: Arrays, line: int) -> NDArray[np.int64] | None:
     return np.asarray(positions[line if len(positions) > line else 0].astype(np.int64))
 
 
-def _group_prepared_rows(record: Record) -> Iterator[GivenRows]:
+def _prepared_rows_of_each_batch(record: Record) -> Iterator[GivenRows]:
     """The prepared rows of each batch; none where it is not known which are whose."""
     indices = [batch["indices"] for batch in record.facts["batches"]]
     sizes = [len(row_numbers) for row_numbers in indices if row_numbers is not None]
@@ -238,13 +240,16 @@ def _read_row_ids(row: dict[str, Any], side: str) -> list[int] | None:
     if side == "kl":
         return None
     if side and f"{side}_input_ids" in row and "prompt_input_ids" not in row:
-        return _int_list(row[f"{side}_input_ids"])
+        return _as_list_of_whole_numbers(row[f"{side}_input_ids"])
     answer = {"chosen": "chosen_ids", "rejected": "rejected_ids"}.get(side, "completion_ids")
     if "prompt_ids" in row and answer in row:
-        return [*(_int_list(row["prompt_ids"]) or []), *(_int_list(row[answer]) or [])]
-    return None if side else _int_list(row.get("input_ids"))
+        return [
+            *(_as_list_of_whole_numbers(row["prompt_ids"]) or []),
+            *(_as_list_of_whole_numbers(row[answer]) or []),
+        ]
+    return None if side else _as_list_of_whole_numbers(row.get("input_ids"))
 
 
-def _int_list(value: Any) -> list[int] | None:
+def _as_list_of_whole_numbers(value: Any) -> list[int] | None:
     """A list of whole numbers; None for anything else."""
     return value if isinstance(value, list) and all(isinstance(id, int) for id in value) else None

@@ -97,7 +97,9 @@ def _starts_by_numbers(array: NDArray[Any], line: int, length: int) -> DocumentS
     return np.asarray(np.concatenate(([False], values[1:] != values[:-1])))
 
 
-def _starts_by_lengths(array: NDArray[Any], line: int, length: int) -> DocumentStarts | None:
+def _starts_by_cumulative_lengths(
+    array: NDArray[Any], line: int, length: int
+) -> DocumentStarts | None:
     """Cumulative lengths, as flash attention takes them. They count the tokens of the whole batch, so they are read
     only where that is one line."""
     borders = array.reshape(-1)
@@ -138,5 +140,5 @@ START_READERS: dict[str, Reader] = {
     "attention_mask": _starts_by_mask,
     "position_ids": _starts_by_positions,
     **dict.fromkeys(DOCUMENT_NUMBER_KEYS, _starts_by_numbers),
-    **dict.fromkeys(CUMULATIVE_LENGTH_KEYS, _starts_by_lengths),
+    **dict.fromkeys(CUMULATIVE_LENGTH_KEYS, _starts_by_cumulative_lengths),
 }

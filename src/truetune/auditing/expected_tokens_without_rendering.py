@@ -46,7 +46,7 @@ def find_answer_marker(probes: Probes | None) -> bytes:
     count = next((n for n in range(len(opening), 0, -1) if opening[:n] in before), 0)
     shared = opening[:count]
     marker = shared if len(shared.strip()) >= MIN_MARKER_CHARS else opening
-    return _respell_as_tokens(probes, marker.strip(" ")).encode()
+    return _without_text_swallowed_by_tokens(probes, marker.strip(" ")).encode()
 
 
 def _generation_opening(probes: Probes, prompt: str) -> str:
@@ -57,7 +57,7 @@ def _generation_opening(probes: Probes, prompt: str) -> str:
     return prompt[prompt.rindex(QUESTION) + len(QUESTION) :]
 
 
-def _respell_as_tokens(probes: Probes, marker: str) -> str:
+def _without_text_swallowed_by_tokens(probes: Probes, marker: str) -> str:
     """The marker without what its control tokens swallow: those of Phi-3 take the line break behind them away."""
     backend = probes.tokenizer.backend
     ids = backend.encode(marker, add_special_tokens=False).ids

@@ -54,7 +54,7 @@ def find_padding(
     # A mask that hides every pad id, in a batch in which each line ends in one, was made from the ids (`ids != pad`).
     # Then it hides stop tokens too, and says nothing of where the text ends.
     ends = bool(len(ids)) and all(
-        _run_length(line[::-1]) >= 1 and line[-1] == pads.id for line in ids if len(line)
+        _length_of_first_run(line[::-1]) >= 1 and line[-1] == pads.id for line in ids if len(line)
     )
     by_id = pads.id is not None and ends and not attended[ids == pads.id].any()
     padding = np.zeros(ids.shape, np.bool_)
@@ -98,10 +98,10 @@ def _count_pads_at_end(
     Of a run of pads that are stop tokens the first is text, unless the text has ended already, or the mask, which is
     not made from the ids, says that it is not. Where nothing is masked at all, up to `few` stop tokens may be text.
     """
-    run = _run_length(ids[::-1])
-    if not _may_be_padding(ids[::-1], attended[::-1], pads, run):
+    run = _length_of_first_run(ids[::-1])
+    if not _may_run_be_padding(ids[::-1], attended[::-1], pads, run):
         return 0
-    hidden = min(_run_length(attended[::-1]), run) if not attended[-1] else 0
+    hidden = min(_length_of_first_run(attended[::-1]), run) if not attended[-1] else 0
     is_stop = ids[-1] in pads.stops
     if hidden == run:
         # A line break may stand between the stop token and the padding, so two tokens are looked at.
@@ -115,7 +115,7 @@ def _count_pads_at_end(
     return run - 1 if run > few else 0
 
 
-def _may_be_padding(
+def _may_run_be_padding(
     ids: NDArray[np.int64], attended: NDArray[np.bool_], pads: PadToken, run: int
 ) -> bool:
     """Is a run at one end of pad tokens, or of another token that is hidden and repeated?"""
@@ -126,17 +126,17 @@ def _count_pads_at_start(
     ids: NDArray[np.int64], attended: NDArray[np.bool_], pads: PadToken, masked: bool
 ) -> int:
     """How many places at the beginning are padding."""
-    run = _run_length(ids)
-    if not _may_be_padding(ids, attended, pads, run):
+    run = _length_of_first_run(ids)
+    if not _may_run_be_padding(ids, attended, pads, run):
         return 0
     if not attended[0]:
-        return min(_run_length(attended), run)
+        return min(_length_of_first_run(attended), run)
     if masked or (run == 1 and (ids[0] in pads.stops or ids[0] == pads.bos)):
         return 0
     return run - int(ids[0] == pads.bos)
 
 
-def _run_length(values: NDArray[np.int64] | NDArray[np.bool_]) -> int:
+def _length_of_first_run(values: NDArray[np.int64] | NDArray[np.bool_]) -> int:
     """How many values at the beginning are as the first."""
     if not len(values):
         return 0

@@ -20,7 +20,7 @@ from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError
 from truetune.render.rendering import Source
 from truetune.render.template import REASONING_KEYS
-from truetune.render.unfilled_example_plan import source_of
+from truetune.render.unfilled_example_plan import source_of_field
 
 CALL_KEYS = ("tool_calls", "function_call")
 KEYS_WITHOUT_CONTENT = (
@@ -86,11 +86,11 @@ def list_row_fields(
     return tuple(
         field
         for field in fields
-        if field.source != Source.OTHER or not _is_made_of(field.text, answers)
+        if field.source != Source.OTHER or not _is_text_rendered_from_answers(field.text, answers)
     )
 
 
-def _is_made_of(text: str, parts: list[str]) -> bool:
+def _is_text_rendered_from_answers(text: str, parts: list[str]) -> bool:
     """Is a column's text one that was written from the row's own answers (a rendered `text` beside its messages)?"""
     return any(
         len(part) < len(text.strip()) and len(part) >= MIN_ANSWER_CHARS and part in text
@@ -147,7 +147,7 @@ def _list_message_texts(path: str, message: Mapping[str, Any]) -> Iterator[Field
     named = {"role": ROLE_BY_SHAREGPT_NAME.get(role, role) if isinstance(role, str) else role}
     keys = [key for key in message if key not in KEYS_WITHOUT_CONTENT]
     for key in sorted(keys, key=lambda key: (key in CALL_KEYS) - (key in REASONING_KEYS)):
-        source = source_of(("messages", 0, key), [named])
+        source = source_of_field(("messages", 0, key), [named])
         if key in CALL_KEYS:
             calls = (
                 parse_json_text_or_keep(message[key], [])

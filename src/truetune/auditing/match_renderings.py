@@ -94,7 +94,9 @@ class RenderingIndex:
         """The examples in a range of ids, in order: whole, then cut ones at its ends."""
         whole = self._whole.get(ids.tobytes())
         if whole is not None:
-            return [RenderingMatch(0, len(ids), self._prefer_row(whole, ids, hint), 0)]
+            return [
+                RenderingMatch(0, len(ids), self._same_example_of_expected_row(whole, ids, hint), 0)
+            ]
         order = dict.fromkeys(rows if hint is None else [hint, *rows])
         near = [example for row in order for example in self.examples_by_row.get(row, ())]
         matches = _match_whole(ids, near)
@@ -106,7 +108,9 @@ class RenderingIndex:
         ]
         return _add_cut_examples(ids, matches, [*near, *others])
 
-    def _prefer_row(self, whole: RowExample, ids: Ids, hint: int | None) -> RowExample:
+    def _same_example_of_expected_row(
+        self, whole: RowExample, ids: Ids, hint: int | None
+    ) -> RowExample:
         """Of examples with the same ids that of the row which is expected here."""
         for example in self.examples_by_row.get(hint, ()) if hint is not None else ():
             if np.array_equal(example.ids, ids):
@@ -164,7 +168,7 @@ def _add_cut_examples(
     ids: Ids, matches: list[RenderingMatch], examples: list[RowExample]
 ) -> list[RenderingMatch]:
     """With the example that ends before the first match, and the one that begins behind the last."""
-    middle = None if matches else _match_middle(ids, examples)
+    middle = None if matches else _match_inside_one_example(ids, examples)
     if middle:
         return [middle]
     head = matches[0].start if matches else len(ids)
@@ -177,7 +181,7 @@ def _add_cut_examples(
     return matches
 
 
-def _match_middle(ids: Ids, examples: list[RowExample]) -> RenderingMatch | None:
+def _match_inside_one_example(ids: Ids, examples: list[RowExample]) -> RenderingMatch | None:
     """All of a range from inside one example: cut at its end first."""
     parts = [
         RenderingMatch(0, len(ids), example, at)

@@ -70,23 +70,23 @@ class ProcessListener:
         """Folders of records that processes told of"""
         self.reached = 0
         """Groups that began to train, whether or not they could be looked at"""
-        threading.Thread(target=self._listen, daemon=True).start()
+        threading.Thread(target=self._accept_connections_until_closed, daemon=True).start()
 
     def close(self) -> None:
         """Judge what waits for others that will not come, and hear no more."""
         with self._lock:
             self._open = False
             for group in self._groups.values():
-                self._conclude(group)
+                self._judge_and_answer_group(group)
             for record in self._list_partial_records():
-                self._judge_alone(record)
+                self._judge_partial_record(record)
         family = socket.AF_UNIX if isinstance(self.address, str) else socket.AF_INET
         # A connection wakes the thread, which ends then: closing a listener does not wake who accepts.
         with suppress(OSError), socket.socket(family) as knock:
             knock.connect(self.address)
         self._listener.close()
 
-    def _listen(self) -> None:
+    def _accept_connections_until_closed(self) -> None:
         """Accept until closed; each connection in a thread of its own, for it waits for others of its run."""
         while self._open:
             try:
@@ -95,9 +95,11 @@ class ProcessListener:
                 continue
             if not self._open:
                 return connection.close()
-            threading.Thread(target=self._receive, args=(connection,), daemon=True).start()
+            threading.Thread(
+                target=self._receive_and_conclude_group, args=(connection,), daemon=True
+            ).start()
 
-    def _receive(self, connection: Connection) -> None:
+    def _receive_and_conclude_group(self, connection: Connection) -> None:
         """Read one process's message, and conclude its group where it is the last."""
         try:
             # The key proves that the process is ours, but not that its message is whole or small.
@@ -123,13 +125,13 @@ class ProcessListener:
                 return
             group.arrived.append((connection, record))
             if len(group.arrived) >= group.expected:
-                self._conclude(group)
+                self._judge_and_answer_group(group)
             elif group.timer is None:
-                group.timer = threading.Timer(MAX_WAIT_S, self._conclude, (group,))
+                group.timer = threading.Timer(MAX_WAIT_S, self._judge_and_answer_group, (group,))
                 group.timer.daemon = True
                 group.timer.start()
 
-    def _conclude(self, group: _ProcessGroup) -> None:
+    def _judge_and_answer_group(self, group: _ProcessGroup) -> None:
         """Judge a group, once, and answer all its processes."""
         with self._lock:
             if group.judged:
@@ -163,7 +165,7 @@ class ProcessListener:
             ):
                 yield record
 
-    def _judge_alone(self, record: Record) -> None:
+    def _judge_partial_record(self, record: Record) -> None:
         """Judge what a process recorded before it ended; nobody waits for the answer."""
         self.reached += 1
         self._report_lost(f"the run can't be looked at: {PROCESS_ENDED}")

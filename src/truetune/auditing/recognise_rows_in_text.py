@@ -89,7 +89,7 @@ class GivenRowIndex:
             hint: the one that is expected, or None.
             ended: does its last token end a text, so that no field is cut there?
         """
-        order, size = self._rank_by_text(text, rows, hint), len(text.text)
+        order, size = self._rank_rows_found_in_text(text, rows, hint), len(text.text)
         anchors = self._anchors(text, order)
         # Nothing telling: the row that is expected, or of which most stands here.
         if not anchors:
@@ -111,7 +111,9 @@ class GivenRowIndex:
         """Where the fields of a row stand in a part of a text."""
         return find_field_spots(self.fields[row], text, low, high, self._normalize, cut=cut)
 
-    def _rank_by_text(self, text: SearchedText, rows: Sequence[int], hint: int | None) -> list[int]:
+    def _rank_rows_found_in_text(
+        self, text: SearchedText, rows: Sequence[int], hint: int | None
+    ) -> list[int]:
         """The rows of which texts stand in a text, those with most of it first; of equals the one that is expected."""
         size_by_row = {}
         for row in rows:

@@ -106,7 +106,7 @@ def preserve_objects(live: LiveObjects) -> Iterator[None]:
 
     # A collator may call the model, and eval() on the way would silence dropout in the training.
     modes = _training_modes(live.model)
-    with _preserve_backends(live), preserve_state(*live.holders):
+    with _preserve_tokenizer_padding_and_truncation(live), preserve_state(*live.holders):
         try:
             yield
         finally:
@@ -176,7 +176,7 @@ def parse_conversations(rows: Sequence[Mapping[str, Any]]) -> list[Conversation]
     return [conversation for conversation in parsed if conversation is not None]
 
 
-def make_sample_rows(probes: Probes) -> list[dict[str, Any]]:
+def make_small_sample_chats(probes: Probes) -> list[dict[str, Any]]:
     """Small chats of unlike length; none where the template writes no chat."""
     if probes.terminator is None:
         return []
@@ -194,17 +194,21 @@ def collate_rows(
     Raises UsageError where it takes none of these.
     """
     reasons: list[str] = []
-    for given_rows in _list_given_forms(rows[:MAX_BATCHED]):
+    for given_rows in _rows_with_and_without_texts(rows[:MAX_BATCHED]):
         try:
-            return CollatedRows(_observe_rows(live, folder, given_rows, given_rows), given_rows)
+            return CollatedRows(
+                _record_collation_of_rows(live, folder, given_rows, given_rows), given_rows
+            )
         except Exception as error:  # the user's collator may raise anything
             reasons.append(_describe_failure("the rows", error))
     texts = [row for row in rows if "input_ids" not in row][:MAX_BATCHED] or (
-        make_sample_rows(probes) if not rows else []
+        make_small_sample_chats(probes) if not rows else []
     )
     for form, form_rows in _make_row_forms(texts, probes):
         try:
-            return CollatedRows(_observe_rows(live, folder, form_rows, texts), form_rows, form.name)
+            return CollatedRows(
+                _record_collation_of_rows(live, folder, form_rows, texts), form_rows, form.name
+            )
         except Exception as error:
             reasons.append(_describe_failure(form.name, error))
     why = reasons[0] if reasons else "there is no row that it could be given"
@@ -212,9 +216,9 @@ def collate_rows(
     raise UsageError(f"it took none of {len(reasons)} kinds of rows: {why}{hint}")
 
 
-def record_model(live: LiveObjects, folder: Path) -> Record:
+def record_model_without_batches(live: LiveObjects, folder: Path) -> Record:
     """A record without batches, for what is known of the model and tokenizer alone."""
-    return _observe_rows(live, folder, [], [])
+    return _record_collation_of_rows(live, folder, [], [])
 
 
 def _describe_failure(what: str, error: Exception) -> str:
@@ -222,23 +226,28 @@ def _describe_failure(what: str, error: Exception) -> str:
     return f"of {what} it made {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
-def _list_given_forms(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+def _rows_with_and_without_texts(
+    rows: Sequence[Mapping[str, Any]],
+) -> Iterator[list[Mapping[str, Any]]]:
     """The rows, and without their columns of texts: a Trainer takes those away before it calls the collator."""
     if not rows:
         return
     # As they are first: who calls the collator by hand gives it all columns.
     yield list(rows)
-    numeric = [{key: value for key, value in row.items() if _is_numeric(value)} for row in rows]
+    numeric = [
+        {key: value for key, value in row.items() if _is_column_kept_by_trainer(value)}
+        for row in rows
+    ]
     if any(len(few) < len(row) for few, row in zip(numeric, rows, strict=True)) and all(
         "input_ids" in r for r in numeric
     ):
         yield list[Mapping[str, Any]](numeric)
 
 
-def _is_numeric(value: Any) -> bool:
+def _is_column_kept_by_trainer(value: Any) -> bool:
     """Is a column one that a Trainer keeps: numbers, lists of numbers, arrays, tensors?"""
     if isinstance(value, list | tuple):
-        return all(_is_numeric(item) for item in value[:1])
+        return all(_is_column_kept_by_trainer(item) for item in value[:1])
     return isinstance(value, int | float) or hasattr(value, "dtype")
 
 
@@ -281,7 +290,7 @@ def _make_row_forms(
         yield form, [{key: row[key] for key in form.keys} for row in form_rows]
 
 
-def _observe_rows(
+def _record_collation_of_rows(
     live: LiveObjects, folder: Path, rows: Sequence[Any], given_rows: Sequence[Any]
 ) -> Record:
     """What the collator makes of these rows, as a record; `given_rows` are those before any preparation."""
@@ -317,8 +326,11 @@ def _training_modes(model: Any) -> list[tuple[Any, bool]]:
 
 
 @contextmanager
-def _preserve_backends(live: LiveObjects) -> Iterator[None]:
-    """A fast tokenizer keeps in Rust, out of reach of `vars`, how its last call padded and cut."""
+def _preserve_tokenizer_padding_and_truncation(live: LiveObjects) -> Iterator[None]:
+    """Put back how the last call of a fast tokenizer padded and cut.
+
+    The tokenizer keeps that in Rust, out of reach of `vars`.
+    """
     backends = [
         part._tokenizer
         for part in live.holders

@@ -200,7 +200,9 @@ def _forward_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Signals to us go to the command; but not those of the keyboard, which the terminal gives to both."""
 
     def forward(number: int, frame: Any) -> None:
-        if not (number in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) and _has_terminal()):
+        if not (
+            number in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) and _gets_keyboard_signals()
+        ):
             process.send_signal(number)
 
     numbers = [getattr(signal, name) for name in FORWARDED_SIGNALS if hasattr(signal, name)]
@@ -212,7 +214,7 @@ def _forward_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _has_terminal() -> bool:
+def _gets_keyboard_signals() -> bool:
     """Are we in the terminal's foreground group, which gets the keyboard's signals?"""
     try:
         return os.tcgetpgrp(sys.__stderr__.fileno() if sys.__stderr__ else 2) == os.getpgrp()

@@ -90,14 +90,14 @@ class SearchedText:
             # A short text inside of a word is another word.
             fits = self.is_free(at, end) and (
                 len(wanted) >= SHORT_TEXT_BYTES
-                or (self._is_boundary(at) and self._is_boundary(end))
+                or (self._is_token_or_word_boundary(at) and self._is_token_or_word_boundary(end))
             )
             if fits:
                 places.append(at)
             at = self.text.find(wanted, end if fits else at + 1, high)
         return places
 
-    def _is_boundary(self, at: int) -> bool:
+    def _is_token_or_word_boundary(self, at: int) -> bool:
         """Does a token begin here, or a word begin or end?"""
         if at in self.begins or at in (0, len(self.text)):
             return True
@@ -154,15 +154,17 @@ def find_field_spots(
     # Longest first: a short text may stand inside of a longer one, which must take its place before.
     for wanted in sorted(groups, key=lambda wanted: -len(wanted)):
         pieces = [piece for piece in groups[wanted] if piece.field not in whole]
-        for spot in _place_equal_fields(wanted, pieces, fields, spots, text, low, high, normalize):
-            spots += _part_thinking(spot, text)
+        for spot in _place_fields_of_same_text(
+            wanted, pieces, fields, spots, text, low, high, normalize
+        ):
+            spots += _split_thinking_from_answer(spot, text)
             text.mark_taken(spot.start, spot.end)
             if spot.end - spot.start >= len(
                 fields[spot.field].text.strip().encode("utf-8", "replace")
             ):
                 whole.add(spot.field)
     if cut:
-        spots += _find_cut_fields(fields, spots, text, low, high)
+        spots += _find_fields_cut_at_ends(fields, spots, text, low, high)
     return spots
 
 
@@ -180,7 +182,7 @@ def _list_field_pieces(fields: Sequence[Field]) -> Iterator[FieldPiece]:
                 yield FieldPiece(i, Source.ASSISTANT, answer)
 
 
-def _part_thinking(spot: FieldSpot, text: SearchedText) -> Iterator[FieldSpot]:
+def _split_thinking_from_answer(spot: FieldSpot, text: SearchedText) -> Iterator[FieldSpot]:
     """A whole answer that begins with thinking as its two parts; the thinking takes the white space behind it."""
     whole = text.text[spot.start : spot.end]
     cut = whole.rfind(THINK_END.encode()) + len(THINK_END)
@@ -198,7 +200,7 @@ def _part_thinking(spot: FieldSpot, text: SearchedText) -> Iterator[FieldSpot]:
         yield spot._replace(start=spot.start + cut)
 
 
-def _place_equal_fields(
+def _place_fields_of_same_text(
     wanted: str,
     pieces: list[FieldPiece],
     fields: Sequence[Field],
@@ -241,7 +243,7 @@ def _list_spellings(wanted: str, normalize: NormalizeText) -> Iterator[bytes]:
         normalize(wanted).strip(),
         json.dumps(wanted, ensure_ascii=False)[1:-1],
         json.dumps(wanted)[1:-1],
-        _escape_for_html(wanted),
+        _escape_as_jinja_tojson(wanted),
     ):
         spelled = spelling.encode("utf-8", "replace")
         if spelled and spelled not in spellings_so_far:
@@ -249,7 +251,7 @@ def _list_spellings(wanted: str, normalize: NormalizeText) -> Iterator[bytes]:
             yield spelled
 
 
-def _escape_for_html(text: str) -> str:
+def _escape_as_jinja_tojson(text: str) -> str:
     """As Jinja's own `tojson` escapes it."""
     escaped = json.dumps(text)[1:-1]
     for character in "<>&'":
@@ -261,13 +263,13 @@ def _range_between_neighbours(
     fields: Sequence[Field], field: int, spots: list[FieldSpot]
 ) -> tuple[int, int]:
     """The part of a text in which a message's field must stand: behind those before it, before those behind it."""
-    column, index = _message_index(fields[field].path)
+    column, index = _column_and_message_number(fields[field].path)
     # Not one of a list: it may stand anywhere.
     if index < 0:
         return 0, 1 << 62
     low, high = 0, 1 << 62
     for spot in spots:
-        other, place = _message_index(fields[spot.field].path)
+        other, place = _column_and_message_number(fields[spot.field].path)
         if other == column and place < index:
             low = max(low, spot.end)
         elif other == column and place > index:
@@ -279,13 +281,13 @@ MESSAGE_PATH = re.compile(r"([^.\[]+)\[(\d+)\]")
 
 
 @lru_cache(4096)
-def _message_index(path: str) -> tuple[str, int]:
+def _column_and_message_number(path: str) -> tuple[str, int]:
     """(column, number of the message) of a path; -1 where it is in no list."""
     match = MESSAGE_PATH.match(path)
     return (match[1], int(match[2])) if match else (path, -1)
 
 
-def _find_cut_fields(
+def _find_fields_cut_at_ends(
     fields: Sequence[Field], spots: list[FieldSpot], text: SearchedText, low: int, high: int
 ) -> Iterator[FieldSpot]:
     """The field that the end of a text cuts, and the one that its beginning does."""

@@ -44,7 +44,7 @@ def open_workspace(*, guard: bool = True) -> Iterator[Path]:
     try:
         held.append(_lock_marker(folder))
         if guard and sys.platform != "win32":
-            held.append(_start_guard(folder))
+            held.append(_start_guard_and_return_pipe(folder))
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -104,7 +104,7 @@ def _lock_marker(folder: Path) -> int:
     return marker
 
 
-def _start_guard(folder: Path) -> int:
+def _start_guard_and_return_pipe(folder: Path) -> int:
     """A process that reads from a pipe whose other end only this process holds (it is returned): it reads the end when
     this one ends, or closes it."""
     reading, writing = os.pipe()  # both are closed in programs that are started
@@ -113,7 +113,7 @@ def _start_guard(folder: Path) -> int:
         try:
             os.setsid()  # a signal to the group of a terminal or a job is not for it
             if os.fork() == 0:  # twice, so that nobody has to wait for it
-                _wait_and_remove(folder, reading)
+                _remove_folder_at_end_of_pipe(folder, reading)
         finally:
             os._exit(0)
     os.close(reading)
@@ -121,7 +121,7 @@ def _start_guard(folder: Path) -> int:
     return writing
 
 
-def _wait_and_remove(folder: Path, reading: int) -> None:
+def _remove_folder_at_end_of_pipe(folder: Path, reading: int) -> None:
     """The guard: wait for the end of the pipe, then remove the folder."""
     # No signal may end it before its owner's end, as one to all processes of a job would.
     for number in signal.valid_signals():

@@ -29,7 +29,7 @@ from truetune.checkpoint.adapter_tensor_names import (
     group_low_rank_tensors,
     parse_adapter_tensors,
 )
-from truetune.checkpoint.compare_tensor_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
 from truetune.checkpoint.embedding_matrices import HEAD_NAMES, find_embedding
 from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
@@ -73,7 +73,8 @@ class LowRankDelta(TensorDelta):
     def factors(self) -> tuple[Floats, Floats]:
         """The two factors, of (rows, r) and (r, columns)."""
         left, right = (
-            to_float32(map_tensor(tensor), tensor.dtype) for tensor in (self.left, self.right)
+            to_float32(map_tensor_into_memory(tensor), tensor.dtype)
+            for tensor in (self.left, self.right)
         )
         return (right.T, left.T) if self.turned else (left, right)
 
@@ -88,7 +89,7 @@ class LowRankDelta(TensorDelta):
         # DoRA: the direction is learned apart from the length of each row.
         if self.magnitude is not None:
             length = to_float32(
-                map_tensor(self.magnitude).reshape(-1)[start:stop], self.magnitude.dtype
+                map_tensor_into_memory(self.magnitude).reshape(-1)[start:stop], self.magnitude.dtype
             )
             updated *= (length / np.linalg.norm(updated, axis=1))[:, None]
         return updated
@@ -102,7 +103,7 @@ class ReplacedTensor(TensorDelta):
 
     def rows(self, start: int, stop: int, base: Floats) -> Floats:
         """Rows `start` to `stop` of the tensor that stands in the place of the base's."""
-        return to_float32(map_tensor(self.tensor)[start:stop], self.tensor.dtype)
+        return to_float32(map_tensor_into_memory(self.tensor)[start:stop], self.tensor.dtype)
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class ReplacedRows(TensorDelta):
     def rows(self, start: int, stop: int, base: Floats) -> Floats:
         """Rows `start` to `stop` of the base, with those of the replaced tokens exchanged."""
         updated = base.copy()
-        values = to_float32(map_tensor(self.tensor), self.tensor.dtype)
+        values = to_float32(map_tensor_into_memory(self.tensor), self.tensor.dtype)
         for id, row in zip(self.ids, values, strict=True):
             if start <= id < stop:
                 updated[id - start] = row

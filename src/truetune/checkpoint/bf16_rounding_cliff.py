@@ -66,7 +66,7 @@ def count_moved_by_octave(checkpoint: Checkpoint, names: Iterable[str]) -> tuple
     )
 
 
-def find_octave_of_cliff(octaves: tuple[Octave, ...]) -> int | None:
+def index_of_first_octave_beyond_cliff(octaves: tuple[Octave, ...]) -> int | None:
     """The first octave beyond a cliff, as an index; None where there is none."""
     total = sum(octave.values for octave in octaves)
     for i in range(1, len(octaves)):

@@ -77,7 +77,7 @@ def compare_tensor_sample(
 def sample_values(tensor: StoredTensor, stretches: int = MAX_STRETCHES) -> NDArray[np.float32]:
     """Values of a tensor in stretches that are spread evenly; all of a small tensor."""
     # Mapped, so that only the pages of the stretches are read from the disk.
-    values = map_tensor(tensor).reshape(-1)
+    values = map_tensor_into_memory(tensor).reshape(-1)
     if len(values) <= stretches * STRETCH_VALUES:
         return to_float32(values, tensor.dtype)
     starts = np.linspace(0, len(values) - STRETCH_VALUES, stretches).astype(np.int64)
@@ -86,7 +86,7 @@ def sample_values(tensor: StoredTensor, stretches: int = MAX_STRETCHES) -> NDArr
     )
 
 
-def map_tensor(tensor: StoredTensor) -> NDArray[np.generic]:
+def map_tensor_into_memory(tensor: StoredTensor) -> NDArray[np.generic]:
     """A tensor as it is on disk, mapped into memory; bfloat16 as its 16 bits."""
     return np.memmap(
         tensor.file,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.compare_tensor_samples import SampledChange, map_tensor
+from truetune.checkpoint.compare_tensor_samples import SampledChange, map_tensor_into_memory
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.safetensors_header import StoredTensor
@@ -77,6 +77,8 @@ def _sample_blocks_of_64(tensor: StoredTensor, most: int) -> NDArray[np.float32]
     count = tensor.items // BLOCK_VALUES
     rows = np.unique(np.linspace(0, count - 1, num=min(most, count)).astype(np.int64))
     return to_float32(
-        map_tensor(tensor).reshape(-1)[: count * BLOCK_VALUES].reshape(count, BLOCK_VALUES)[rows],
+        map_tensor_into_memory(tensor)
+        .reshape(-1)[: count * BLOCK_VALUES]
+        .reshape(count, BLOCK_VALUES)[rows],
         tensor.dtype,
     )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.compare_tensor_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
 from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 
@@ -33,7 +33,7 @@ class TokenMatrix(NamedTuple):
 
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The rows of some tokens, (ids, width)."""
-        return to_float32(map_tensor(self.tensor)[ids], self.tensor.dtype)
+        return to_float32(map_tensor_into_memory(self.tensor)[ids], self.tensor.dtype)
 
 
 def find_embedding(tensors: Mapping[str, StoredTensor]) -> TokenMatrix | None:

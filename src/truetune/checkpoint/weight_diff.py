@@ -26,7 +26,7 @@ from truetune.checkpoint.adapter_delta import (
     TensorDelta,
     compute_adapter_deltas,
 )
-from truetune.checkpoint.compare_tensor_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
 from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
@@ -366,7 +366,7 @@ def _read_rows_padded(
     """Rows of a tensor as float32; zeros where there is none, and where it is shorter."""
     rows = np.zeros(0, np.float32)
     if tensor is not None:
-        rows = to_float32(map_tensor(tensor)[start:stop], tensor.dtype)
+        rows = to_float32(map_tensor_into_memory(tensor)[start:stop], tensor.dtype)
     missing = stop - start - len(rows)
     if not missing:
         return rows

@@ -81,12 +81,12 @@ class AnswerDiversity:
         if self.commonest_share >= NEARLY_ALL:
             return "alike"
         if self._do_few_answers_recur:
-            return "labels" if self._longest_common_answer <= LABEL else "handful"
+            return "labels" if self._length_of_longest_common_answer <= LABEL else "handful"
         is_long = bool(self.common) and len(self.common[0][0]) > LABEL
         return "repeated" if self.commonest_share > (MOST if is_long else MOST_SHORT) else "varied"
 
     @property
-    def _longest_common_answer(self) -> int:
+    def _length_of_longest_common_answer(self) -> int:
         """Characters of the longest of the common answers; 0 if there is none."""
         return max((len(answer) for answer, _ in self.common), default=0)
 
@@ -98,7 +98,7 @@ class AnswerDiversity:
         distinct = len(self.common)
         # The median answer: a text of one row is no class, however few texts there are.
         recurs = self.common[distinct // 2][1] > 1
-        most_distinct = MOST_LABELS if self._longest_common_answer <= LABEL else HANDFUL
+        most_distinct = MOST_LABELS if self._length_of_longest_common_answer <= LABEL else HANDFUL
         return recurs and distinct <= most_distinct and distinct * ROWS_A_LABEL <= self.total
 
     @property

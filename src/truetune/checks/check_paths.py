@@ -21,7 +21,7 @@ from truetune.checks.drop_pad_finding_settled_by_script import drop_pad_finding_
 from truetune.checks.find_uses_of_weight_folders import find_weight_uses
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement
-from truetune.checks.pair_held_out_files_by_name import pair_files
+from truetune.checks.pair_held_out_files_by_name import split_training_and_held_out_files
 from truetune.checks.paths.check_path import check_path
 from truetune.checks.paths.judge_run_rows import judge_run_or_note_unreadable
 from truetune.checks.paths.path_kinds import holds_only_rows
@@ -113,7 +113,7 @@ def _with_held_out_files(run: RunSpec, seen: PathsCheck) -> RunSpec:
     """The run with the files among its data that are held out by their names as its evaluation
     rows.
     """
-    pair = pair_files(run.data)
+    pair = split_training_and_held_out_files(run.data)
     if pair is None:
         return run
     seen.is_paired = True

@@ -151,14 +151,14 @@ class KeyColumns:
 
     def columns_that_group_rows(self) -> list[ColumnRuns]:
         """The columns by whose values the rows stand in groups, the strongest first."""
-        grouped = (runs for runs in self._keys() if runs.is_grouped)
+        grouped = (runs for runs in self._columns_that_may_be_keys() if runs.is_grouped)
         return sorted(grouped, key=lambda runs: -runs.alike_neighbour_share)
 
     def columns_with_shared_values(self) -> list[ColumnRuns]:
         """The columns in which several rows share a value, the one with the fewest groups first."""
-        return sorted(self._keys(), key=lambda runs: runs.groups)
+        return sorted(self._columns_that_may_be_keys(), key=lambda runs: runs.groups)
 
-    def _keys(self) -> Iterator[ColumnRuns]:
+    def _columns_that_may_be_keys(self) -> Iterator[ColumnRuns]:
         """The columns that several rows share a value of; answers only where they are labels."""
         for name, runs in self.columns.items():
             is_label = runs.groups <= MAX_LABELS and runs.rows >= MIN_ROWS_OF_LABEL * runs.groups

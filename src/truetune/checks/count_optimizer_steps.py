@@ -76,7 +76,7 @@ def count_optimizer_steps(
     return OptimizerSteps(most, f"{why}; {arithmetic}", rows, a_step, epochs, is_packed=is_packed)
 
 
-def steps_of_log(log: RunLog) -> OptimizerSteps | None:
+def steps_of_ended_log(log: RunLog) -> OptimizerSteps | None:
     """The steps that a run made, where its log shows that it ended; None where it may continue.
 
     A console log may print records without a step: then the banner of the trainer counts them, or its speed.
@@ -86,7 +86,7 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
     stopped = _steps_of_early_stop(log)
     if stopped is not None:
         return stopped
-    count, why = _steps_made(log)
+    count, why = _steps_made_and_evidence(log)
     if count < 1:
         return None
     settings = log.output.settings if log.output is not None else None
@@ -100,7 +100,7 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
         is_packed=counts_packed_sequences(log),
         packed_rows=_packed_rows(log),
     )
-    return steps._replace(why=why + _describe_size(steps))
+    return steps._replace(why=why + _describe_rows_steps_and_epochs(steps))
 
 
 def unit_of_rows(*, is_packed: bool) -> str:
@@ -136,7 +136,7 @@ def _packed_rows(log: RunLog) -> int | None:
     return settings.rows_mapped if is_packed else None
 
 
-def _describe_size(steps: OptimizerSteps) -> str:
+def _describe_rows_steps_and_epochs(steps: OptimizerSteps) -> str:
     """What is known of a run's rows, steps and epochs, in words that continue a sentence."""
     parts = []
     if steps.rows is not None:
@@ -172,7 +172,7 @@ def _steps_of_early_stop(log: RunLog) -> OptimizerSteps | None:
     )
 
 
-def _steps_made(log: RunLog) -> tuple[int, str]:
+def _steps_made_and_evidence(log: RunLog) -> tuple[int, str]:
     """(the steps of a run that ended, what says so); 0 steps if nothing does."""
     count = int(log.done_steps)
     if not log.is_numbered and count >= 1:

@@ -21,7 +21,7 @@ PROOFS = (PairsBuiltTheWrongWayRound.name(), PreferencePairsSwapped.name())
 CONSEQUENCES = (PreferenceLengthBias.name(), FewDistinctAnswers.name())
 
 
-def put_causes_of_pairs_first(findings: Sequence[Finding]) -> list[Finding]:
+def demote_findings_of_exchanged_sides(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, those that come of exchanged sides as notes, where an error proves that the sides are exchanged."""
     proofs = [one for one in findings if one.rule in PROOFS and one.severity == "error"]
     if not proofs:

@@ -32,7 +32,7 @@ def does_switch_transport_off(name: str, value: str) -> bool:
     return value == wanted or (wanted == "1" and value.lower() in SWITCHED_ON)
 
 
-def lost_transport(
+def cost_of_switched_off_transport(
     name: str, value: str, nodes: int | None, gpus: int | None
 ) -> TransportLost | None:
     """What comes of a variable; None where it does nothing, or nothing goes that way.
@@ -46,11 +46,11 @@ def lost_transport(
     if not does_switch_transport_off(name, value):
         return None
     if name in BETWEEN_NODES:
-        return None if nodes == 1 else _loss_between_nodes(name, value, nodes)
-    return None if gpus == 1 else _loss_within_node(name, value, gpus)
+        return None if nodes == 1 else _cost_between_nodes(name, value, nodes)
+    return None if gpus == 1 else _cost_within_node(name, value, gpus)
 
 
-def _loss_between_nodes(name: str, value: str, nodes: int | None) -> TransportLost:
+def _cost_between_nodes(name: str, value: str, nodes: int | None) -> TransportLost:
     """The finding's parts for a variable that keeps NCCL from InfiniBand and RoCE between nodes."""
     who = f"the {nodes} nodes" if nodes else "nodes, where there are several,"
     return TransportLost(
@@ -61,7 +61,7 @@ def _loss_between_nodes(name: str, value: str, nodes: int | None) -> TransportLo
     )
 
 
-def _loss_within_node(name: str, value: str, gpus: int | None) -> TransportLost:
+def _cost_within_node(name: str, value: str, gpus: int | None) -> TransportLost:
     """The finding's parts for a variable that keeps NCCL from direct copies between the GPUs of a
     node.
     """

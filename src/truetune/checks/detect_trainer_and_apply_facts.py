@@ -18,7 +18,7 @@ from truetune.checks.read_training_script_with_imports import (
     read_training_module,
 )
 from truetune.checks.source.evidence.label_masking_and_padding import (
-    lm_collator_calls,
+    lm_collators_masking_by_id,
     maskings_of_pad_id,
 )
 from truetune.data.conversation import Conversation
@@ -29,11 +29,11 @@ from truetune.settings.release_pins import STACK_OF_PACKAGE, Pin, Pins
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 from truetune.source.find_source_files import find_source_files
-from truetune.source.how_script_prepares_training import map_that_makes_messages
+from truetune.source.how_script_prepares_training import map_that_makes_or_renders_messages
 from truetune.source.parsed_source_file import Module
 from truetune.source.response_marker_masking import ResponseMasking, find_response_masking
 from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of_trainer
-from truetune.trainers.trainer_fact_types import Cut, RowKind, parse_trainer_name
+from truetune.trainers.trainer_fact_types import CutOfLongRows, RowKind, parse_trainer_name
 
 TRAINER_ORDER: tuple[TrainerName, ...] = (
     "unsloth",
@@ -98,7 +98,7 @@ class DetectedTrainers:
 
         The scripts are read here, after all paths were checked.
         """
-        modules = (_readable_module(file) for _, file in find_source_files(self.sources))
+        modules = (_parse_module_if_readable(file) for _, file in find_source_files(self.sources))
         scripts = (detect_trainer_of_script(module) for module in modules if module is not None)
         return (*self.configs, *(sighting for sighting in scripts if sighting is not None))
 
@@ -107,9 +107,9 @@ class DetectedTrainers:
         """The file and line where a script maps the rows to messages, so that they are not trained
         as they stand; empty if none does.
         """
-        modules = (_readable_module(file) for _, file in find_source_files(self.sources))
+        modules = (_parse_module_if_readable(file) for _, file in find_source_files(self.sources))
         mapped = (
-            (module.path, map_that_makes_messages(module))
+            (module.path, map_that_makes_or_renders_messages(module))
             for module in modules
             if module is not None
         )
@@ -130,7 +130,7 @@ class DetectedTrainers:
         """
         name = spec.trained_by or (self.names[0] if len(self.names) == 1 else None)
         if name is None:
-            return self._with_open_limit(spec)
+            return self._with_limit_a_script_may_set(spec)
         # A name that the user gives decides; what a script sets is then still that of this trainer.
         update: dict[str, Any] = {"trained_by": name}
         scripts = [
@@ -145,7 +145,7 @@ class DetectedTrainers:
             update["training"] = with_pinned_release(training, pinned.pop())
         return spec.model_copy(update=update)
 
-    def _with_open_limit(self, spec: RunSpec) -> RunSpec:
+    def _with_limit_a_script_may_set(self, spec: RunSpec) -> RunSpec:
         """A run of one of several trainers, of which a script may have set a limit: then that is not the default."""
         sets_limit = any(
             one.max_length is not None or (one.training or NO_TRAINING).open_length_limit
@@ -209,7 +209,7 @@ def _label_settings(spec: RunSpec, training: Training, masking: ResponseMasking)
     return update
 
 
-def _readable_module(file: Path) -> Module | None:
+def _parse_module_if_readable(file: Path) -> Module | None:
     """A script parsed; None where it can't be read."""
     try:
         return read_training_module(file)
@@ -249,7 +249,7 @@ def _pad_masking_of_collator(
 ) -> Literal["position", "id", "unknown"] | None:
     """How a script's collator masks pads: by position, by id, or unknown; None if it says nothing."""
     if (
-        next(lm_collator_calls(module), None) is not None
+        next(lm_collators_masking_by_id(module), None) is not None
         # A collator that is known says it; what a trainer does by default says it only where no collator is given.
         or next(maskings_of_pad_id(module), None) is not None
     ):
@@ -359,7 +359,7 @@ def trainer_facts_for_rows(spec: RunSpec) -> TrainerFacts:
     return replace(facts, title=facts.family, collator="")
 
 
-def _cut_under_settings(cut: Cut, spec: RunSpec) -> Cut:
+def _cut_under_settings(cut: CutOfLongRows, spec: RunSpec) -> CutOfLongRows:
     """The trainer's cut of long rows, as the run's settings change it."""
     other = spec.training.other
     if spec.training.packing and spec.training.packing_strategy in WHOLE_PACKS:

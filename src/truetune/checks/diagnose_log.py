@@ -110,7 +110,7 @@ def diagnose(
     )
     log = replace(
         log,
-        facts=_known_settings(spec, log),
+        facts=_given_and_logged_settings(spec, log),
         beside=find_sibling_runs(log),
         files_beside=_files_beside_log(files_beside, log, Path(path)),
         data=reading.facts if reading is not None else None,
@@ -118,7 +118,7 @@ def diagnose(
     of_log = run_rules(log, choose_rules(spec, LogRule))
     judgement = of_log if reading is None else Judgement.of((of_log, reading.judgement))
     facts = tuple(_log_facts(log))
-    lacking = list(_curves_without_rules(log))
+    lacking = list(_notice_of_curves_without_rules(log))
     if spec.data and not with_data:
         unread = NotJudged(
             "the data",
@@ -183,7 +183,7 @@ def diagnose_end_of_command(
     )
 
 
-def _curves_without_rules(log: RunLog) -> Iterator[NotJudged]:
+def _notice_of_curves_without_rules(log: RunLog) -> Iterator[NotJudged]:
     """One line that names all curves about which there is no rule: "no findings" must not seem to
     cover them.
     """
@@ -210,7 +210,7 @@ def _names_of_unjudged_curves(log: RunLog) -> list[str]:
     )
 
 
-def _known_settings(spec: RunSpec, log: RunLog) -> dict[str, object]:
+def _given_and_logged_settings(spec: RunSpec, log: RunLog) -> dict[str, object]:
     """Settings that the caller gave, and the log's own over them."""
     settings = {name: getattr(spec.training, name) for name in spec.training.model_fields_set}
     return {**{name: value for name, value in settings.items() if value is not None}, **log.facts}
@@ -275,7 +275,7 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     yield from _facts_of_steps(log)
     if log.epochs:
         yield "epochs", f"{log.epochs:.3g}"
-    yield "loss", _loss_in_words(log)
+    yield "loss", _first_and_last_loss_in_words(log)
 
 
 def _describe_progress(log: RunLog) -> str:
@@ -316,7 +316,7 @@ def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
         yield "time", f"{shares.share:.0%} of it for {what}{alone}"
 
 
-def _loss_in_words(log: RunLog) -> str:
+def _first_and_last_loss_in_words(log: RunLog) -> str:
     """The first and the last loss, or why there is none."""
     loss = log.curve("loss")
     finite = loss.finite()

@@ -72,7 +72,9 @@ def may_guard_mask_division(texts: Iterable[str]) -> bool:
     return any(DIVISION_GUARDS.search(text) for text in texts)
 
 
-def expected_batches(rows: int, without_label: int, rows_at_once: int | None) -> float:
+def expected_batches_without_label(
+    rows: int, without_label: int, rows_at_once: int | None
+) -> float:
     """The batches of one epoch in random order in which no row has a label; 0 where their size is not known."""
     if not rows or not rows_at_once or rows_at_once < 1:
         return 0.0
@@ -81,7 +83,7 @@ def expected_batches(rows: int, without_label: int, rows_at_once: int | None) ->
 
 def expects_batch_without_label(rows: int, without_label: int, rows_at_once: int | None) -> bool:
     """Is at least one batch without any label expected in each epoch?"""
-    return expected_batches(rows, without_label, rows_at_once) >= MIN_BATCHES
+    return expected_batches_without_label(rows, without_label, rows_at_once) >= MIN_BATCHES
 
 
 def describe_loss_of_unlabelled_batches(rows_at_once: int | None) -> str:

@@ -98,7 +98,7 @@ def explain_answers_by_scripts(
     symptoms = [one for one in findings if one.rule in SYMPTOMS]
     if not symptoms:
         return tuple(findings)
-    findings = _prove_overflow_by_answers(_join_missing_mask_and_warning(findings))
+    findings = _float16_cast_as_error_by_answers(_join_missing_mask_and_warning(findings))
     causes = proven_script_faults(findings)
     if causes:
         changed = [
@@ -107,7 +107,7 @@ def explain_answers_by_scripts(
         ]
         return _put_causes_before_symptoms(changed)
     is_advised = any(map(_advises_prompt_of_training, symptoms))
-    place = _place_of_generation_prompt(paths) if is_advised else ""
+    place = _place_if_all_prompts_end_in_header(paths) if is_advised else ""
     return tuple(_withdraw_followed_advice(one, place) for one in findings)
 
 
@@ -159,7 +159,7 @@ def _join_missing_mask_and_warning(findings: Sequence[Finding]) -> list[Finding]
     return [proved if one is scripts[0] else one for one in findings if one not in logs]
 
 
-def _prove_overflow_by_answers(findings: Sequence[Finding]) -> list[Finding]:
+def _float16_cast_as_error_by_answers(findings: Sequence[Finding]) -> list[Finding]:
     """A cast to float16 is an error where the answers are those of logits that are no numbers."""
     seen = [one for one in findings if one.remedy == NOT_A_NUMBER]
     if not seen:
@@ -178,7 +178,7 @@ def _advises_prompt_of_training(finding: Finding) -> bool:
     return PROMPT_ADVICE in finding.remedy or ASK_AS_TRAINED in finding.remedy
 
 
-def _place_of_generation_prompt(paths: Iterable[str]) -> str:
+def _place_if_all_prompts_end_in_header(paths: Iterable[str]) -> str:
     """The place where the scripts that ask a model end their prompts in the header of the answer;
     empty if one of them does not.
     """
@@ -191,12 +191,12 @@ def _place_of_generation_prompt(paths: Iterable[str]) -> str:
         except TruetuneError:
             continue
         if any(module.methods("generate")):
-            places.append(_line_ending_prompts_in_header(module))
-        places += _line_of_chat_request(module)
+            places.append(_line_if_all_prompts_end_in_header(module))
+        places += _line_of_chat_template_request(module)
     return places[0] if places and all(places) else ""
 
 
-def _line_ending_prompts_in_header(module: Module) -> str:
+def _line_if_all_prompts_end_in_header(module: Module) -> str:
     """The line of a script whose prompts all end so."""
     calls = list(module.methods("apply_chat_template"))
     ends = [module.flow.value(call.keywords.get("add_generation_prompt")) is True for call in calls]
@@ -205,7 +205,7 @@ def _line_ending_prompts_in_header(module: Module) -> str:
     return f"{Path(module.path).name}:{module.place(calls[0].node)[0]}"
 
 
-def _line_of_chat_request(module: Module) -> list[str]:
+def _line_of_chat_template_request(module: Module) -> list[str]:
     """The line of a client that asks a server by its chat template, or nothing."""
     calls = [
         call

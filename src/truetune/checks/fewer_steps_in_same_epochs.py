@@ -40,7 +40,7 @@ class TwoLogs(NamedTuple):
     many: RunLog
 
 
-def add_steps_of_other_log(findings: Sequence[Finding], logs: Sequence[RunLog]) -> list[Finding]:
+def name_log_with_more_steps(findings: Sequence[Finding], logs: Sequence[RunLog]) -> list[Finding]:
     """The findings; those on too few steps name the log of the same training that made more."""
     pair = _two_logs_of_one_training(logs)
     if pair is None:
@@ -72,10 +72,10 @@ def _two_logs_of_one_training(logs: Sequence[RunLog]) -> TwoLogs | None:
         return None
     pair = TwoLogs(*sorted(trained, key=lambda log: log.done_steps))
     is_fewer = 0 < FEWER * pair.few.done_steps <= pair.many.done_steps
-    return pair if is_fewer and _is_one_training(pair) else None
+    return pair if is_fewer and _have_same_epochs_and_first_loss(pair) else None
 
 
-def _is_one_training(pair: TwoLogs) -> bool:
+def _have_same_epochs_and_first_loss(pair: TwoLogs) -> bool:
     """Do two logs have as many epochs, and begin at one loss?"""
     few, many = pair
     starts = [float(_finite_losses(log)[0]) for log in pair]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from truetune.checks.cause.rival_causes import report_rivals
+from truetune.checks.cause.rival_causes import list_tried_and_untried_rivals
 from truetune.checks.findings import RANK, Finding, sort_findings
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.checks.judgement import Judgement
@@ -45,8 +45,8 @@ def find_causes(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgemen
     spec = spec or RunSpec()
     judgement = run_rules(inquest, choose_rules(spec, CauseRule))
     files = _findings_on_files(inquest, spec)
-    explained = _rules_explained(judgement.findings, files)
-    rivals = report_rivals(inquest)
+    explained = _measured_rules_explained_by_files(judgement.findings, files)
+    rivals = list_tried_and_untried_rivals(inquest)
     # What two rules find is one cause: that on the files is the one that can be fixed.
     kept = [
         replace(finding, evidence=(*finding.evidence, *rivals))
@@ -56,12 +56,14 @@ def find_causes(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgemen
     return replace(
         judgement,
         findings=sort_findings(
-            [*kept, *(_with_measured(one, judgement.findings) for one in files)]
+            [*kept, *(_with_measured_evidence(one, judgement.findings) for one in files)]
         ),
     )
 
 
-def _rules_explained(measured: Sequence[Finding], files: Sequence[Finding]) -> set[str]:
+def _measured_rules_explained_by_files(
+    measured: Sequence[Finding], files: Sequence[Finding]
+) -> set[str]:
     """Names of the rules on causes whose findings a file explains, or follow from what is spoiled."""
     in_files = {finding.rule for finding in files}
     spoiled = _spoiled_parts((*measured, *files))
@@ -72,7 +74,7 @@ def _rules_explained(measured: Sequence[Finding], files: Sequence[Finding]) -> s
     }
 
 
-def _with_measured(file: Finding, measured: Iterable[Finding]) -> Finding:
+def _with_measured_evidence(file: Finding, measured: Iterable[Finding]) -> Finding:
     """A finding on the files, with what was measured of the same cause as evidence."""
     same = {rule.name() for rule in all_rules_of_classes(CauseRule) if file.rule in rule.file_rules}
     more = [finding.message for finding in measured if finding.rule in same]

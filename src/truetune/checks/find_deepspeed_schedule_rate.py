@@ -66,8 +66,8 @@ def peak_rate_of_schedule(settings: object) -> ScheduleRate | None:
     """The peak rate that the schedule in DeepSpeed's settings sets; None if none sets one, or if
     its value is not known.
     """
-    block = _table(settings, "scheduler")
-    kind, params = block.get("type"), _table(block, "params")
+    block = _table_under_key(settings, "scheduler")
+    kind, params = block.get("type"), _table_under_key(block, "params")
     if not isinstance(kind, str) or kind not in PEAK_KEYS:
         return None
     key = PEAK_KEYS[kind]
@@ -78,7 +78,7 @@ def peak_rate_of_schedule(settings: object) -> ScheduleRate | None:
     return None if peak is None else ScheduleRate(kind, key, peak, True)
 
 
-def _table(settings: object, key: str) -> Mapping[str, Any]:
+def _table_under_key(settings: object, key: str) -> Mapping[str, Any]:
     """The table under a key of settings; empty if there is none."""
     value = settings.get(key) if isinstance(settings, Mapping) else None
     return value if isinstance(value, Mapping) else {}

@@ -158,9 +158,9 @@ class DisplacedAnswerSearch:
         """The most certain order; else rows whose answers stand anywhere; None where all are at home."""
         return (
             self._find_most_certain_order()
-            or self._find_scattered()
+            or self._find_displaced_in_no_order()
             or self._find_exchanged()
-            or self._find_numbered()
+            or self._find_displaced_by_shared_numbers()
         )
 
     def _find_most_certain_order(self) -> DisplacedAnswers | None:
@@ -170,14 +170,16 @@ class DisplacedAnswerSearch:
         candidates = list(self._candidate_orders())
         # Each order with each first and last row.
         tried = math.log(max(1, len(candidates))) + 2 * math.log(self.rows) - math.log(2)
-        displaced = [self._judge_order(one, tried) for one in candidates]
+        displaced = [self._displaced_by_order_beyond_chance(one, tried) for one in candidates]
         found = [one for one in displaced if one is not None and one.log_chance is not None]
         return min(found, key=lambda one: one.log_chance or 0.0, default=None)
 
-    def _judge_order(self, order: CandidateOrder, log_tried: float) -> DisplacedAnswers | None:
+    def _displaced_by_order_beyond_chance(
+        self, order: CandidateOrder, log_tried: float
+    ) -> DisplacedAnswers | None:
         """What an order explains of a stretch of rows; None where that may be chance, or the rows are at home."""
         scores = self._scores_of_other_answers(order.targets)
-        first, last = _best_stretch(scores - self._own_scores - COST_PER_ROW)
+        first, last = _stretch_with_largest_sum(scores - self._own_scores - COST_PER_ROW)
         length = last - first + 1
         if length < (NAMED_SHARE * self.rows if order.is_of_whole else SHORTEST):
             return None
@@ -185,7 +187,9 @@ class DisplacedAnswerSearch:
         if self._may_quote_the_row_before(part, order.targets):
             return None
         log_chance = _log_chance_of_sum(float(scores[part].sum()), length) + log_tried
-        if log_chance > MAX_LOG_CHANCE or not self._is_away(part, order.targets):
+        if log_chance > MAX_LOG_CHANCE or not self._are_targets_nearer_than_own_answers(
+            part, order.targets
+        ):
             return None
         own, other = (
             self.affinity.affinity_with_own_answers[part],
@@ -207,7 +211,7 @@ class DisplacedAnswerSearch:
         pairs = self.paired[part] & (self.nearest[part] == targets[part]) & is_before
         return bool(pairs.sum() < QUOTING_SHARE * is_near.sum())
 
-    def _is_away(self, part: slice, targets: NDArray[np.int64]) -> bool:
+    def _are_targets_nearer_than_own_answers(self, part: slice, targets: NDArray[np.int64]) -> bool:
         """Are the own answers of a stretch no nearer than anybody's, and those of an order far nearer?"""
         own_scores = self._own_scores[part]
         rows = len(own_scores)
@@ -219,11 +223,11 @@ class DisplacedAnswerSearch:
             self.affinity.affinity_with_own_answers[part].mean() <= OWN_AT_MOST * other.mean()
         )
 
-    def _find_scattered(self) -> DisplacedAnswers | None:
+    def _find_displaced_in_no_order(self) -> DisplacedAnswers | None:
         """Rows whose answers stand at other rows of the same stretch, in no order that was tried."""
         own = self.nearest == np.arange(self.rows)
         votes = np.where(self.paired, np.where(own, -1.0 / MAX_OWN_SHARE / 2, 1.0), 0.0)
-        first, last = _best_stretch(votes)
+        first, last = _stretch_with_largest_sum(votes)
         part = slice(first, last + 1)
         away = np.flatnonzero(self.paired & ~own)
         away = away[(away >= first) & (away <= last)]
@@ -233,13 +237,15 @@ class DisplacedAnswerSearch:
             return None
         of_stretch = (self.nearest[away] >= first) & (self.nearest[away] <= last)
         # A chance link goes anywhere; what was exchanged within a part stays in it.
-        if of_stretch.mean() < NAMED_SHARE or not self._is_away_of_pairs(part):
+        if of_stretch.mean() < NAMED_SHARE or not self._are_own_answers_no_nearer(part):
             return None
         offset, pairs_of_offset = Counter((self.nearest[away] - away).tolist()).most_common(1)[0]
         if pairs_of_offset < NAMED_SHARE * len(away):
-            return self._displaced_of(away, first, last, self._order_name_of_pairs(away))
+            return self._make_displaced_answers(
+                away, first, last, self._order_name_by_step_or_sorting(away)
+            )
         # A shift of few rows, which the correction for all that is tried does not let through.
-        shifted = self._displaced_of(away, first, last, _describe_shift(offset))
+        shifted = self._make_displaced_answers(away, first, last, _describe_shift(offset))
         return replace(shifted, offset=offset)
 
     def _find_exchanged(self) -> DisplacedAnswers | None:
@@ -256,10 +262,10 @@ class DisplacedAnswerSearch:
         own_scores = self._own_scores[away].sum()
         if own_scores > links + OWN_ERRORS * math.sqrt(links):
             return None
-        displaced = self._displaced_of(away, int(away[0]), int(away[-1]), "")
+        displaced = self._make_displaced_answers(away, int(away[0]), int(away[-1]), "")
         return replace(displaced, is_among_sound_rows=True)
 
-    def _find_numbered(self) -> DisplacedAnswers | None:
+    def _find_displaced_by_shared_numbers(self) -> DisplacedAnswers | None:
         """Rows whose numbers (of an order, a part) stand in the answers of other rows, where filled-in templates share
         too few words to be pairs."""
         links = link_questions_to_answers_by_number(
@@ -275,7 +281,7 @@ class DisplacedAnswerSearch:
         offsets = Counter(answer - question for question, answer in away.items())
         if links.own > MAX_OWN_SHARE * total or offsets.most_common(1)[0][1] > len(away) / 2:
             return None
-        if not self._is_away_of_pairs(slice(0, self.rows)):
+        if not self._are_own_answers_no_nearer(slice(0, self.rows)):
             return None
         questions = np.array(sorted(away))
         targets = np.full(self.rows, -1)
@@ -288,7 +294,7 @@ class DisplacedAnswerSearch:
         name = self._order_name_by_file_numbers(away) or self._order_name_by_sorting()
         return DisplacedAnswers(name, first, last, targets, own, other)
 
-    def _displaced_of(
+    def _make_displaced_answers(
         self, away: NDArray[np.int64], first: int, last: int, order: str
     ) -> DisplacedAnswers:
         """The rows whose pairs are at other rows, with their affinities."""
@@ -300,7 +306,7 @@ class DisplacedAnswerSearch:
         )
         return DisplacedAnswers(order, first, last, targets, own, other)
 
-    def _is_away_of_pairs(self, part: slice) -> bool:
+    def _are_own_answers_no_nearer(self, part: slice) -> bool:
         """Are the rows' own answers no nearer to their questions than the answers of all rows are?"""
         gain = (
             self.affinity.affinity_with_own_answers - self.affinity.mean_affinity_with_all_answers()
@@ -309,7 +315,7 @@ class DisplacedAnswerSearch:
         # Where no rare word is shared at all, both are 0.
         return float(gain.mean()) <= OWN_ERRORS * error
 
-    def _order_name_of_pairs(self, away: NDArray[np.int64]) -> str:
+    def _order_name_by_step_or_sorting(self, away: NDArray[np.int64]) -> str:
         """The step that most pairs follow (question 4 * i + rank), where parts of several processes were put together;
         else the key by which the answers were sorted."""
         targets = self.nearest[away]
@@ -443,7 +449,7 @@ def _log_chance_of_sum(total: float, rows: int) -> float:
     return rows - total + rows * math.log(total / rows)
 
 
-def _best_stretch(gain: NDArray[np.float64]) -> tuple[int, int]:
+def _stretch_with_largest_sum(gain: NDArray[np.float64]) -> tuple[int, int]:
     """(first, last) row of the stretch with the largest sum of gains (Kadane 1984)."""
     best, first, last = 0.0, 0, -1
     total, start = 0.0, 0

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from truetune.checks.find_only_gpu_named_in_files import (
     REQUESTS,
     TYPED_REQUEST,
-    find_named_gpu,
+    find_only_named_gpu,
     gpu_memory_gb,
 )
 from truetune.errors import TruetuneError
@@ -70,14 +70,14 @@ def find_gpus_beside(path: str, text: str) -> tuple[GpuBeside, ...]:
         gpus = tuple(source(files))
         if gpus:
             return gpus
-    named = find_named_gpu(path, text)
+    named = find_only_named_gpu(path, text)
     if named is None:
         return ()
     gigabytes = min(named.gigabytes, smallest_memory_of_gpu_gb(named.text) or named.gigabytes)
     return (GpuBeside(named.name, gigabytes * GB, named.file, named.line, named.text),)
 
 
-def read_gpu_file(file: Path) -> tuple[GpuReading, ...]:
+def read_nvidia_smi_file(file: Path) -> tuple[GpuReading, ...]:
     """What nvidia-smi printed into a file; nothing where it is another file, or can't be read."""
     if file.suffix not in TEXT_SUFFIXES:
         return ()
@@ -108,7 +108,7 @@ def _gpus_with_measured_memory(files: Sequence[Path]) -> Iterator[GpuBeside]:
 def _gpus_printed_by_nvidia_smi(files: Sequence[Path]) -> Iterator[GpuBeside]:
     """GPUs whose memory nvidia-smi printed, or names with it."""
     for file in files:
-        for reading in read_gpu_file(file):
+        for reading in read_nvidia_smi_file(file):
             size = smallest_memory_of_gpu_gb(reading.name)
             memory = reading.total or (size * GB if size is not None else None)
             if memory is not None:

@@ -83,7 +83,7 @@ class LaunchedTraining(NamedTuple):
         return spec.model_copy(update={"training": changed})
 
 
-def find_launched_training(script: Path) -> LaunchedTraining | None:
+def find_only_launched_training(script: Path) -> LaunchedTraining | None:
     """What the one launch of a script in its folder decides of its training; None if there is none,
     or if several differ.
     """

@@ -109,7 +109,7 @@ def find_task_launches(file: CommandFile) -> Iterator[TaskLaunch]:
             launcher = _read_launcher(ShellCommand(words, command.line, command.text))
             if launcher is None or _may_be_meant_per_task(launcher, said, whole):
                 continue
-            tasks = _tasks_on_a_node(starter, command, whole, launcher)
+            tasks = _tasks_if_several_on_node(starter, command, whole, launcher)
             if tasks is not None:
                 yield TaskLaunch(
                     command,
@@ -142,17 +142,17 @@ def _join_quoted_lines(text: str) -> str:
     place = 0
     while place < len(lines):
         match = OPEN_QUOTE.match(lines[place])
-        end = _closing_line(lines, place, match[1]) if match is not None else place
+        end = _closing_quote_line(lines, place, match[1]) if match is not None else place
         parts = [
             line.strip() for line in lines[place : end + 1] if not line.lstrip().startswith("#")
         ]
-        joined.append(_join_commands(parts) if end > place else lines[place])
+        joined.append(_join_quoted_script_lines(parts) if end > place else lines[place])
         joined += [""] * (end - place)
         place = end + 1
     return "\n".join(joined)
 
 
-def _join_commands(parts: list[str]) -> str:
+def _join_quoted_script_lines(parts: list[str]) -> str:
     """Lines of a quoted script as one: a backslash continues, any other line ends its command."""
     whole = parts[0]
     for part in parts[1:]:
@@ -165,7 +165,7 @@ def _join_commands(parts: list[str]) -> str:
     return whole
 
 
-def _closing_line(lines: list[str], begin: int, quote: str) -> int:
+def _closing_quote_line(lines: list[str], begin: int, quote: str) -> int:
     """The line on which a quote that is open at `begin` closes; `begin` itself where it closes there, or never."""
     count = 0
     for place in range(begin, min(len(lines), begin + MAX_QUOTED_LINES)):
@@ -280,11 +280,11 @@ def _describe_processes(launcher: _Launcher) -> str:
     return f"{count} process{'es' * (count != 1)}"
 
 
-def _tasks_on_a_node(
+def _tasks_if_several_on_node(
     starter: str, command: ShellCommand, file: CommandFile, launcher: _Launcher
 ) -> _Tasks | None:
     """The tasks in which a command runs on a node, if that is surely more than one; else None."""
-    own = own_options(command)
+    own = own_options_of_task_starter(command)
     if starter == SRUN:
         per_node = last_option(own, "--ntasks-per-node", "--tasks-per-node")
         total = last_option(own, "--ntasks", "-n")
@@ -343,7 +343,7 @@ def _nodes_of_command(own: tuple[str, ...], file: CommandFile, launcher: _Launch
     return parse_digits(launcher.nodes or "1")
 
 
-def own_options(command: ShellCommand) -> tuple[str, ...]:
+def own_options_of_task_starter(command: ShellCommand) -> tuple[str, ...]:
     """The options of srun or of MPI itself, before the program that it starts."""
     own: list[str] = []
     for word in command.words:

@@ -71,7 +71,7 @@ def find_near_copy_rows(
 
     `answers`: (rows,) hashes of the answers, for those that are too short for a sketch.
     """
-    varied = _varied_entries(sketches)
+    varied = _entries_not_shared_by_many(sketches)
     return [
         (early, late)
         for early, late in find_near_pairs(sketches)
@@ -101,7 +101,7 @@ def _answers_are_near(
     return bool((sketches[early] == sketches[late]).mean() >= NEAR)
 
 
-def _varied_entries(sketches: NDArray[np.uint32]) -> NDArray[np.bool_]:
+def _entries_not_shared_by_many(sketches: NDArray[np.uint32]) -> NDArray[np.bool_]:
     """(rows, hashes) the entries that are not those of many rows: what many rows begin with makes no two rows alike."""
     varied = np.ones(sketches.shape, dtype=np.bool_)
     most = max(MIN_SHARED, SHARED * len(sketches))

@@ -69,7 +69,7 @@ class NamedGpu(NamedTuple):
     """What names it"""
 
 
-def find_named_gpu(path: str, text: str) -> NamedGpu | None:
+def find_only_named_gpu(path: str, text: str) -> NamedGpu | None:
     """The one GPU that the files of a run name; None where none is named, or several, or other ones.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from truetune.checks.read_training_script_with_imports import find_only_config, read_training_module
-from truetune.checks.source.evidence.training_row_files import training_files
+from truetune.checks.source.evidence.training_row_files import local_row_files_of_only_trainer
 from truetune.errors import TruetuneError
 from truetune.settings.run_spec import RunSpec
 from truetune.source.parsed_source_file import Module
@@ -25,7 +25,7 @@ def find_run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:
             module = read_training_module(script)
         except (TruetuneError, OSError):
             continue  # who lints it says what is wrong with it
-        files = training_files(module)
+        files = local_row_files_of_only_trainer(module)
         if files:
             trainings.append((module, files))
     # Two scripts that train may be two stages: it is not known which one is meant.

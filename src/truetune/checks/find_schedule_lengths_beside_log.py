@@ -15,7 +15,7 @@ from truetune.checks.read_training_script_with_imports import read_training_modu
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.errors import TruetuneError
 from truetune.logs.facts_in_files_beside_log import SCHEDULE_STEPS, SettingBeside
-from truetune.settings.located_document import read_config_text
+from truetune.settings.located_document import read_text_of_config_size
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
@@ -50,7 +50,7 @@ def schedule_lengths_of_file(file: Path) -> list[SettingBeside]:
     try:
         if file.suffix in SCRIPT_SUFFIXES:
             return list(_lengths_of_script(read_training_module(file)))
-        return list(_lengths_of_text(read_config_text(file), file))
+        return list(_lengths_of_text(read_text_of_config_size(file), file))
     except (TruetuneError, OSError, ValueError):
         return []
 

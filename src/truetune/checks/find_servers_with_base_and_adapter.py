@@ -13,7 +13,7 @@ from typing import NamedTuple
 from truetune.checks.findings import Case
 from truetune.checks.sglang_server_commands import sglang_server
 from truetune.checks.source.evidence.served_model_folders import (
-    folders_by_served_name,
+    folders_or_models_by_served_name,
     vllm_servers_around_path,
 )
 from truetune.checks.vllm_server_commands import VllmServerCommand, adapters_by_served_name
@@ -127,4 +127,6 @@ def _served_names_of_base(server: VllmServerCommand) -> frozenset[str]:
     """The names under which a vLLM server answers as its base: `--served-model-name`, else the
     model that it loads.
     """
-    return frozenset(folders_by_served_name(server)) - frozenset(adapters_by_served_name(server))
+    return frozenset(folders_or_models_by_served_name(server)) - frozenset(
+        adapters_by_served_name(server)
+    )

@@ -18,12 +18,12 @@ from typing import NamedTuple
 from truetune.checks.find_launchers_repeated_per_task import (
     MPI,
     SRUN,
-    own_options,
+    own_options_of_task_starter,
     script_run_by_tasks,
 )
 from truetune.checks.node_rendezvous import NODES_OF_SLURM, node_count_of_job
 from truetune.checks.read_settings_in_launch_files import find_in_folder_or_parents
-from truetune.checks.shell_loops import ShellLoop, find_loops, without_keywords
+from truetune.checks.shell_loops import ShellLoop, find_loops, without_leading_shell_keywords
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import TruetuneError
@@ -124,7 +124,7 @@ def _lone_trainings_of_loops(file: CommandFile) -> Iterator[LoneTrainings]:
     """Loops that start one training on each GPU, with nothing but the GPU that differs."""
     for loop in find_loops(file):
         head = next((one for one in file.commands if one.line == loop.line), None)
-        times = _passes_of_loop(head.words) if head is not None else 0
+        times = _count_plain_passes_of_loop(head.words) if head is not None else 0
         if head is None or times < 2:
             continue
         for command in loop.commands:
@@ -156,15 +156,15 @@ def _script_of_loop(file: CommandFile, loop: ShellLoop, command: ShellCommand) -
 
 def _split_assignments(command: ShellCommand) -> tuple[dict[str, str], tuple[str, ...]]:
     """(variables set for a command alone, its words without them), also after `do`."""
-    words = without_keywords(command.words)
+    words = without_leading_shell_keywords(command.words)
     variables = dict(command.variables)
     while words and (found := ASSIGNMENT.fullmatch(words[0])) is not None:
         variables[found[1]] = found[2]
         words = words[1:]
-    return variables, without_keywords(words)
+    return variables, without_leading_shell_keywords(words)
 
 
-def _passes_of_loop(words: tuple[str, ...]) -> int:
+def _count_plain_passes_of_loop(words: tuple[str, ...]) -> int:
     """How often `for i in 0 1 2 3` runs; 0 where that is not plain."""
     if len(words) < 4 or words[0] != "for" or words[2] != "in":
         return 0
@@ -184,7 +184,7 @@ def _without_redirections(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def _tasks_of_srun(file: CommandFile, command: ShellCommand) -> _TaskCount | None:
     """The tasks that srun starts in all; None if their number is not plain."""
-    own = own_options(command)
+    own = own_options_of_task_starter(command)
     total = last_option(own, "--ntasks", "-n")
     if total is not None and "$" not in total:
         count = parse_digits(total)
@@ -236,7 +236,7 @@ def _tasks_by_gpus(file: CommandFile) -> _TaskCount | None:
 
 def _tasks_of_mpi(command: ShellCommand) -> _TaskCount | None:
     """The processes that mpirun starts; None if their number is not plain."""
-    own = own_options(command)
+    own = own_options_of_task_starter(command)
     value = last_option(own, "-np", "-n", "--np")
     count = parse_digits(value)
     return _TaskCount(count, f"-np {value}", command.line) if count else None
@@ -290,12 +290,12 @@ def _training_without_group(script: Path | None) -> Module | None:
     texts = [part.text for part in module.with_linked]
     if any(JOINS_BY_ITSELF.search(text) or NEEDS_RANKS.search(text) for text in texts):
         return None
-    if not trains_anything(module) or not _joins_only_if_several(module):
+    if not trains_anything(module) or not _joins_group_only_conditionally(module):
         return None
     return module
 
 
-def _joins_only_if_several(module: Module) -> bool:
+def _joins_group_only_conditionally(module: Module) -> bool:
     """Is each call that starts a process group under a condition? Else the script ends without a launcher."""
     for call in module.calls("*.init_process_group"):
         tests = (one.test for one in module.parents(call.node) if isinstance(one, ast.If))

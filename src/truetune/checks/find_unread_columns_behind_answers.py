@@ -93,7 +93,7 @@ class AnswerWordsInColumns:
         """Count one more row, which leaves `column` unread."""
         kept = self._rows[column]
         text = _text_of_column(row.raw or {}, column.removesuffix(NOT_MAPPED))
-        if len(kept) == MAX_ROWS or not text or _is_named_as_answer(column):
+        if len(kept) == MAX_ROWS or not text or _is_named_as_answer_or_metadata(column):
             return
         answer = last_answer(row) if row.text is None else None
         if answer is None or _holds_question(text, row):
@@ -152,7 +152,7 @@ def _is_word_with_digit(word: str) -> bool:
     return len(word) > 1 and any(map(str.isdigit, word))
 
 
-def _is_named_as_answer(column: str) -> bool:
+def _is_named_as_answer_or_metadata(column: str) -> bool:
     """Does the name of a column say that it holds answers, a part of them, or metadata of the row?"""
     name = column.removesuffix(NOT_MAPPED)
     words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())

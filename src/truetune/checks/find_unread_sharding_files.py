@@ -75,7 +75,7 @@ def find_unread_sharding_file(folder: Path) -> UnreadFile | None:
     holders = _find_unread_variables(files, sharding)
     if holders is None:
         return None
-    logs = {path: _text_of(path) for path in files if path.suffix in LOG_SUFFIXES}
+    logs = {path: _text_of_small_file(path) for path in files if path.suffix in LOG_SUFFIXES}
     plain = next((path.name for path, text in logs.items() if PLAIN_MODE.search(text)), "")
     no_defaults = any(DEFAULTS_USED.search(text) for text in logs.values())
     holder = holders[0] if holders else _Holder("", 0, Path())
@@ -99,14 +99,16 @@ def _find_unread_variables(files: list[Path], sharding: list[ShardingFile]) -> l
     known = {one.path for one in sharding}
     names = re.compile("|".join(re.escape(one.path.name) for one in sharding))
     texts = {
-        path: _text_of(path) for path in files if path not in known and path.suffix in TEXT_SUFFIXES
+        path: _text_of_small_file(path)
+        for path in files
+        if path not in known and path.suffix in TEXT_SUFFIXES
     }
     holders: list[_Holder] = []
     for path, text in texts.items():
         for number, line in enumerate(text.splitlines(), 1):
             if not _speaks_of_sharding(line, names):
                 continue
-            variable = _unread_variable(line, texts)
+            variable = _variable_set_and_never_read(line, texts)
             if not variable:
                 return None
             holders.append(_Holder(variable, number, path))
@@ -129,7 +131,7 @@ def _first_files_below(folder: Path) -> list[Path]:
         return []
 
 
-def _text_of(path: Path) -> str:
+def _text_of_small_file(path: Path) -> str:
     """The text of a file; empty where it is large, or can't be read."""
     try:
         return read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
@@ -139,7 +141,9 @@ def _text_of(path: Path) -> str:
 
 def _read_sharding_file(path: Path) -> ShardingFile | None:
     """The sharding settings in a file; None if it is no file of DeepSpeed's or accelerate's."""
-    if path.suffix not in SETTINGS_SUFFIXES or not OF_SHARDING.search(_text_with_zero_key(path)):
+    if path.suffix not in SETTINGS_SUFFIXES or not OF_SHARDING.search(
+        _text_with_zero_key_as_deepspeed(path)
+    ):
         return None
     try:
         values = located_document.read_located_document(path).value
@@ -156,23 +160,23 @@ def _read_sharding_file(path: Path) -> ShardingFile | None:
     return None
 
 
-def _text_with_zero_key(path: Path) -> str:
+def _text_with_zero_key_as_deepspeed(path: Path) -> str:
     """The text of a file, in which DeepSpeed's own key counts as a word of sharding."""
-    return _text_of(path).replace("zero_optimization", "deepspeed")
+    return _text_of_small_file(path).replace("zero_optimization", "deepspeed")
 
 
-def _unread_variable(line: str, texts: Mapping[Path, str]) -> str:
+def _variable_set_and_never_read(line: str, texts: Mapping[Path, str]) -> str:
     """The variable that a line sets and nobody reads; empty where it does something else, or somebody reads it."""
     found = ASSIGNMENT.match(line)
     if found is None or found["name"].startswith(READ_BY_LIBRARIES):
         return ""
     name = found["name"]
     reads = re.compile(rf"\$\{{?{name}\b|[\"']{name}[\"']|\b{name}\b(?!\s*=)")
-    is_read = any(reads.search(one) for one in _other_lines(line, texts))
+    is_read = any(reads.search(one) for one in _lines_besides(line, texts))
     return "" if is_read else name
 
 
-def _other_lines(line: str, texts: Mapping[Path, str]) -> Iterator[str]:
+def _lines_besides(line: str, texts: Mapping[Path, str]) -> Iterator[str]:
     """The lines of all files besides this one."""
     for text in texts.values():
         yield from (one for one in text.splitlines() if one != line)

@@ -21,8 +21,8 @@ from truetune.checks.position_and_attention_overrides import (
 )
 from truetune.checks.read_evaluation_harness_commands import find_harness_runs
 from truetune.checks.source.evidence.adapted_models import (
-    adapted_models,
-    name_of_model,
+    models_given_loaded_adapter,
+    written_name_of_loaded_model,
     written_text,
 )
 from truetune.checks.source.evidence.prompt_forms import model_folders_written
@@ -201,7 +201,7 @@ def _use_of_llama_factory_settings(config: Config) -> Iterator[WeightUse]:
     if config.raw.get("do_train"):
         return
     adapters = str(config.spec.training.adapter or "")
-    model = _raw_text(config, "model_name_or_path")
+    model = _setting_as_text(config, "model_name_or_path")
     named = adapters or model
     # LLaMA-Factory takes several adapters, separated by commas, and puts them on one after another.
     folders = tuple(name.strip() for name in named.split(",") if name.strip())
@@ -210,15 +210,15 @@ def _use_of_llama_factory_settings(config: Config) -> Iterator[WeightUse]:
     place = config.place("training.adapter" if adapters else "model")
     verb = "merges" if config.raw.get("export_dir") else "loads"
     text = f"{place.key}: {named}"
-    template = _raw_text(config, "template")
+    template = _setting_as_text(config, "template")
     base = model if adapters else ""
-    written = _raw_text(config, "export_dir")
+    written = _setting_as_text(config, "export_dir")
     use = WeightUse(config.path, place.line, text, verb, folders, bool(adapters), template, base)
     overrides = frozenset(one.key for one in overrides_of_config(config))
     yield use._replace(writes=(written,) if written else (), overrides=overrides)
 
 
-def _raw_text(config: Config, key: str) -> str:
+def _setting_as_text(config: Config, key: str) -> str:
     """A setting as text; empty where it is not set."""
     return str(config.raw.get(key) or "")
 
@@ -232,7 +232,7 @@ def _uses_of_commands(file: CommandFile) -> Iterator[WeightUse]:
         yield from _used_by_llama_factory(file, command)
         yield from _merged_by_axolotl(file, command)
         yield from _converted_to_gguf(file, command)
-    yield from _asked_by_harnesses(file)
+    yield from _adapters_of_harness_commands(file)
 
 
 def _used_by_llama_factory(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
@@ -265,7 +265,7 @@ def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[Wei
     merged = command.behind("axolotl", "merge-lora")
     if merged is None:
         return
-    output = _output_of_settings(file, merged)
+    output = _output_folder_in_named_settings(file, merged)
     adapter = last_option(merged, "--lora-model-dir") or output
     if adapter:
         use = _use_of_command(file, command, "merges", (adapter,), True)
@@ -274,7 +274,7 @@ def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[Wei
         yield use._replace(writes=(f"{written.rstrip('/')}/merged",))
 
 
-def _asked_by_harnesses(file: CommandFile) -> Iterator[WeightUse]:
+def _adapters_of_harness_commands(file: CommandFile) -> Iterator[WeightUse]:
     """The adapters that lm_eval puts on models: `--model_args pretrained=BASE,peft=FOLDER`."""
     for run in find_harness_runs(file):
         adapter = run.argument("peft") or run.argument("lora_local_path")
@@ -285,7 +285,7 @@ def _asked_by_harnesses(file: CommandFile) -> Iterator[WeightUse]:
             )
 
 
-def _output_of_settings(file: CommandFile, words: tuple[str, ...]) -> str | None:
+def _output_folder_in_named_settings(file: CommandFile, words: tuple[str, ...]) -> str | None:
     """The output folder in the settings that a command names; None where they are not here, or name none."""
     name = next((word for word in words if word.endswith((".yml", ".yaml"))), None)
     if name is None:
@@ -348,8 +348,8 @@ def _use_of_command(
 
 def _uses_of_script(module: Module) -> Iterator[WeightUse]:
     """The adapters that a script puts on a model, and the models of engines."""
-    for one in adapted_models(module):
-        base = name_of_model(module, one.model) or ""
+    for one in models_given_loaded_adapter(module):
+        base = written_name_of_loaded_model(module, one.model) or ""
         yield from _uses_of_load(module, one.call, one.adapter, base=base)
     for call in module.calls(*ENGINES):
         name = call.argument(0, "model") or call.keywords.get("pretrained_model_name_or_path")
@@ -358,10 +358,10 @@ def _uses_of_script(module: Module) -> Iterator[WeightUse]:
     generates = any(True for _ in module.methods("generate"))
     # Who trains loads what the training begins with.
     if generates and not any(True for _ in module.calls(*TRAINS)):
-        yield from _generating_models(module)
+        yield from _models_loaded_by_transformers(module)
 
 
-def _generating_models(module: Module) -> Iterator[WeightUse]:
+def _models_loaded_by_transformers(module: Module) -> Iterator[WeightUse]:
     """The models that a script loads by transformers, without their tokenizers."""
     for call in module.calls(*MODELS):
         name = call.argument(0, "pretrained_model_name_or_path")

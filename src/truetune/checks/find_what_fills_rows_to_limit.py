@@ -36,14 +36,14 @@ def find_what_fills_rows(config: Config) -> FilledRows | None:
         f"each row has {limit.value:,} tokens, however short the data's rows are: {by}"
         f" fill{'s' if len(fillings) == 1 else ''} it to {limit.key} ({limit.place})"
     )
-    longest, which = _longest_row_bytes(config)
+    longest, which = _longest_row_bytes_and_source(config)
     if longest is None:
         return FilledRows(f"{note}; lower that where no row of the data is so long", USUAL_LIMIT)
     needed = max(LEAST_LIMIT, 1 << max(longest - 1, 0).bit_length())
     return FilledRows(f"{note}; {which} {longest:,} bytes of text", needed)
 
 
-def _longest_row_bytes(config: Config) -> tuple[int | None, str]:
+def _longest_row_bytes_and_source(config: Config) -> tuple[int | None, str]:
     """Bytes of the longest row, and of which rows; None where no row can be read."""
     if not config.spec.data:
         return None, ""

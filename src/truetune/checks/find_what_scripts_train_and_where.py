@@ -61,12 +61,12 @@ def find_trained_by_scripts(path: Path) -> TrainedByScripts | None:
         training.path,
         frozenset(map(canonical_folder_name, trained.bases)),
         frozenset(map(canonical_folder_name, outputs)),
-        canonical_folder_name(_folder_to_use(merged, trained.outputs)),
+        canonical_folder_name(_merged_else_saved_folder(merged, trained.outputs)),
         case_of_node(training, trained.node),
     )
 
 
-def _folder_to_use(merged: list[str], outputs: frozenset[str]) -> str:
+def _merged_else_saved_folder(merged: list[str], outputs: frozenset[str]) -> str:
     """The folder of merged weights, else that of the saved model, which often lies within that of the checkpoints."""
     return min(merged, key=len) if merged else max(outputs, key=len)
 

@@ -86,10 +86,10 @@ def sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings sorted by severity, then by family and code; one that may stop a program stands
     after the warnings, for it says so itself.
     """
-    return tuple(sorted(findings, key=_severity_rank))
+    return tuple(sorted(findings, key=_severity_sort_key))
 
 
-def _severity_rank(finding: Finding) -> tuple[float, tuple[int, str]]:
+def _severity_sort_key(finding: Finding) -> tuple[float, tuple[int, str]]:
     """The key by which findings are sorted."""
     rank: float = RANK[finding.severity]
     if finding.is_loud:

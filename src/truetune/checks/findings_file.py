@@ -44,19 +44,19 @@ def _finding_as_json(finding: Finding) -> dict[str, Any]:
 def is_finding_line(line: bytes) -> bool:
     """Is this a line that `append_findings` wrote?"""
     try:
-        return parse_finding_line(line.decode()) is not None
+        return parse_finding_line_as_json(line.decode()) is not None
     except UnicodeDecodeError:
         return False
 
 
-def parse_finding(record: dict[str, Any]) -> Finding:
+def parse_finding_without_cases(record: dict[str, Any]) -> Finding:
     """The finding back; its cases are not needed again."""
     return Finding(
         **{name: record[name] for name in FINDING_FIELDS} | {"evidence": tuple(record["evidence"])}
     )
 
 
-def parse_finding_line(line: str) -> dict[str, Any] | None:
+def parse_finding_line_as_json(line: str) -> dict[str, Any] | None:
     """The JSON object of a line of findings; None for a line that a crash has cut."""
     try:
         record = parse_json(line, LOG_RECORD)

@@ -55,7 +55,7 @@ MODEL_FILE = "config.json"
 SLOT_OPTIONS = ((ADAPTER_SLOTS, "--max-loras"), (ADAPTER_SLOT_RANK, "--max-lora-rank"))
 
 
-def weight_settings_of_config(config: Config) -> Iterator[SettingBeside]:
+def weight_and_grouping_settings_of_config(config: Config) -> Iterator[SettingBeside]:
     """The size of the model of a run, and whether rows of like length come together."""
     name, place = config.spec.model, config.places.get("model")
     parameters = parameters_of_model_name(name) if name else None
@@ -78,7 +78,7 @@ def parameters_of_model_name(name: str) -> int | None:
     return known if known is not None else by_name
 
 
-def weight_settings_of_script(module: Module) -> Iterator[SettingBeside]:
+def weight_and_loop_settings_of_script(module: Module) -> Iterator[SettingBeside]:
     """How a script loads its model, and what its loop keeps of each step."""
     spread = spread_load_of_trained_model(module)
     if spread is not None:
@@ -125,7 +125,7 @@ def _model_cells_run_again(module: Module) -> Iterator[SettingBeside]:
     for call in module.calls(*LOADS) if module.cells else ():
         line = getattr(call.node, "lineno", 0)
         cell = next((one for one in module.cells if one.has_line(line)), None)
-        last = None if cell is None else _last_run_below(module.cells, cell)
+        last = None if cell is None else _last_run_count_below(module.cells, cell)
         if cell is not None and last is not None and _is_load_of_model(call):
             text = (
                 f"cell {cell.number} ran as [{cell.run_count}], after [{last}] of a cell below it"
@@ -133,7 +133,7 @@ def _model_cells_run_again(module: Module) -> Iterator[SettingBeside]:
             yield setting_at_code_place(module, call.node, CELL_RUN_AGAIN, True, text)
 
 
-def _last_run_below(cells: Sequence[Cell], cell: Cell) -> int | None:
+def _last_run_count_below(cells: Sequence[Cell], cell: Cell) -> int | None:
     """The last count, before that of a cell, of the cells that stand below it; None where they ran after it."""
     counts = (one.run_count for one in cells if one.number > cell.number)
     return max(

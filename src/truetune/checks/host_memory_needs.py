@@ -25,7 +25,10 @@ from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.settings.config import Config
 from truetune.source.parsed_source_file import Module, read_module
-from truetune.source.settings_of_script_as_configs import extract_configs, find_model_name
+from truetune.source.settings_of_script_as_configs import (
+    extract_configs,
+    find_only_plainly_named_model,
+)
 
 BYTES_OF_STATES = 12
 """The least that Adam keeps of a trained weight on the CPU: the weight and two moments in float32
@@ -104,7 +107,7 @@ def _fully_trained_model_of_script(module: Module, name: str) -> TrainedModel | 
     config = next(iter(extract_configs(module)), None)
     if config is not None:
         return fully_trained_model_of_config(config)
-    return _trained_model_by_name(name or find_model_name(module) or "")
+    return _trained_model_by_name(name or find_only_plainly_named_model(module) or "")
 
 
 def _names_adapter(text: str) -> bool:

@@ -100,7 +100,7 @@ def _items_of_dict_or_call(node: ast.AST) -> Iterator[tuple[object, ast.expr]]:
         yield from ((word.arg, word.value) for word in node.keywords if word.arg)
 
 
-def memory_of_job(file: CommandFile) -> Iterator[SettingBeside]:
+def memory_and_processes_of_job(file: CommandFile) -> Iterator[SettingBeside]:
     """The memory that a job asks for on each node, the processes that it starts there, and who loads the weights."""
     limits = [memory_limit(file, command) for command in file.commands]
     asked = next((limit for limit in limits if limit is not None), _memory_of_request(file))

@@ -111,7 +111,7 @@ def format_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def parse_limit_number(value: Any) -> float | None:
+def parse_setting_number(value: Any) -> float | None:
     """The number that a setting holds, also as text (`1e-5` is a text to YAML); None for anything else."""
     # True is an int: without this a switch would be a number.
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -128,7 +128,7 @@ def lora_scale(alpha: Any, rank: Any, *, rank_stabilised: bool = False) -> float
     """The factor on an adapter's output, alpha / r or alpha / sqrt(r), without its sign (B takes it
     up); None if it is not known.
     """
-    above, below = parse_limit_number(alpha), parse_limit_number(rank)
+    above, below = parse_setting_number(alpha), parse_setting_number(rank)
     if above is None or below is None or below < 1:
         return None
     return abs(above) / (math.sqrt(below) if rank_stabilised else below)
@@ -142,7 +142,7 @@ def limit_breaches(values: Values, *rules: str) -> Iterator[Breach]:
     # A zero rate is an error and a low one a warning: the reader needs the first alone.
     seen = set()
     for limit in LIMITS:
-        value = parse_limit_number(values.get(limit.setting))
+        value = parse_setting_number(values.get(limit.setting))
         if limit.rule not in rules or limit.setting in seen or value is None:
             continue
         if limit.outside.holds(value) and limit.when(values):
@@ -155,7 +155,7 @@ def settings_with_limits(*rules: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(limit.setting for limit in LIMITS if limit.rule in rules))
 
 
-def _is_one_of_methods(*methods: str) -> Callable[[Values], bool]:
+def _condition_on_methods(*methods: str) -> Callable[[Values], bool]:
     """A condition: is the run's training method one of these?"""
     return lambda values: values.get("method") in methods
 
@@ -190,17 +190,17 @@ def _does_kto_estimate_kl(values: Values) -> bool:
 
 def _do_epochs_set_run_length(values: Values) -> bool:
     """Is the length of the run set by epochs?"""
-    return (parse_limit_number(values.get("training.max_steps")) or 0) < 1
+    return (parse_setting_number(values.get("training.max_steps")) or 0) < 1
 
 
 def _has_few_max_steps(values: Values) -> bool:
     """Is `max_steps` as small as in runs that only try a method?"""
-    return 0 < (parse_limit_number(values.get("training.max_steps")) or 0) <= MAX_STEPS_OF_TRIAL
+    return 0 < (parse_setting_number(values.get("training.max_steps")) or 0) <= MAX_STEPS_OF_TRIAL
 
 
 def _sets_epochs_beside_max_steps(values: Values) -> bool:
     """Does the file ask for whole epochs, beside the `max_steps` that decides?"""
-    return (parse_limit_number(values.get(ASKED_EPOCHS)) or 0) >= 1
+    return (parse_setting_number(values.get(ASKED_EPOCHS)) or 0) >= 1
 
 
 def _is_plain_sgd(values: Values) -> bool:
@@ -210,7 +210,7 @@ def _is_plain_sgd(values: Values) -> bool:
 
 def _is_scale_weak(values: Values) -> bool:
     """Is the scale itself below what is published? Else the learning rate is what is small, which has its own rule."""
-    strength = parse_limit_number(values.get(SCALE))
+    strength = parse_setting_number(values.get(SCALE))
     if strength is None or values.get("method") != "sft":
         return False
     return FAINT <= strength < LOWEST_SCALE
@@ -219,9 +219,9 @@ def _is_scale_weak(values: Values) -> bool:
 def _is_high_scale_with_usual_rate(values: Values) -> bool:
     """Is a high scale joined by a usual rate, at a rank that is no special one? At rank 1 a scale of 32 is published
     with rates up to 1e-3, for there a step changes one direction alone (LoRA Without Regret)."""
-    product = parse_limit_number(values.get(SCALED_RATE))
-    rank = parse_limit_number(values.get("training.lora.r"))
-    alpha = parse_limit_number(values.get("training.lora.lora_alpha"))
+    product = parse_setting_number(values.get(SCALED_RATE))
+    rank = parse_setting_number(values.get("training.lora.r"))
+    alpha = parse_setting_number(values.get("training.lora.lora_alpha"))
     if product is None or rank is None or alpha is None:
         return False
     # Twice the rank is what recipes give, with rsLoRA at high ranks as well.
@@ -242,7 +242,7 @@ def _keeps_unlikely_tokens(values: Values) -> bool:
     """May unlikely tokens be drawn: is there no min_p that takes them away? One that is not known may be high."""
     if "min_p" not in values:
         return True
-    min_p = parse_limit_number(values["min_p"])
+    min_p = parse_setting_number(values["min_p"])
     return min_p is not None and min_p < MIN_P_THAT_CUTS
 
 
@@ -257,7 +257,7 @@ def _should_judge_weight_decay(values: Values) -> bool:
     Lion takes ten times the decay with a tenth of the rate; if each step replaces the weights,
     another rule says so.
     """
-    replaces = (parse_limit_number(values.get(DECAY_RATE)) or 0) >= 1
+    replaces = (parse_setting_number(values.get(DECAY_RATE)) or 0) >= 1
     return not replaces and "lion" not in str(values.get("training.optim")).lower()
 
 
@@ -327,7 +327,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="a beta of {value} for {METHOD}: every gradient is 0",
         fix="set {name} to 0.1, or between 0.01 and 0.5",
-        when=_is_one_of_methods("dpo", "kto"),
+        when=_condition_on_methods("dpo", "kto"),
         source="DPO (arXiv:2305.18290), equation 7",
     ),
     Limit(
@@ -337,7 +337,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="a beta of {value} for {METHOD}: the rejected answer is preferred",
         fix="set {name} to 0.1, or between 0.01 and 0.5",
-        when=_is_one_of_methods("dpo", "kto"),
+        when=_condition_on_methods("dpo", "kto"),
         source="DPO (arXiv:2305.18290), equation 7",
     ),
     Limit(
@@ -378,7 +378,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="the odds ratio of ORPO weighs {value}: rejected answers have no effect, or are preferred",
         fix="set {name} to 0.1, or between 0.05 and 1",
-        when=_is_one_of_methods("orpo"),
+        when=_condition_on_methods("orpo"),
         source="ORPO (arXiv:2403.07691), equation 6: SFT's loss plus lambda times that of the odds ratio",
     ),
     Limit(
@@ -388,7 +388,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="the odds ratio of ORPO weighs {value}: the loss is that of SFT on the chosen answers, in practice",
         fix="set {name} to 0.1, or between 0.05 and 1",
-        when=_is_one_of_methods("orpo"),
+        when=_condition_on_methods("orpo"),
         source="ORPO (arXiv:2403.07691) trains at 0.1 to 0.25, and compares 0.1 to 1",
     ),
     Limit(
@@ -398,7 +398,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="the odds ratio of ORPO weighs {value}: it outweighs learning the answers",
         fix="set {name} to 0.1, or between 0.05 and 1",
-        when=_is_one_of_methods("orpo"),
+        when=_condition_on_methods("orpo"),
         source="ORPO (arXiv:2403.07691) trains at 0.1 to 0.25, and compares 0.1 to 1",
     ),
     Limit(
@@ -408,7 +408,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="a beta of {value} for {METHOD}: rejected answers have no effect, or are preferred",
         fix="set {name} to 0.1 (CPO), or to 2 to 10 (SimPO)",
-        when=_is_one_of_methods("cpo"),
+        when=_condition_on_methods("cpo"),
         source="SimPO (arXiv:2405.14734), equation 6; CPO (arXiv:2401.08417), equation 4",
     ),
     Limit(
@@ -462,7 +462,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: answers judged good are not learned from",
         fix="set {name} to 1",
-        when=_is_one_of_methods("kto"),
+        when=_condition_on_methods("kto"),
         source="KTO (arXiv:2402.01306), equation 8",
     ),
     Limit(
@@ -471,7 +471,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: answers judged bad are not learned from",
         fix="set {name} to 1",
-        when=_is_one_of_methods("kto"),
+        when=_condition_on_methods("kto"),
         source="KTO (arXiv:2402.01306), equation 8",
     ),
     Limit(
@@ -732,7 +732,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value}: an answer is compared with the others of its prompt, and there is none, so the"
         " advantage is 0, or the trainer stops",
         fix="set {name} to 8, or at least to 2",
-        when=_is_one_of_methods("grpo"),
+        when=_condition_on_methods("grpo"),
         source="GRPO (arXiv:2402.03300), section 4.1; TRL raises ValueError",
     ),
     Limit(
@@ -742,7 +742,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: all answers to a prompt are one, or the logits"
         " are divided by 0",
         fix="set {name} to 1.0, or 0.7 to 1.2",
-        when=_is_one_of_methods("grpo"),
+        when=_condition_on_methods("grpo"),
         source="the advantage compares different answers to one prompt",
     ),
     Limit(
@@ -752,7 +752,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: most answers to a prompt are alike, and have no"
         " advantage",
         fix="set {name} to 1.0, or 0.7 to 1.2",
-        when=_is_one_of_methods("grpo"),
+        when=_condition_on_methods("grpo"),
         source="published are 0.6 to 1.2",
     ),
     Limit(
@@ -761,7 +761,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value} while answers are sampled for training: they are noise, and no reward comes",
         fix="set {name} to 1.0, or 0.7 to 1.2",
-        when=_is_one_of_methods("grpo"),
+        when=_condition_on_methods("grpo"),
         source="published are 0.6 to 1.2",
     ),
     Limit(
@@ -771,7 +771,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: all answers to a prompt are one, so the"
         " advantage is 0",
         fix="leave {name} out",
-        when=_is_one_of_methods("grpo"),
+        when=_condition_on_methods("grpo"),
         source="the advantage compares different answers to one prompt",
     ),
     Limit(
@@ -781,7 +781,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: most answers to a prompt are alike, and have no"
         " advantage",
         fix="set {name} to 1.0",
-        when=_is_one_of_methods("grpo"),
+        when=_condition_on_methods("grpo"),
         source="published are 0.9 to 1",
     ),
     Limit(
@@ -790,7 +790,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: the distance to the reference outweighs the reward",
         fix="set {name} to 0, or up to 0.1",
-        when=_is_one_of_methods("grpo"),
+        when=_condition_on_methods("grpo"),
         source="published are 0 to 0.1 (arXiv:2402.03300: 0.04)",
     ),
     Limit(

@@ -112,7 +112,7 @@ def model_identity(name: str) -> ModelIdentity | None:
     )
 
 
-def overflowing_family(name: str) -> str | None:
+def family_known_to_overflow_float16(name: str) -> str | None:
     """The family, where a model's name says that it is one which overflows in float16."""
     last = name.rstrip("/").rpartition("/")[2].lower()
     match = OVERFLOWS.search(last) if len(last) < LONGEST else None

@@ -32,9 +32,9 @@ from truetune.tokenized.open_token_cache import (
     open_token_cache,
     tokenizer_named_by_cache,
 )
-from truetune.tokenized.recognise_token_columns import are_tokenized
+from truetune.tokenized.recognise_token_columns import does_first_file_hold_token_ids
 from truetune.tokenized.row_chunks import Progress
-from truetune.tokenized.tokenized_data import TokenizedData, find_row, read_tokenized
+from truetune.tokenized.tokenized_data import TokenizedData, find_row_and_its_chunk, read_tokenized
 from truetune.tokenized.tokenized_summary import TokenizedSummary
 
 TOKENIZED_KIND = "tokenized data"
@@ -92,7 +92,7 @@ def inspect_tokenized(
         ),
         findings=judgement.findings,
         examined=judgement.examined,
-        not_judged=(*_rows_left_out(cache, summary), *judgement.not_judged),
+        not_judged=(*_rows_and_caches_left_out(cache, summary), *judgement.not_judged),
         ledger=summary.ledger(),
         rows=summary.rows,
         padding=summary.padding,
@@ -123,7 +123,7 @@ def is_tokenized(path: str, spec: RunSpec) -> bool:
     try:
         if Path(path).is_dir() and recognise_kinds(path)[0] == "encoded":
             return True
-        return are_tokenized(open_token_cache(path).sources)
+        return does_first_file_hold_token_ids(open_token_cache(path).sources)
     except (TruetuneError, OSError):
         return False
 
@@ -185,7 +185,7 @@ def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
         yield "read by", data.trainer.called
 
 
-def _rows_left_out(cache: TokenCache, summary: TokenizedSummary) -> Iterator[NotJudged]:
+def _rows_and_caches_left_out(cache: TokenCache, summary: TokenizedSummary) -> Iterator[NotJudged]:
     """Rows that are broken, and other caches of the folder."""
     if summary.broken:
         origin, reason = summary.broken_rows[0]
@@ -209,7 +209,7 @@ def view_tokenized_row(
     Raises SpecError, TokenizerError, TemplateError or DataError.
     """
     probes = prepare_probes_of_run(spec)
-    placed, at = find_row(open_token_cache(path), probes, row=row, line=line)
+    placed, at = find_row_and_its_chunk(open_token_cache(path), probes, row=row, line=line)
     chunk = placed.chunk
     part = slice(int(chunk.offsets[at]), int(chunk.offsets[at + 1]))
     ids, valid = chunk.ids[part], placed.valid[part]

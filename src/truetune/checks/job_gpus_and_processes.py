@@ -323,10 +323,10 @@ def tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
     if "--gpus-per-task" in file.requests:
         return None
     has_tasks = bool({"--ntasks", "-n"} & file.requests.keys())
-    return _tasks_of_node(file) if has_tasks else 1
+    return _even_tasks_per_node_of_job(file) if has_tasks else 1
 
 
-def _tasks_of_node(file: CommandFile) -> int | None:
+def _even_tasks_per_node_of_job(file: CommandFile) -> int | None:
     """The tasks of a job, shared out evenly among its nodes; None where they are not, or a number is not plain."""
     tasks = parse_digits(_first_job_request(file, "--ntasks", "-n")[0])
     nodes = parse_digits(_first_job_request(file, "--nodes", "-N")[0] or "1")
@@ -370,7 +370,7 @@ def _deepspeed_launch(command: ShellCommand) -> ProcessLaunch | None:
     )
 
 
-def commands_kept_on_cpu(file: CommandFile) -> list[tuple[ShellCommand, str]]:
+def commands_if_all_kept_on_cpu(file: CommandFile) -> list[tuple[ShellCommand, str]]:
     """The programs of a file, each with the setting that keeps it on the CPU; empty if any of them
     may use a GPU.
     """

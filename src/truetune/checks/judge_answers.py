@@ -16,7 +16,9 @@ from truetune.generation.answer_samples import SampledRun
 from truetune.settings.run_spec import RunSpec
 
 
-def find_in_answers(watched: SampledRun, spec: RunSpec | None = None) -> tuple[Finding, ...]:
+def findings_on_sampled_answers(
+    watched: SampledRun, spec: RunSpec | None = None
+) -> tuple[Finding, ...]:
     """The findings of the rules that `spec` selects on sampled answers; none before the first
     sampling pass.
     """
@@ -82,12 +84,12 @@ def findings_new_or_worse(findings: Iterable[Finding], known: dict[str, Finding]
 
     Worse is a higher severity, or a share of bad answers that is half as large again.
     """
-    fresh = [finding for finding in findings if _is_worse(finding, known.get(finding.rule))]
+    fresh = [finding for finding in findings if _is_new_or_worse(finding, known.get(finding.rule))]
     known.update({finding.rule: finding for finding in fresh})
     return fresh
 
 
-def _is_worse(now: Finding, before: Finding | None) -> bool:
+def _is_new_or_worse(now: Finding, before: Finding | None) -> bool:
     """Is a finding new, graver, or about a far larger share?"""
     if before is None or RANK[now.severity] > RANK[before.severity]:
         return True

@@ -20,13 +20,13 @@ from truetune.auditing.record_live_objects import (
     CollatedRows,
     LiveObjects,
     collate_rows,
-    make_sample_rows,
+    make_small_sample_chats,
     parse_conversations,
     preserve_objects,
     read_live_rows,
     read_live_template,
     read_live_tokenizer,
-    record_model,
+    record_model_without_batches,
 )
 from truetune.auditing.workspace_removed_with_process import open_workspace
 from truetune.checks.batch.stop_token_never_supervised import StopTokenNeverSupervised
@@ -126,7 +126,7 @@ def _judge_or_raise(live: LiveObjects, spec: RunSpec) -> Report:
     """Judge the objects. Raises FindingsError where there is a finding at or above `spec.fail_on`."""
     started, lost = time.perf_counter(), list[str]()
     report: Report | None = run_contained(
-        _guard_report, live, spec, on_failure=lost.append, seconds=TIMEOUT_S
+        _judge_objects_in_temporary_folder, live, spec, on_failure=lost.append, seconds=TIMEOUT_S
     )
     if report is None:
         judgement = (NotJudged("the objects", lost[0] if lost else "the guard failed"),)
@@ -139,7 +139,7 @@ def _judge_or_raise(live: LiveObjects, spec: RunSpec) -> Report:
     return report
 
 
-def _guard_report(live: LiveObjects, spec: RunSpec) -> Report:
+def _judge_objects_in_temporary_folder(live: LiveObjects, spec: RunSpec) -> Report:
     """Judge in a folder of its own; the objects are as before afterwards."""
     # guard=False: nothing is run that could write; the objects are put back as they were instead.
     with open_workspace(guard=False) as folder, preserve_objects(live):
@@ -180,12 +180,12 @@ def _prepare_probes(work: _Guard) -> Probes:
     template = read_live_template(work.live, work.folder)
     variables = {} if template is None else {"template": template}
     work.spec = work.spec.model_copy(
-        update=variables | _trainer_of_collator(work.live.collator, work.spec)
+        update=variables | _trainer_settings_of_collator(work.live.collator, work.spec)
     )
     return make_probes(read_live_tokenizer(work.live, work.folder), work.spec)
 
 
-def _trainer_of_collator(collator: Any, spec: RunSpec) -> dict[str, Any]:
+def _trainer_settings_of_collator(collator: Any, spec: RunSpec) -> dict[str, Any]:
     """The trainer that a collator shows, as settings: a collator of TRL is used with TRL's
     trainers, that of transformers by loops of all kinds.
     """
@@ -195,7 +195,7 @@ def _trainer_of_collator(collator: Any, spec: RunSpec) -> dict[str, Any]:
 
 def _judge_batches(work: _Guard, rows: CollatedRows | None, known: Probes | None) -> None:
     """The rules on batches, of the collator's output, the model, or both."""
-    record = record_model(work.live, work.folder) if rows is None else rows.record
+    record = record_model_without_batches(work.live, work.folder) if rows is None else rows.record
     subject = _audit_recorded_batches(record, work.spec, known)
     kinds = choose_rules(work.spec, BatchRule)
     kinds = [kind for kind in kinds if _is_judgeable(kind, rows, work.live)]
@@ -270,7 +270,7 @@ def _judge_data(work: _Guard, probes: Probes, rows: Sequence[Any]) -> None:
     talks = parse_conversations(rows)
     own = bool(talks)
     if not own:
-        talks = parse_conversations(make_sample_rows(probes))
+        talks = parse_conversations(make_small_sample_chats(probes))
     spec = with_trainer_defaults(work.spec)
     probes = replace(probes, spec=spec)
     kinds = _data_rules(spec, OF_TEMPLATE if not own else ())

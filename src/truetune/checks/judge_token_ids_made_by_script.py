@@ -70,7 +70,7 @@ RULES_ON_CACHES = ("token-rows-of-another-template", "cache-made-with-other-sett
 """They tell a cache that was made for another run. A script's rows are of this run, and its form is its own"""
 
 
-def inspect_rows_of_ids(
+def inspect_ids_made_by_script(
     scripts: Iterable[str], sources: Iterable[Source], run: RunSpec
 ) -> TokenizedReport | None:
     """What the rules say of the ids that the one script makes of these files; None where none makes ids of them.
@@ -202,7 +202,9 @@ def _inspect_ids(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
         report = inspect_tokenized(str(path), chosen)
         findings = tuple(
             _with_cases_of_user_file(
-                _with_effect_on_loss(_prompt_loss_as_warning(finding), rows), str(path), rows.rows
+                _unlabelled_rows_as_error_in_loops(_prompt_loss_as_warning(finding), rows),
+                str(path),
+                rows.rows,
             )
             for finding in report.findings
         )
@@ -233,7 +235,7 @@ def _prompt_loss_as_warning(finding: Finding) -> Finding:
     return replace(finding, severity="warning") if is_whole else finding
 
 
-def _with_effect_on_loss(finding: Finding, rows: ScriptRows) -> Finding:
+def _unlabelled_rows_as_error_in_loops(finding: Finding, rows: ScriptRows) -> Finding:
     """Rows without a label as an error where a loop takes them as whole batches, with what that does to its loss."""
     count, total = finding.count or 0, len(rows.rows)
     is_empty = (

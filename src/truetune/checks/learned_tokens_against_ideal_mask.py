@@ -120,12 +120,14 @@ class LearnedTokenCounter:
         if self.cut.limit is not None and self.cut.action != "none":
             gone = self._tokens_cut_by_limit(batch, self.cut.limit)
             self.lost += int((mask & gone).sum())
-            self._count_kept(batch, mask & ~gone)
+            self._count_tokens_kept_by_cut(batch, mask & ~gone)
         elif self.facts.name is None and self.spec.max_length is not None:
-            self._count_kept(batch, mask & (_positions_in_examples(batch) < self.spec.max_length))
+            self._count_tokens_kept_by_cut(
+                batch, mask & (_positions_in_examples(batch) < self.spec.max_length)
+            )
         return replace(batch, supervised=mask)
 
-    def _count_kept(self, batch: Batch, kept: NDArray[np.bool_]) -> None:
+    def _count_tokens_kept_by_cut(self, batch: Batch, kept: NDArray[np.bool_]) -> None:
         """Adds what a cut leaves in the loss."""
         self.kept += np.bincount(batch.source[kept], minlength=len(Source))
         answers = np.isin(batch.source, ANSWER_SOURCES) & kept
@@ -166,7 +168,7 @@ class LearnedTokenCounter:
                 and (pairs or self.decision.learned is not None)
                 and not self.spec.training.other.get(LABELS_BY_SCRIPT)
             ),
-            about=facts.template.value == "own" or self._finds_answers_otherwise(),
+            about=facts.template.value == "own" or self._finds_answers_against_contract(),
             tokens=self.tokens,
             supervised=self.supervised,
             masked_as_pads=self.masked,
@@ -181,7 +183,7 @@ class LearnedTokenCounter:
             installed=_other_installed_release(facts),
         )
 
-    def _finds_answers_otherwise(self) -> bool:
+    def _finds_answers_against_contract(self) -> bool:
         """Does the trainer find the answers by another way than the contract?"""
         if self.kind == "instruction" and self.facts.as_served.value is False:
             return True  # such trainers write rows of this kind into a prompt of their own

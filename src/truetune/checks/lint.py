@@ -28,7 +28,10 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.source.evidence.training_row_count_in_notebook_output import (
     printed_training_rows,
 )
-from truetune.checks.source.evidence.training_row_files import training_files, training_row_limit
+from truetune.checks.source.evidence.training_row_files import (
+    local_row_files_of_only_trainer,
+    training_row_limit,
+)
 from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.errors import DataError, SpecError
 from truetune.parsing.docker_compose_services_as_commands import is_compose_file
@@ -42,7 +45,9 @@ from truetune.parsing.shell_commands import (
 )
 from truetune.settings.config import WeightUse
 from truetune.settings.run_spec import RunSpec, Severity
-from truetune.settings.stacks.settings_of_stack_commands import configs_of_commands
+from truetune.settings.stacks.settings_of_stack_commands import (
+    configs_of_commands_without_settings_file,
+)
 from truetune.source.find_file_of_import import ImportSearch
 from truetune.source.find_source_files import SOURCE_SUFFIXES, find_source_files
 from truetune.source.group_files_by_imports import Program, group_by_imports
@@ -134,16 +139,16 @@ def lint(
     # Paths without a note stand in the report as well: it says of each what it is.
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in find_source_files(named)}
-    commands, scripts = _split_by_language(files)
+    commands, scripts = _split_commands_from_python(files)
     uses = (*uses, *find_weight_uses(named))
     makes_changes = any((fix, unsafe, diff))
     results |= {file: lint_commands(file, spec, uses) for file in commands}
-    for module in _read_modules(scripts, named):
+    for module in _read_modules_in_import_groups(scripts, named):
         if progress is not None:
             progress(len(results), len(files))
         result = lint_module(module, spec, rows, uses)
         if makes_changes and not _is_unnamed_link(module.path, named):
-            change = _module_after_fixes(module, result, spec, unsafe)
+            change = _change_by_helpful_fixes(module, result, spec, unsafe)
             if change is not None:
                 changes.append(change)
                 # What was fixed is judged again, so that the report says what is left.
@@ -163,7 +168,7 @@ def _is_unnamed_link(path: str, named: Sequence[str]) -> bool:
     return Path(path).is_symlink() and path not in named
 
 
-def _split_by_language(files: Iterable[str]) -> tuple[list[str], list[str]]:
+def _split_commands_from_python(files: Iterable[str]) -> tuple[list[str], list[str]]:
     """The files of commands (shell, job scripts), and those of Python."""
     commands: list[str] = []
     scripts: list[str] = []
@@ -269,7 +274,7 @@ def _judge_settings_of_module(
         configs = extract_configs(module)
         if not configs:
             return []
-        files = training_files(module)
+        files = local_row_files_of_only_trainer(module)
         limit = training_row_limit(module) if files else None
         # Asked for only with rows: the limit of a set that is not here limits nothing.
         printed = printed_training_rows(module)
@@ -316,7 +321,10 @@ def _judge_commands(file: CommandFile, spec: RunSpec, uses: tuple[WeightUse, ...
         for modelfile in modelfiles_in_script(Path(file.path))
     ]
     try:
-        parts += [judge_settings(config, spec, uses) for config in configs_of_commands(file)]
+        parts += [
+            judge_settings(config, spec, uses)
+            for config in configs_of_commands_without_settings_file(file)
+        ]
     except SpecError as error:
         unread = NotJudged("settings in the commands", str(error), place=file.path)
         parts.append(Judgement(not_judged=(unread,)))
@@ -450,7 +458,7 @@ def _finding_offset(module: Module, finding: Finding) -> int:
     return lines.starts[min(case.line, len(lines)) - 1] + (case.column or 1) - 1
 
 
-def _read_modules(files: Iterable[str], named: Sequence[str]) -> Iterator[Module]:
+def _read_modules_in_import_groups(files: Iterable[str], named: Sequence[str]) -> Iterator[Module]:
     """Every file, parsed; those that import each other are judged together, group after group."""
     sources_of: dict[str, _Text] = {file: _read_text(file) for file in files}
     imports = ImportSearch(sources_of, named)
@@ -488,7 +496,7 @@ def _parse_module(path: str, source: _Text) -> Module:
         return unreadable_module(path, str(error).removeprefix(f"{path}: "))
 
 
-def _module_after_fixes(
+def _change_by_helpful_fixes(
     module: Module, seen: FileResult, spec: RunSpec, unsafe: bool
 ) -> SourceChange | None:
     """The change that all helpful fixes make to a file; None if none helps.

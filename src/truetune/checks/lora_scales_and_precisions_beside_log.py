@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.find_schedule_lengths_beside_log import schedule_lengths_of_file
-from truetune.checks.hyperparameter_limits import parse_limit_number
+from truetune.checks.hyperparameter_limits import parse_setting_number
 from truetune.checks.read_training_script_with_imports import read_training_module
-from truetune.checks.source.evidence.hyperparameter_arguments import training_calls
+from truetune.checks.source.evidence.hyperparameter_arguments import training_hyperparameter_calls
 from truetune.checks.source.evidence.models_loaded_from_adapter_folders import ADAPTER_CONFIG
 from truetune.errors import TruetuneError
 from truetune.logs.facts_in_files_beside_log import (
@@ -30,7 +30,9 @@ from truetune.settings.located_document import read_located_document
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.settings.stacks.settings_of_stack_commands import configs_of_commands
+from truetune.settings.stacks.settings_of_stack_commands import (
+    configs_of_commands_without_settings_file,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.settings_of_script_as_configs import extract_configs
 
@@ -118,7 +120,7 @@ def _trainings_of_file(file: Path) -> _Trainings:
 def _configs_of_file(file: Path) -> Iterable[Config]:
     """The settings of trainings in a file of settings or of commands."""
     if is_command_file(file):
-        return configs_of_commands(read_command_file(file))
+        return configs_of_commands_without_settings_file(read_command_file(file))
     is_small = file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_BYTES
     if is_small and recognise_kinds(file)[0] in config_readers():
         return [read_config(file)]
@@ -143,8 +145,8 @@ def _trainings_of_script(module: Module) -> _Trainings:
 
 def _adapters_in_calls(module: Module) -> Iterator[AdapterBeside]:
     """The adapters that calls of a script set with both alpha and rank."""
-    for found in training_calls(module):
-        alpha, rank = (parse_limit_number(found.values.get(one)) for one in (ALPHA, "r"))
+    for found in training_hyperparameter_calls(module):
+        alpha, rank = (parse_setting_number(found.values.get(one)) for one in (ALPHA, "r"))
         if alpha is None or rank is None or rank < 1:
             continue
         line, _ = module.place(found.nodes[ALPHA])
@@ -158,7 +160,7 @@ def _saved_adapter(file: Path) -> Iterator[AdapterBeside]:
     document = read_located_document(file).value
     if not isinstance(document, dict):
         return
-    alpha, rank = (parse_limit_number(document.get(one)) for one in ("lora_alpha", "r"))
+    alpha, rank = (parse_setting_number(document.get(one)) for one in ("lora_alpha", "r"))
     if alpha is not None and rank is not None and rank >= 1:
         stabilised = document.get("use_rslora") is True
         yield AdapterBeside(str(file), 0, alpha, int(rank), stabilised)

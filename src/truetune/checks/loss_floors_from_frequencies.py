@@ -24,7 +24,7 @@ from truetune.encoding.stream_batches import retry_without_shortcuts, stream_bat
 from truetune.logs.run_log import DataFacts
 from truetune.render.template_probes import prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
-from truetune.tokenized.count_supervised_tokens import count_supervised
+from truetune.tokenized.count_supervised_tokens import count_supervised_tokens_and_answers
 from truetune.tokenized.open_token_cache import open_token_cache
 
 
@@ -62,9 +62,9 @@ def loss_floor_of_data(spec: RunSpec) -> DataFacts:
 def _read_token_id_rows(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
     """As `read_data_for_loss_floor`, for rows that are token ids already."""
     probes = prepare_probes_of_run(spec)
-    counts = count_supervised(open_token_cache(spec.data[0]), probes)
+    counts = count_supervised_tokens_and_answers(open_token_cache(spec.data[0]), probes)
     tokenizer = probes.tokenizer
-    facts = _data_facts(
+    facts = _loss_floors_from_counts(
         counts.rows, counts.tokens, counts.answers, tokenizer.embedding_rows or tokenizer.vocabulary
     )
     unread = tuple(
@@ -94,13 +94,13 @@ def _read_rendered_rows(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataRe
             # The bytes of an answer's ids: a dictionary needs a key that can be hashed, and a text would be decoded
             # for it.
             answers[batch.ids[start:end][batch.supervised[start:end]].tobytes()] += 1
-    facts = _data_facts(
+    facts = _loss_floors_from_counts(
         rows, tokens, answers, setup.tokenizer.embedding_rows or setup.tokenizer.vocabulary
     )
     return DataReading(facts, rules.judgement())
 
 
-def _data_facts(
+def _loss_floors_from_counts(
     rows: int, tokens: NDArray[np.int64], answers: Counter[bytes], vocabulary: int
 ) -> DataFacts:
     """The losses by counts of supervised tokens and of whole answers.

@@ -32,7 +32,7 @@ class PairedFiles(NamedTuple):
     held_out: tuple[str, ...]
 
 
-def pair_files(paths: Sequence[str]) -> PairedFiles | None:
+def split_training_and_held_out_files(paths: Sequence[str]) -> PairedFiles | None:
     """The training files and the held-out files among paths; None where they are not told apart by their names."""
     files = _local_files_of(paths)
     training = [file for file in files if TRAINING_NAME.search(Path(file).stem)]

@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.find_how_launch_distributes_training import find_launched_training
+from truetune.checks.find_how_launch_distributes_training import find_only_launched_training
 from truetune.checks.find_what_fills_rows_to_limit import FilledRows, find_what_fills_rows
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
 from truetune.checks.read_training_script_with_imports import read_training_module
@@ -20,11 +20,13 @@ from truetune.checks.source.evidence.fixed_length_paddings import (
     fixed_paddings,
 )
 from truetune.checks.source.evidence.settings_given_to_nothing import settings_given_to_nothing
-from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import longest_encoded_row
+from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import (
+    longest_row_after_cut_or_pad,
+)
 from truetune.checks.source.evidence.unused_models_on_gpu import second_loads_beside_unused_models
 from truetune.checks.source.kbit_preparation_of_plain_weights import kbit_preparations_and_loads
 from truetune.checks.source.model_loaded_beside_another import (
-    list_names,
+    join_names,
     place_in_file,
     second_model_gb,
 )
@@ -43,12 +45,14 @@ from truetune.settings.recognise_input_kind import recognise_kinds, title_of_kin
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.settings.stacks.settings_of_stack_commands import configs_of_commands
+from truetune.settings.stacks.settings_of_stack_commands import (
+    configs_of_commands_without_settings_file,
+)
 from truetune.source.parsed_source_file import Module, read_module
 from truetune.source.settings_of_script_as_configs import (
+    extract_config_of_own_loop,
     extract_configs,
-    extract_loop_config,
-    find_model_name,
+    find_only_plainly_named_model,
 )
 
 ADAPTER = "adapter_config.json"
@@ -102,7 +106,7 @@ def plan_of_config(
     length: int | None = None,
 ) -> Plan:
     """The memory of a run, with what fills its rows; see `truetune.plan`."""
-    filled = None if length else find_what_fills_rows(config) or _filled_by_script(config)
+    filled = None if length else find_what_fills_rows(config) or _rows_padded_far_by_script(config)
     if filled is not None:
         config = replace(config, notes=(*config.notes, filled.note))
     config = replace(config, notes=(*config.notes, *_note_on_memory_error_beside(config)))
@@ -116,7 +120,7 @@ def plan_of_config(
     )
 
 
-def _filled_by_script(config: Config) -> FilledRows | None:
+def _rows_padded_far_by_script(config: Config) -> FilledRows | None:
     """The length that a script pads its rows to, if the rows lie beside it and are far shorter;
     None elsewhere.
     """
@@ -160,7 +164,9 @@ def _config_of_path(path: str) -> Config:
     if kinds[0] in config_readers():
         return read_config(path)
     if kinds[0] == "commands":
-        of_command = next(configs_of_commands(read_command_file(Path(path))), None)
+        of_command = next(
+            configs_of_commands_without_settings_file(read_command_file(Path(path))), None
+        )
         if of_command is not None:
             return of_command
     raise UsageError(
@@ -172,15 +178,16 @@ def _config_of_script(path: Path) -> Config | None:
     """The run of a script: of its trainer's arguments, else of its own loop; None where it trains nothing."""
     # The first of several: a script that trains twice needs the memory of one run at a time.
     module = read_training_module(path)
-    config = next(iter(extract_configs(module)), None) or extract_loop_config(module)
+    config = next(iter(extract_configs(module)), None) or extract_config_of_own_loop(module)
     if config is None:
         return None
     if config.spec.model is None:
         config = replace(
-            config, spec=config.spec.model_copy(update={"model": find_model_name(module)})
+            config,
+            spec=config.spec.model_copy(update={"model": find_only_plainly_named_model(module)}),
         )
     if config.limit is None and config.spec.max_length is None:
-        length = longest_encoded_row(module)
+        length = longest_row_after_cut_or_pad(module)
         spec = config.spec.model_copy(update={"max_length": length})
         config = replace(config, spec=spec) if length is not None else config
     config = _with_launch_of_script(config, path)
@@ -192,7 +199,7 @@ def _config_of_script(path: Path) -> Config | None:
             spec=config.spec.model_copy(update={"training": training}),
             notes=(*config.notes, CAST),
         )
-    config = _with_unused_adapter(config, module)
+    config = _with_note_on_unused_adapter(config, module)
     return replace(
         config,
         notes=(
@@ -203,7 +210,7 @@ def _config_of_script(path: Path) -> Config | None:
     )
 
 
-def _with_unused_adapter(config: Config, module: Module) -> Config:
+def _with_note_on_unused_adapter(config: Config, module: Module) -> Config:
     """The run with a note, where its script makes a LoraConfig that nothing is given: then all weights are trained."""
     left = next((one for one in settings_given_to_nothing(module) if one.kind.is_adapter), None)
     if left is None or config.spec.training.lora is not None:
@@ -220,7 +227,7 @@ def _with_unused_adapter(config: Config, module: Module) -> Config:
 
 def _with_launch_of_script(config: Config, path: Path) -> Config:
     """The run with the processes, the sharding and the offload of the launch beside its script."""
-    launched = find_launched_training(path) if config.spec.training.devices == 1 else None
+    launched = find_only_launched_training(path) if config.spec.training.devices == 1 else None
     if launched is None:
         return config
     return replace(
@@ -239,7 +246,7 @@ def _notes_on_second_models(module: Module) -> Iterator[str]:
         place = place_in_file(module, one.second.node, line)
         holds = "holds" if len(set(one.names)) == 1 else "hold"
         yield (
-            f"not in the table: {place} loads a second model{weights} onto the GPU, while {list_names(one.names)} still"
+            f"not in the table: {place} loads a second model{weights} onto the GPU, while {join_names(one.names)} still"
             f" {holds} the first one; free it before (truetune lint {Path(module.path).name}), or load to the CPU"
         )
 

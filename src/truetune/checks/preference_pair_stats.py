@@ -41,7 +41,7 @@ class PairStats:
             supervised: (examples,) supervised tokens of each.
         """
         if batch.pairs is not None:
-            self._add(batch.pairs)
+            self._add_pairs(batch.pairs)
         labels = [example.row.label for example in batch.examples]
         if any(label is not None for label in labels):
             for name, value in (("true", True), ("false", False)):
@@ -50,7 +50,7 @@ class PairStats:
         if margins:
             self.margins.add(np.array(margins, dtype=np.float32))
 
-    def _add(self, pairs: Pairs) -> None:
+    def _add_pairs(self, pairs: Pairs) -> None:
         """Count the pairs of a batch."""
         chosen, rejected = (side.per_example(side.supervised) for side in pairs)
         self._add_lengths("chosen", chosen)
@@ -58,7 +58,7 @@ class PairStats:
         self.longer += int((chosen > rejected).sum())
         self.shorter += int((chosen < rejected).sum())
         self.same += int((chosen == rejected).sum())
-        common, shorter, longer = measure_common_beginnings(pairs)
+        common, shorter, longer = measure_common_beginnings_and_lengths(pairs)
         # Identical where the common beginning is the longer answer: both then end there.
         self.identical += int((common == longer).sum())
         self.shared += np.bincount(
@@ -101,7 +101,7 @@ class PairStats:
         }
 
 
-def measure_common_beginnings(
+def measure_common_beginnings_and_lengths(
     pairs: Pairs,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(pairs,) each: tokens that both answers begin with, tokens of the shorter answer, and of the longer.

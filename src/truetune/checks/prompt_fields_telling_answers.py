@@ -126,7 +126,7 @@ def find_fields_telling_answers(
         if len(by_row) < SHARE * len(distinct):
             continue
         field = _telling_field_or_none(name, by_row, answers, labels)
-        if field is not None and _is_beside_a_question(by_row, prompts, constant):
+        if field is not None and _does_text_vary_without_field(by_row, prompts, constant):
             fields.append(field)
     return sorted(fields, key=lambda field: (-field.rows, not field.is_copy, len(field.value)))
 
@@ -153,7 +153,7 @@ def _telling_field_or_none(
 
 def _copies_answer(value: str, answer: str, labels: frozenset[str]) -> bool:
     """Is the value the answer; or, where answers are labels, does it hold this label's words and no other's?"""
-    answer_words, value_words = _split_words(answer), _split_words(value)
+    answer_words, value_words = _words_between_spaces(answer), _words_between_spaces(value)
     if not answer_words:
         return value.strip().casefold() == answer.strip().casefold()
     if value_words.strip() == answer_words.strip():
@@ -183,7 +183,7 @@ def _count_rows_told_by_value(by_row: Mapping[int, str], answers: Sequence[str])
     return matches
 
 
-def _is_beside_a_question(
+def _does_text_vary_without_field(
     by_row: Mapping[int, str], prompts: Sequence[str], constant: frozenset[str]
 ) -> bool:
     """Is there, without the field and the lines that all rows have, a text that varies?"""
@@ -207,10 +207,10 @@ def _class_words(answers: Sequence[str]) -> frozenset[str]:
     distinct = set(answers)
     if len(distinct) < 2 or len(distinct) * ROWS_A_VALUE > len(answers):
         return frozenset()
-    return frozenset(filter(None, map(_split_words, distinct)))
+    return frozenset(filter(None, map(_words_between_spaces, distinct)))
 
 
-def _split_words(text: str) -> str:
+def _words_between_spaces(text: str) -> str:
     """The words of a text in lower case, between spaces: ` eu billing 2 `."""
     words = " ".join(WORD.findall(text)).casefold()
     return f" {words} " if words else ""

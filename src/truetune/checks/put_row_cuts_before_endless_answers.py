@@ -32,7 +32,7 @@ MOST = 0.5
 
 def put_cuts_before_answers(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, a limit that cuts most rows before the answers that do not stop."""
-    cuts = sorted(filter(_loses_most_ends, findings), key=lambda one: CUTS.index(one.rule))
+    cuts = sorted(filter(_does_limit_cut_most_ends, findings), key=lambda one: CUTS.index(one.rule))
     endless = [one for one in findings if _is_about_endless_answers(one)]
     if not cuts or not endless:
         return list(findings)
@@ -52,7 +52,7 @@ def _is_about_endless_answers(finding: Finding) -> bool:
     return finding.rule in CONSEQUENCES and RANK[finding.severity] >= RANK["warning"]
 
 
-def _loses_most_ends(finding: Finding) -> bool:
+def _does_limit_cut_most_ends(finding: Finding) -> bool:
     """Does a limit take the ends of most rows? A trainer that leaves long rows out takes no ends."""
     if finding.rule not in CUTS or finding.count is None or finding.total is None:
         return False

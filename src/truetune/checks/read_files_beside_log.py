@@ -17,14 +17,14 @@ from truetune.checks.describe_cost_of_nccl_variables import (
     NCCL_VARIABLES,
     does_switch_transport_off,
 )
-from truetune.checks.find_gpus_in_files_beside import read_gpu_file
+from truetune.checks.find_gpus_in_files_beside import read_nvidia_smi_file
 from truetune.checks.find_schedule_lengths_beside_log import schedule_lengths_of_file
 from truetune.checks.gpu_memory_settings_beside_log import (
     MODEL_FILE,
     float32_weights_of_folder,
     memory_settings_of_commands,
-    weight_settings_of_config,
-    weight_settings_of_script,
+    weight_and_grouping_settings_of_config,
+    weight_and_loop_settings_of_script,
 )
 from truetune.checks.host_memory_needs import (
     ADAPTER_FILE,
@@ -36,7 +36,7 @@ from truetune.checks.host_memory_needs import (
 from truetune.checks.host_memory_settings_of_model_loads import (
     efficient_loading_off_in_document,
     efficient_loading_off_in_script,
-    memory_of_job,
+    memory_and_processes_of_job,
     weight_size_of_published_model,
 )
 from truetune.checks.launcher_gpu_memory_settings import memory_settings_in_document
@@ -92,11 +92,13 @@ from truetune.parsing.shell_commands import (
     read_command_file,
 )
 from truetune.settings.config import Config
-from truetune.settings.located_document import read_config_text
+from truetune.settings.located_document import read_text_of_config_size
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.settings.stacks.settings_of_stack_commands import configs_of_commands
+from truetune.settings.stacks.settings_of_stack_commands import (
+    configs_of_commands_without_settings_file,
+)
 from truetune.source.notebook_commands import read_notebook_commands
 from truetune.source.parsed_source_file import Module
 from truetune.source.settings_of_script_as_configs import extract_configs
@@ -175,7 +177,7 @@ def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBesid
     settings = [*chain.from_iterable(map(_settings_of_file, read))]
     settings += chain.from_iterable(map(schedule_lengths_of_file, read))
     rows = chain.from_iterable(map(_rows_of_file, read))
-    gpus = [one for log in logs[:MAX_LOGS] for one in read_gpu_file(log) if one.total]
+    gpus = [one for log in logs[:MAX_LOGS] for one in read_nvidia_smi_file(log) if one.total]
     adapters = lora_adapters_of_files(read)
     runs = _runs_of_logs(logs)
     return FilesBeside(tuple(settings), tuple(runs), tuple(rows), tuple(gpus), tuple(adapters))
@@ -237,7 +239,7 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
             commands = read_command_file(file)
             return [
                 *_settings_of_commands(commands),
-                *memory_of_job(commands),
+                *memory_and_processes_of_job(commands),
                 *memory_settings_of_commands(commands),
             ]
         if file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_SETTINGS_BYTES:
@@ -253,7 +255,7 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
 
 def _settings_of_launcher(file: Path) -> list[SettingBeside]:
     """What a file of accelerate's or DeepSpeed's says about memory, or settings that hold such a part."""
-    text = read_config_text(file)
+    text = read_text_of_config_size(file)
     try:
         return [
             *efficient_loading_off_in_document(text, file),
@@ -279,7 +281,7 @@ def _rows_of_file(file: Path) -> list[RowsBeside]:
         if file.suffix in SCRIPT_SUFFIXES:
             return []
         if is_command_file(file):
-            configs = list(configs_of_commands(read_command_file(file)))
+            configs = list(configs_of_commands_without_settings_file(read_command_file(file)))
         elif recognise_kinds(file)[0] in config_readers():
             configs = [read_config(file)]
         else:
@@ -329,7 +331,7 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
     yield from _rollout_engine_of_config(config)
     yield from length_limit_of_config(config)
     yield from weight_size_of_published_model(config)
-    yield from weight_settings_of_config(config)
+    yield from weight_and_grouping_settings_of_config(config)
     for name in WORD_FIELDS:
         place = config.places.get(f"training.{name}")
         value = getattr(training, name)
@@ -388,7 +390,7 @@ BRINGS_VERBS = re.compile(r"rdma-core|ibverbs|OFED|doca-|mlnx|aws-ofi|/efa", re.
 
 def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
     """What commands give as options: caps of servers, and settings of trainings."""
-    for config in configs_of_commands(file):
+    for config in configs_of_commands_without_settings_file(file):
         yield from _settings_of_config(config)
     for command in file.commands:
         if any(word.endswith(".py") for word in command.words):
@@ -472,14 +474,14 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from efficient_loading_off_in_script(module)
     yield from loads_in_default_float32(module)
     yield from optimizer_states_of_script(module, configs)
-    yield from _left_in_eval_mode(module)
+    yield from _loop_left_in_eval_mode(module)
     yield from _weights_frozen_in_code(module)
     yield from _soft_prompt_training(module)
     yield from _trains_without_resuming(module)
-    yield from _kept_by_evaluation(module)
+    yield from _tensors_kept_on_gpu_by_evaluation(module)
     yield from _labels_counted_from_pads(module)
     yield from _loads_of_second_model(module)
-    yield from weight_settings_of_script(module)
+    yield from weight_and_loop_settings_of_script(module)
     yield from _reference_without_adapter(module)
     for call in module.all_calls:
         for name in CAP_ARGUMENTS:
@@ -500,7 +502,7 @@ def _settings_of_loop(module: Module) -> Iterator[SettingBeside]:
     elif "checkpoint" not in module.text:
         text = "gradient_checkpointing_enable() is never called"
         yield SettingBeside("gradient_checkpointing", False, module.path, 0, text)
-    yield from _periods_of_loop(module)
+    yield from _evaluation_and_save_periods_of_loop(module)
     for call in module.calls("torch.utils.data.*DataLoader"):
         rows = module.flow.value(call.argument(1, "batch_size"))
         if type(rows) is not int:
@@ -510,12 +512,12 @@ def _settings_of_loop(module: Module) -> Iterator[SettingBeside]:
         yield setting_at_code_place(module, call.node, name, rows, f"batch_size={rows}")
 
 
-def _periods_of_loop(module: Module) -> Iterator[SettingBeside]:
+def _evaluation_and_save_periods_of_loop(module: Module) -> Iterator[SettingBeside]:
     """After how many steps a loop evaluates or saves: `if step % 50 == 0: evaluate(...)`."""
     for node in ast.walk(module.tree):
         if not isinstance(node, ast.If):
             continue
-        period = _period_of_test(module, node.test)
+        period = _period_in_modulo_test(module, node.test)
         called = " ".join(
             ast.unparse(one.func)
             for statement in node.body
@@ -528,7 +530,7 @@ def _periods_of_loop(module: Module) -> Iterator[SettingBeside]:
                 yield setting_at_code_place(module, node, name, period, text)
 
 
-def _period_of_test(module: Module, test: ast.expr) -> int:
+def _period_in_modulo_test(module: Module, test: ast.expr) -> int:
     """The number of `step % 50 == 0`; 0 where a test has none that is known."""
     for node in ast.walk(test):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
@@ -581,7 +583,7 @@ def _reference_without_adapter(module: Module) -> Iterator[SettingBeside]:
         )
 
 
-def _kept_by_evaluation(module: Module) -> Iterator[SettingBeside]:
+def _tensors_kept_on_gpu_by_evaluation(module: Module) -> Iterator[SettingBeside]:
     """The places where an evaluation of the script leaves tensors on the GPU, as the rules on
     source find them.
     """
@@ -653,7 +655,7 @@ def _soft_prompt_training(module: Module) -> Iterator[SettingBeside]:
         yield setting_at_code_place(module, call.node, SOFT_PROMPT, True, text)
 
 
-def _left_in_eval_mode(module: Module) -> Iterator[SettingBeside]:
+def _loop_left_in_eval_mode(module: Module) -> Iterator[SettingBeside]:
     """A loop that puts its model into eval() mode, and never back."""
     for finding in TrainedInEvalMode(module).findings():
         for case in finding.cases[:1]:

@@ -20,9 +20,9 @@ from truetune.checks.commands.sharding_file_not_read import (
     ShardingFileNotRead,
 )
 from truetune.checks.config.pure_bf16_updates_rounded_away import PureBf16UpdatesRoundedAway
-from truetune.checks.demote_findings_on_exchanged_pairs import put_causes_of_pairs_first
+from truetune.checks.demote_findings_on_exchanged_pairs import demote_findings_of_exchanged_sides
 from truetune.checks.describe_cost_of_nccl_variables import BETWEEN_NODES
-from truetune.checks.fewer_steps_in_same_epochs import add_steps_of_other_log
+from truetune.checks.fewer_steps_in_same_epochs import name_log_with_more_steps
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.dpo_stuck_at_ln2 import DpoStuckAtLn2
 from truetune.checks.log.fault_named_in_the_output import FaultNamedInTheOutput
@@ -39,7 +39,7 @@ from truetune.checks.log.tensor_cores_stand_idle import TensorCoresStandIdle
 from truetune.checks.pairs.kto_imbalance import KtoImbalance
 from truetune.checks.put_causes_of_losses_first import put_causes_of_losses_first
 from truetune.checks.read_files_beside_log import CAP_NAMES
-from truetune.checks.server_concurrency_caps import HOW_TO_RAISE, find_cap
+from truetune.checks.server_concurrency_caps import HOW_TO_RAISE, find_smallest_cap_in_server_log
 from truetune.checks.source.apply_chat_template_returns_dict import ApplyChatTemplateReturnsDict
 from truetune.checks.source.cast_makes_column_constant import CastMakesColumnConstant
 from truetune.checks.source.custom_loss_breaks_gradient_accumulation import (
@@ -105,7 +105,7 @@ def reconcile_findings(
     """The findings, corrected by what stands in the other files of the same check."""
     logs = list(logs)
     kept = _join_cast_and_its_labels(_drop_repeated_job_ends(findings))
-    kept = put_causes_of_pairs_first(kept)
+    kept = demote_findings_of_exchanged_sides(kept)
     kept = put_causes_of_losses_first(kept)
     kept = _join_float32_of_script_and_log(kept)
     kept = _explain_ended_rate_by_script(kept)
@@ -124,7 +124,7 @@ def reconcile_findings(
     if any(map(_does_server_report_full_cache, logs)):
         kept = [one for one in kept if not _is_only_about_cap(one)]
     kept = [one for one in kept if not _is_refuted_by_movement(one, logs)]
-    kept = [_add_step_times_of_logs(one, beside) for one in add_steps_of_other_log(kept, logs)]
+    kept = [_add_step_times_of_logs(one, beside) for one in name_log_with_more_steps(kept, logs)]
     cap = _cap_of_server(logs, beside)
     if cap is None:
         return tuple(kept)
@@ -181,7 +181,7 @@ def _explain_ended_rate_by_script(findings: list[Finding]) -> list[Finding]:
 
 def _explain_nan_evaluation_by_rows(findings: list[Finding]) -> list[Finding]:
     """A loss of the evaluation that is nan, where rows of that evaluation have no label left: these are its cause."""
-    empty = list(filter(_is_of_evaluation_rows, findings))
+    empty = list(filter(_is_about_unlabelled_evaluation_rows, findings))
     lost = list(filter(_is_evaluation_not_finite, findings))
     if not empty or not lost:
         return findings
@@ -193,7 +193,7 @@ def _explain_nan_evaluation_by_rows(findings: list[Finding]) -> list[Finding]:
     return [*proved, *helped, *rest]
 
 
-def _is_of_evaluation_rows(finding: Finding) -> bool:
+def _is_about_unlabelled_evaluation_rows(finding: Finding) -> bool:
     """Is a finding about evaluation rows that have no label left?"""
     is_of_labels = finding.rule == NO_LABEL_LEFT
     return is_of_labels and any(NAN_OF_EMPTY_BATCHES in line for line in finding.evidence)
@@ -530,7 +530,7 @@ def _cap_of_server(
     None if there is none.
     """
     for log in logs:
-        cap = find_cap(log)
+        cap = find_smallest_cap_in_server_log(log)
         if cap is not None and log.output is not None and cap.value < FEW_AT_ONCE:
             return cap.setting, cap.value, Case(cap.text, file=log.output.file, line=cap.line)
     for one in beside.settings_named(*CAP_NAMES) if beside is not None else ():

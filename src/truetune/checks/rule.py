@@ -496,7 +496,7 @@ class BatchRule(Rule["Audit"]):
         return None if self.subject.samples else NO_LINE
 
 
-def _law_holds(measured: dict[str, Any]) -> bool:
+def _law_holds_or_is_unmeasured(measured: dict[str, Any]) -> bool:
     """Is a measured law within its tolerance, or was it not measured? nan is broken."""
     return "value" not in measured or measured["value"] <= measured["tolerance"]
 
@@ -515,8 +515,10 @@ class LawRule(Rule["Audit"]):
         """The findings of `broken`, if the law was measured and does not hold."""
         measured, cause = (self.subject.laws.get(law, {}) for law in (self.law, self.NAN))
         # nan is larger than no tolerance, and fails every comparison: one law explains it for all others.
-        if not _law_holds(measured) and not (
-            self.law != self.NAN and isnan(measured["value"]) and not _law_holds(cause)
+        if not _law_holds_or_is_unmeasured(measured) and not (
+            self.law != self.NAN
+            and isnan(measured["value"])
+            and not _law_holds_or_is_unmeasured(cause)
         ):
             yield from self.broken(measured["value"], measured["tolerance"], measured["evidence"])
 
@@ -534,7 +536,7 @@ class LawRule(Rule["Audit"]):
                 str(measured.get("untested", "it was not measured")),
                 asked=bool(measured.get("failed")),
             )
-        if not _law_holds(measured):
+        if not _law_holds_or_is_unmeasured(measured):
             if isnan(measured["value"]):
                 return Unmet(f"the loss is not a number, which {self.NAN} explains")
             return Unmet(

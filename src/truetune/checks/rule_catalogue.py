@@ -143,7 +143,7 @@ def select_rules(
     for wanted in (*select, *ignore):
         if not any(_is_named_by(rule, wanted) for rule in all_rules()):
             raise UsageError(
-                f"no rule is called {wanted!r}{_suggestion(wanted)}; `truetune rules` lists them"
+                f"no rule is called {wanted!r}{_nearest_name_suggestion(wanted)}; `truetune rules` lists them"
             )
     return [
         rule
@@ -166,7 +166,9 @@ def find_rule(name: str) -> type[Rule[Any]]:
         raise UsageError(
             f"{name} is the beginning of several codes; `truetune rules {name}` lists them"
         )
-    raise UsageError(f"no rule is called {name!r}{_suggestion(name)}; `truetune rules` lists them")
+    raise UsageError(
+        f"no rule is called {name!r}{_nearest_name_suggestion(name)}; `truetune rules` lists them"
+    )
 
 
 def _is_named_by(rule: type[Rule[Any]], wanted: str) -> bool:
@@ -178,7 +180,7 @@ def _is_named_by(rule: type[Rule[Any]], wanted: str) -> bool:
     return rule.code in current_codes_of_former(wanted)
 
 
-def _suggestion(wanted: str) -> str:
+def _nearest_name_suggestion(wanted: str) -> str:
     """` (did you mean ...?)` with the nearest name or code; empty where none is near."""
     names = [name for rule in all_rules() for name in (rule.name(), rule.code)]
     close = difflib.get_close_matches(wanted, names, n=1)

@@ -121,7 +121,7 @@ def merge_explained(judgement: Judgement, kinds: Iterable[type[Rule[Any]]]) -> J
             cause, _ = max(explained, key=lambda pair: len(pair[1]))
             kept[kept.index(cause)] = _with_consequence(cause, finding)
         else:
-            partly = (_explained_rows(cause, shared) for cause, shared in explained)
+            partly = (_explained_rows_in_words(cause, shared) for cause, shared in explained)
             kept.append(_with_evidence(finding, *partly))
     return replace(judgement, findings=sort_findings(kept))
 
@@ -144,7 +144,7 @@ def _with_consequence(cause: Finding, finding: Finding) -> Finding:
     return replace(as_evidence, severity=severity)
 
 
-def _explained_rows(cause: Finding, rows: set[Origin]) -> str:
+def _explained_rows_in_words(cause: Finding, rows: set[Origin]) -> str:
     """How many rows of a finding a cause explains, in words."""
     return f"{cause.rule} explains {len(rows):,} of these rows"
 
@@ -164,7 +164,7 @@ def _depth_of_causes(
     return 1 + max((_depth_of_causes(cause, causes, (*seen, rule)) for cause in below), default=0)
 
 
-def _rows_of(finding: Finding) -> set[Origin]:
+def _rows_counted_by_finding(finding: Finding) -> set[Origin]:
     """The rows that it counts; none where it is about the whole, and its places are examples."""
     if finding.count is None:
         return set()
@@ -173,17 +173,19 @@ def _rows_of(finding: Finding) -> set[Origin]:
 
 def _shared_rows(cause: Finding, finding: Finding) -> set[Origin]:
     """The rows that a cause and a finding have in common."""
-    return {case.origin for case in cause.cases if case.origin is not None} & _rows_of(finding)
+    return {
+        case.origin for case in cause.cases if case.origin is not None
+    } & _rows_counted_by_finding(finding)
 
 
 def _shares_rows_or_is_general(cause: Finding, finding: Finding) -> bool:
     """Does a cause share rows with a finding, or is that finding about no rows in particular?"""
-    return not _rows_of(finding) or bool(_shared_rows(cause, finding))
+    return not _rows_counted_by_finding(finding) or bool(_shared_rows(cause, finding))
 
 
 def _all_explained(finding: Finding, explained: set[Origin]) -> bool:
     """Are all rows of a finding explained? Those beyond the places that it keeps are not known to be."""
-    rows = _rows_of(finding)
+    rows = _rows_counted_by_finding(finding)
     return not rows or (rows <= explained and (finding.count or 0) <= len(finding.cases))
 
 

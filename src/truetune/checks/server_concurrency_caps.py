@@ -38,14 +38,14 @@ SAME_SETTING = {"OLLAMA_NUM_PARALLEL": ("OLLAMA_NUM_PARALLEL", "parallel")}
 """Ollama's runner is llama.cpp's, which prints its slots by its own names"""
 
 
-def cap_setting_of_log(log: RunLog) -> str:
+def concurrency_setting_of_server_log(log: RunLog) -> str:
     """The setting of a log's server that bounds its requests; empty where the server is not known."""
     return SETTING_OF_SERVER.get(log.server, "")
 
 
-def find_cap(log: RunLog) -> ServerCap | None:
+def find_smallest_cap_in_server_log(log: RunLog) -> ServerCap | None:
     """The cap that a server's log prints: the smallest of the names that the server knows."""
-    setting = cap_setting_of_log(log)
+    setting = concurrency_setting_of_server_log(log)
     if not setting or log.output is None:
         return None
     names = SAME_SETTING.get(setting, (setting,))
@@ -53,12 +53,16 @@ def find_cap(log: RunLog) -> ServerCap | None:
     return min(caps, key=lambda cap: cap.value, default=None)
 
 
-def find_cap_in_files_beside(log: RunLog, value: int) -> SettingBeside | None:
+def find_setting_beside_with_cap(log: RunLog, value: int) -> SettingBeside | None:
     """The line of a file beside the log that sets its server's cap to this value."""
-    names = SAME_SETTING.get(cap_setting_of_log(log), (cap_setting_of_log(log),))
-    return _cap_in_files(log.files_beside, names, value)
+    names = SAME_SETTING.get(
+        concurrency_setting_of_server_log(log), (concurrency_setting_of_server_log(log),)
+    )
+    return _first_setting_with_value(log.files_beside, names, value)
 
 
-def _cap_in_files(files: FilesBeside, names: Iterable[str], value: int) -> SettingBeside | None:
+def _first_setting_with_value(
+    files: FilesBeside, names: Iterable[str], value: int
+) -> SettingBeside | None:
     """The first of these settings that has this value."""
     return next((one for one in files.settings_named(*names) if one.value == value), None)

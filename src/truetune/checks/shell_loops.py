@@ -79,8 +79,8 @@ def find_loops(file: CommandFile) -> Iterator[ShellLoop]:
     lines = file.text.splitlines()
     open_loops: list[tuple[frozenset[str], int, list[ShellCommand]]] = []
     for command in file.commands:
-        words = without_keywords(command.words)
-        names = _names_of_head(words)
+        words = without_leading_shell_keywords(command.words)
+        names = _variables_set_by_loop_head(words)
         for _, _, inside in open_loops:
             inside.append(command)
         if names is not None and len(open_loops) < MAX_LOOPS:
@@ -94,7 +94,7 @@ def find_loops(file: CommandFile) -> Iterator[ShellLoop]:
             yield ShellLoop(names, line, text, tuple(inside), values)
 
 
-def without_keywords(words: tuple[str, ...]) -> tuple[str, ...]:
+def without_leading_shell_keywords(words: tuple[str, ...]) -> tuple[str, ...]:
     """The words of a command without `do`, `then`, `if` before it."""
     begin = 0
     while begin < len(words) and words[begin] in KEYWORDS:
@@ -102,7 +102,7 @@ def without_keywords(words: tuple[str, ...]) -> tuple[str, ...]:
     return words[begin:]
 
 
-def _names_of_head(words: tuple[str, ...]) -> frozenset[str] | None:
+def _variables_set_by_loop_head(words: tuple[str, ...]) -> frozenset[str] | None:
     """The variables that a loop sets; None where the words begin no loop."""
     if words[:1] in (("for",), ("select",)) and len(words) > 1:
         if words[1].isidentifier():

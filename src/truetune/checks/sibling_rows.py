@@ -110,9 +110,9 @@ class SiblingRows:
             if len(self.prompts[key]) < 2:
                 self.prompts[key].add(hash(prompt))
         for name, value in values.items():
-            self._count_key_value(name, value, key)
+            self._count_possible_key_value(name, value, key)
 
-    def _count_key_value(self, name: str, value: Any, answer: int | None) -> None:
+    def _count_possible_key_value(self, name: str, value: Any, answer: int | None) -> None:
         """A value of a column, where it may be a key."""
         if isinstance(value, bool) or not isinstance(value, str | int):
             return
@@ -133,7 +133,9 @@ class SiblingRows:
             size for key, size in self.answers.items() if size > 1 and len(self.prompts[key]) > 1
         ]
         if self._are_many_small_groups(sizes):
-            return SiblingGroups(tuple(sizes), self.rows, self._column_equal_to_answers(), True)
+            return SiblingGroups(
+                tuple(sizes), self.rows, self._column_with_one_value_per_answer(), True
+            )
         for name, column in self.columns.items():
             sizes = [size for size in column.rows.values() if size > 1]
             is_whole = column.rows.total() == self.rows
@@ -150,7 +152,7 @@ class SiblingRows:
         is_small = found[-1] <= MAX_GROUP_SHARE * self.rows
         return MIN_ROWS_PER_GROUP <= mean <= MAX_ROWS_PER_GROUP and is_small
 
-    def _column_equal_to_answers(self) -> str:
+    def _column_with_one_value_per_answer(self) -> str:
         """The name of a column that has one value for each long answer; empty if none has."""
         answers = len(self.answers)
         for name, column in self.columns.items():

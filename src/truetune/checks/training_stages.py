@@ -13,14 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from truetune.checks.describe_what_loss_averages import loss_basis
-from truetune.checks.source.evidence.training_row_files import READERS, training_files
+from truetune.checks.source.evidence.training_row_files import (
+    READERS,
+    local_row_files_of_only_trainer,
+)
 from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config, TrainingStage
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.settings.stacks.settings_of_stack_commands import configs_of_commands
+from truetune.settings.stacks.settings_of_stack_commands import (
+    configs_of_commands_without_settings_file,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.settings_of_script_as_configs import extract_configs
 from truetune.trainers.trainer_fact_types import TrainerName
@@ -43,7 +48,7 @@ def stages_of_file(path: Path, trained_by: TrainerName | None = None) -> Iterato
 def _configs_of_file(path: Path, trained_by: TrainerName | None) -> Iterable[Config]:
     """The settings of trainings in a file of settings, of commands, or in a script."""
     if is_command_file(path):
-        return configs_of_commands(read_command_file(path))
+        return configs_of_commands_without_settings_file(read_command_file(path))
     if path.suffix == ".py":
         return _configs_of_script(path)
     if path.suffix in SETTINGS and recognise_kinds(path, trained_by)[0] in config_readers():
@@ -57,11 +62,11 @@ def _configs_of_script(path: Path) -> Iterable[Config]:
     if not all(word in text for word in TRAINS):
         return ()
     module = read_module_with_helpers(path)
-    rows = training_files(module) or _published_rows(module)
+    rows = local_row_files_of_only_trainer(module) or _hub_data_sets_loaded(module)
     return [replace(config, row_files=rows) for config in extract_configs(module)]
 
 
-def _published_rows(module: Module) -> tuple[str, ...]:
+def _hub_data_sets_loaded(module: Module) -> tuple[str, ...]:
     """The data sets of the hub that a script loads, by the names that stand in its calls."""
     names = (
         call.args[0].value

@@ -30,7 +30,7 @@ def unread_training_settings(folder: Path, unread: Sequence[str]) -> list[str]:
         unread: names of files in it that are of no known kind.
     """
     # Here and not above: most folders hold no such file, and the reader of scripts takes long to import.
-    from truetune.source.settings_of_script_as_configs import settings_files_read
+    from truetune.source.settings_of_script_as_configs import settings_files_read_into_arguments
 
     found = [
         str(folder / name)
@@ -40,7 +40,11 @@ def unread_training_settings(folder: Path, unread: Sequence[str]) -> list[str]:
     if not found:
         return []
     scripts = sorted(folder.glob("*.py"))[:MAX_SCRIPTS]
-    read = {os.path.realpath(file) for script in scripts for file in settings_files_read(script)}
+    read = {
+        os.path.realpath(file)
+        for script in scripts
+        for file in settings_files_read_into_arguments(script)
+    }
     return [file for file in found if os.path.realpath(file) not in read]
 
 

@@ -61,12 +61,12 @@ def settings_in_server_config_file(
 def find_vllm_server_commands(file: CommandFile) -> Iterator[VllmServerCommand]:
     """`vllm serve`, `python -m vllm.entrypoints...`, the official image in `docker run` or as a Dockerfile's base."""
     for command in file.commands:
-        options = _vllm_options_of_command(file, command)
+        options = _options_of_vllm_command(file, command)
         if options is not None:
             yield VllmServerCommand(command, options)
 
 
-def _vllm_options_of_command(file: CommandFile, command: ShellCommand) -> tuple[str, ...] | None:
+def _options_of_vllm_command(file: CommandFile, command: ShellCommand) -> tuple[str, ...] | None:
     """The words behind the program, where a command starts vLLM; None where it does not."""
     programs = [("vllm", "serve"), *(("-m", module) for module in MODULES)]
     for program in programs:
@@ -106,11 +106,11 @@ def adapters_by_option(options: tuple[str, ...], wanted: str) -> dict[str, str]:
             option_name, _, given = word.partition("=")
             is_listed = option_name.replace("_", "-") == wanted
         if is_listed:
-            adapters.update(_adapter_of_word(given))
+            adapters.update(_adapters_by_name_in_word(given))
     return adapters
 
 
-def _adapter_of_word(word: str) -> dict[str, str]:
+def _adapters_by_name_in_word(word: str) -> dict[str, str]:
     """Name -> folder of one entry of a list of adapters; empty where it is none."""
     if word.startswith(("{", "[")):
         return _adapters_in_json(word)

@@ -20,10 +20,10 @@ MIN_SHARE = 0.1
 
 def have_weights_moved(log: RunLog) -> bool:
     """Does a figure of the model change over the run, far beyond the noise of its records?"""
-    return any(_do_ends_of_curve_differ(log.curve(name).finite().value) for name in CURVES)
+    return any(_do_first_and_last_quarter_differ(log.curve(name).finite().value) for name in CURVES)
 
 
-def _do_ends_of_curve_differ(values: Floats) -> bool:
+def _do_first_and_last_quarter_differ(values: Floats) -> bool:
     """Do the first and the last quarter of a curve lie apart?"""
     if values.size < MIN_RECORDS:
         return False

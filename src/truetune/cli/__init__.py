@@ -33,7 +33,7 @@ from truetune.cli.run_command import run
 from truetune.cli.sample_command import sample
 from truetune.cli.score_command import score
 from truetune.cli.serve_check_command import serve_check
-from truetune.cli.shell_completion import COMPLETION_VARIABLE, complete_paths
+from truetune.cli.shell_completion import COMPLETION_VARIABLE, let_shell_complete_paths
 from truetune.cli.train_command import train
 from truetune.cli.troubleshoot_command import troubleshoot
 from truetune.cli.view_command import view
@@ -187,5 +187,5 @@ for command in (
     view,
 ):
     command.context_settings = {**CONTEXT_SETTINGS, **command.context_settings}
-    complete_paths(command)
+    let_shell_complete_paths(command)
     truetune_group.add_command(command)

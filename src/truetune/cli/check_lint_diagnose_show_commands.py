@@ -26,8 +26,8 @@ from truetune.cli.shared_options import (
     add_row_options,
     add_spec_options,
     drop_options_not_given,
-    read_run_settings,
     read_settings,
+    read_settings_of_run_with_data,
     spec_of_options,
     take_row_settings,
 )
@@ -88,7 +88,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
 
     deliver = Delivery.of(options)
     kinds = {path: _input_kinds_if_known(path, options["trained_by"]) for path in paths}
-    paths = _take_settings_file(paths, kinds, options)
+    paths = _move_settings_file_to_config(paths, kinds, options)
     config_is_given = options["config"] is not None
     firsts = {kinds[path][0] for path in paths if kinds[path]}
     about_data = not paths or bool(firsts & {"data", "encoded", "tokenizer"})
@@ -101,7 +101,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     return deliver(report)
 
 
-def _take_settings_file(
+def _move_settings_file_to_config(
     paths: tuple[str, ...], kinds: Mapping[str, tuple[InputKind, ...]], options: dict[str, Any]
 ) -> tuple[str, ...]:
     """Our own settings among the paths become --config, unless that is given; gives the other paths.
@@ -271,7 +271,7 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
         name, _, number_of_line = options["data"][0].rpartition(":")
         if name and number_of_line.isdecimal():
             options["data"], line = (name,), int(number_of_line)
-    spec = read_run_settings(options)
+    spec = read_settings_of_run_with_data(options)
     if spec.data and is_tokenized(spec.data[0], spec):
         views = [view_tokenized_row(spec, spec.data[0], row, line=line)]
     else:

@@ -16,7 +16,7 @@ from truetune.cli.result_output import (
     quiet_option,
     write_html_page,
 )
-from truetune.cli.shared_options import add_spec_options, read_run_settings
+from truetune.cli.shared_options import add_spec_options, read_settings_of_run_with_data
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def encode(
 
     if dry_run and html:
         raise UsageError("--dry-run has no page: leave out one of --dry-run and --html")
-    spec = read_run_settings(options, quiet=quiet)
+    spec = read_settings_of_run_with_data(options, quiet=quiet)
     _refuse_encoded_data(spec)
     if verify is not None:
         if dry_run or html or out:

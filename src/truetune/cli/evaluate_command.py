@@ -114,13 +114,13 @@ def evaluate(
     """
     from truetune.evaluation.evaluate_losses_and_answers import evaluate_model as measure
     from truetune.report.progress_bars import generation_bar
-    from truetune.training.prove_merge_or_export import quiet_transformers
+    from truetune.training.prove_merge_or_export import quiet_transformers_bars_and_warnings
 
     deliver = Delivery.of(options)
     settings = take_row_settings(options) | ({"max_length": max_length} if max_length else {})
     opened = take_model_options(options)
     names = [name for name in (tasks or "").split(",") if name]
-    quiet_transformers()
+    quiet_transformers_bars_and_warnings()
     with generation_bar(off=no_progress or deliver.quiet) as progress:
         report = measure(
             model, tasks=names, options=opened, progress=progress, **options, **settings

@@ -15,7 +15,7 @@ from truetune.cli.result_output import (
     progress_option,
     quiet_option,
 )
-from truetune.cli.shared_options import add_spec_options, read_run_settings
+from truetune.cli.shared_options import add_spec_options, read_settings_of_run_with_data
 from truetune.cli.shell_completion import complete_rule_names
 from truetune.errors import UsageError
 
@@ -99,7 +99,7 @@ def fix(
         raise UsageError(
             "say where the fixed rows go with -o FILE, or see the changes first with --diff"
         )
-    spec = read_run_settings(options, quiet=quiet)
+    spec = read_settings_of_run_with_data(options, quiet=quiet)
     as_json = output_format == "json"
     show_hunk = _print_no_hunk if as_json else _print_hunk
     try:

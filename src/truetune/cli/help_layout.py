@@ -12,7 +12,7 @@ import click
 
 from truetune.cli.result_output import check_outputs_apart
 from truetune.cli.suggest_meant_words import (
-    commands_with_option,
+    other_commands_with_option,
     suggest_command_of_word,
     suggest_option_of_word,
 )
@@ -123,7 +123,7 @@ class Command(click.Command):
         group = ctx.parent.command if ctx.parent else None
         if not isinstance(group, click.Group):
             return hint
-        others = commands_with_option(option, group)
+        others = other_commands_with_option(option, group)
         if not others:
             return hint
         # Three names are enough to see which command was meant.

@@ -15,8 +15,8 @@ import click
 from truetune.cli.help_layout import Command
 from truetune.cli.result_output import (
     add_format_options,
-    files_named_by_parameters,
     files_named_by_settings,
+    input_files_named_by_parameters,
     make_console,
     print_json,
     quiet_option,
@@ -112,8 +112,10 @@ def init(
     refuse_overlapping_outputs(
         [Output("FILE", path), Output(f"the schema beside {path.name}", beside)]
     )
-    refuse_unsafe_output_file(path, _settings_file_form(force=force), files_named_by_parameters())
-    refuse_unsafe_output_file(beside, _schema_file_form(), files_named_by_parameters())
+    refuse_unsafe_output_file(
+        path, _settings_file_form(force=force), input_files_named_by_parameters()
+    )
+    refuse_unsafe_output_file(beside, _schema_file_form(), input_files_named_by_parameters())
     ask = sys.stdin.isatty() and not yes
     start = _survey_and_propose(
         _complete_by_questions(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask
@@ -123,7 +125,7 @@ def init(
         path,
         body,
         _settings_file_form(force=force),
-        [*files_named_by_parameters(), *files_named_by_settings(start.settings)],
+        [*input_files_named_by_parameters(), *files_named_by_settings(start.settings)],
     )
     _write_schema_file(beside, settings_schema_text())
     if output_format == "json":
@@ -214,7 +216,9 @@ def _settings_file_form(*, force: bool) -> FileForm:
 
 def _write_schema_file(path: Path, text: str) -> None:
     """Write the schema of the settings, for editors."""
-    write_output_file(path, text.encode("utf-8"), _schema_file_form(), files_named_by_parameters())
+    write_output_file(
+        path, text.encode("utf-8"), _schema_file_form(), input_files_named_by_parameters()
+    )
 
 
 def _print_proposal(start: StartingSettings, path: Path) -> None:

@@ -72,7 +72,7 @@ def ladder(
     """
     from truetune.report.adapter_effect_ladder_terminal import ladder_json, render_ladder
     from truetune.serving.compare_adapter_forms import compare_adapter_forms as climb
-    from truetune.training.prove_merge_or_export import quiet_transformers as hush
+    from truetune.training.prove_merge_or_export import quiet_transformers_bars_and_warnings as hush
 
     hush()
     made = climb(

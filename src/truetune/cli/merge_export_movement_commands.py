@@ -78,7 +78,7 @@ def merge(
         render_merged,
     )
     from truetune.training.merge import merge as run
-    from truetune.training.prove_merge_or_export import quiet_transformers as hush
+    from truetune.training.prove_merge_or_export import quiet_transformers_bars_and_warnings as hush
 
     hush()
     made = run(adapter, prove=not no_proof, say=status_printer(quiet=quiet), **options)
@@ -88,7 +88,7 @@ def merge(
         print_json("merge", value)
     else:
         Delivery("terminal", output=None, html=None, verbose=False, quiet=True)(report)
-        _print_place_or_all(
+        _print_place_if_quiet_else_all(
             quiet, made.failed, made.folder, lambda: render_merged(made, make_console())
         )
     return 1 if made.failed else report.exit_code()
@@ -144,7 +144,7 @@ def export(
     """
     from truetune.report.merge_and_export_terminal import export_page_values, render_exported
     from truetune.training.export import export as run
-    from truetune.training.prove_merge_or_export import quiet_transformers as hush
+    from truetune.training.prove_merge_or_export import quiet_transformers_bars_and_warnings as hush
 
     hush()
     made = run(
@@ -155,13 +155,15 @@ def export(
     if output_format == "json":
         print_json("export", value)
     else:
-        _print_place_or_all(
+        _print_place_if_quiet_else_all(
             quiet, made.failed, made.path, lambda: render_exported(made, make_console())
         )
     return int(made.failed)
 
 
-def _print_place_or_all(quiet: bool, failed: bool, place: Any, draw: Callable[[], None]) -> None:
+def _print_place_if_quiet_else_all(
+    quiet: bool, failed: bool, place: Any, draw: Callable[[], None]
+) -> None:
     """Print where the result is, or all that is known of it; of what failed, always all."""
     if quiet and not failed:
         click.echo(place)

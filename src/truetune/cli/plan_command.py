@@ -74,7 +74,7 @@ def plan(
 
     made = plan_of_config(
         config_with_training(
-            path, merge_settings(*_split_off_training(parse_nested_settings(pairs)))
+            path, merge_settings(*_training_and_other_settings(parse_nested_settings(pairs)))
         ),
         model=model,
         gpu_memory=gpu,
@@ -90,7 +90,7 @@ def plan(
     return int(made.verdict == "too large")
 
 
-def _split_off_training(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _training_and_other_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(settings of the training, other settings): the first may be under `training`, or named
     without it.
     """

@@ -125,7 +125,7 @@ def rehearse(
     deliver = Delivery.of(options)
     refuse_machine_format_on_terminal(deliver)
     spec = spec_of_options(options)
-    _check_server_options(serve, serve_model)
+    _refuse_served_model_without_server(serve, serve_model)
     # Before the command is started: a server that is not there should not be found out after minutes.
     server = find_prompt_server(serve, serve_model) if serve else None
     exit_codes: list[int] = []
@@ -168,7 +168,7 @@ def rehearse(
     unjudged_code = 0 if spec.allow_unjudged else NOT_JUDGED
     # A hook that failed may have let the command run as it is: no report of it counts.
     if refusals.failure or outcome.code == REFUSED_EXIT_CODE:
-        return _print_hook_failure(refusals.failure, unjudged_code)
+        return _print_missing_guard_or_hook(refusals.failure, unjudged_code)
     if server_errors:
         raise server_errors[0]
     return (
@@ -178,7 +178,7 @@ def rehearse(
     )
 
 
-def _check_server_options(serve: str | None, serve_model: str | None) -> None:
+def _refuse_served_model_without_server(serve: str | None, serve_model: str | None) -> None:
     """Raise UsageError where a model of a server is named, and no server."""
     if serve_model and not serve:
         raise UsageError(
@@ -186,7 +186,7 @@ def _check_server_options(serve: str | None, serve_model: str | None) -> None:
         )
 
 
-def _print_hook_failure(failure: str | None, unjudged_code: int) -> int:
+def _print_missing_guard_or_hook(failure: str | None, unjudged_code: int) -> int:
     """Print that the guard or the hook was not there; gives the exit code."""
     why = f": the hook failed ({failure})" if failure else ""
     print_status(f"nothing was rehearsed{why}")

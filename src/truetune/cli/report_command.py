@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.result_output import NOT_JUDGED, SEVERITIES, check_file, write_result_file
+from truetune.cli.result_output import (
+    NOT_JUDGED,
+    SEVERITIES,
+    refuse_unsafe_result_file,
+    write_result_file,
+)
 from truetune.cli.shell_completion import complete_rule_names
 from truetune.errors import DataError, UsageError
 
@@ -87,7 +92,7 @@ def report(
     result = _join_runs_and_results(paths, fail_on, chosen)
     if result["failed"]:
         code = 1
-    elif _has_gaps(result) and not allow_unjudged:
+    elif _has_unjudged_or_nothing(result) and not allow_unjudged:
         code = NOT_JUDGED
     else:
         code = 0
@@ -96,7 +101,7 @@ def report(
         return code
     target = Path(output or "report.html")
     form = "json" if as_json or target.suffix == ".json" else "html"
-    check_file(str(target), form)
+    refuse_unsafe_result_file(str(target), form)
     body = json.dumps(result, indent=2) if form == "json" else _draw_page(result, paths)
     write_result_file(str(target), body, form)
     if not quiet:
@@ -106,7 +111,7 @@ def report(
     return code
 
 
-def _has_gaps(result: dict[str, Any]) -> bool:
+def _has_unjudged_or_nothing(result: dict[str, Any]) -> bool:
     """Was something that was asked for not judged, or nothing there to judge?"""
     missing = any(
         isinstance(part, dict) and part.get("asked") for part in result.get("not_judged", ())
@@ -131,11 +136,15 @@ def _join_runs_and_results(
     of_files = [(path, read_result_for_page(path)) for path in written]
     of_runs = [("the run", report_as_dict(build_run_report(runs, spec)))] if runs else []
     result = join_results([*of_runs, *of_files])
-    result["failed"] = _is_failed(result, [one for _, one in of_files], spec.fail_on)
+    result["failed"] = _has_failing_finding_or_part(
+        result, [one for _, one in of_files], spec.fail_on
+    )
     return result
 
 
-def _is_failed(result: dict[str, Any], parts: list[dict[str, Any]], fail_on: Severity) -> bool:
+def _has_failing_finding_or_part(
+    result: dict[str, Any], parts: list[dict[str, Any]], fail_on: Severity
+) -> bool:
     """Has the page a finding that fails, or a part that is no report on findings and failed by its own measure?"""
     from truetune.checks.findings import RANK
     from truetune.report.as_json import SCHEMA
@@ -184,7 +193,7 @@ def _severity_of_any_finding(finding: Any) -> str:
 
 def _outcome_in_one_line(result: dict[str, Any]) -> str:
     """How many findings of each severity a result has, or else its outcome, in one line."""
-    from truetune.report.page.findings_section import outcome_in_words
+    from truetune.report.page.findings_section import describe_outcome_without_findings
     from truetune.report.visible_text import count_noun
 
     if (result["failed"] and not result.get("findings")) or "findings" not in result:
@@ -195,4 +204,4 @@ def _outcome_in_one_line(result: dict[str, Any]) -> str:
         count = severities.count(severity)
         if count:
             counts.append(count_noun(count, noun))
-    return ", ".join(counts) or outcome_in_words(result)[0]
+    return ", ".join(counts) or describe_outcome_without_findings(result)[0]

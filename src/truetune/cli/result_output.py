@@ -115,17 +115,20 @@ def _with_schema_head(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _check_page_file(
+def _check_html_page_file(
     context: click.Context, _param: click.Parameter, value: str | None
 ) -> str | None:
     """Check a page's file as the option is read. Raises UsageError."""
     if value is not None:
-        check_file(value, "html", context)
+        refuse_unsafe_result_file(value, "html", context)
     return value
 
 
 html_option = click.option(
-    "--html", metavar="FILE", callback=_check_page_file, help="Write a page to this file as well."
+    "--html",
+    metavar="FILE",
+    callback=_check_html_page_file,
+    help="Write a page to this file as well.",
 )
 
 
@@ -195,7 +198,7 @@ class Delivery:
             (self.rows_out, "rows"),
         ):
             if path is not None:
-                check_file(path, form)
+                refuse_unsafe_result_file(path, form)
         if self.baseline is not None:
             self._baseline_fingerprints()
         if self.output is not None and Path(self.output).suffix in (".html", ".htm"):
@@ -274,7 +277,7 @@ class Delivery:
         return report_as_text(report, verbose=self.verbose, quiet=self.quiet, cases=self.cases)
 
 
-def check_file(path: str, form: str, context: click.Context | None = None) -> None:
+def refuse_unsafe_result_file(path: str, form: str, context: click.Context | None = None) -> None:
     """Raise UsageError for a file that can't be written, is an input of this command, or is no result of ours.
 
     `form` is one of `report.forms.FORMS`.
@@ -282,12 +285,14 @@ def check_file(path: str, form: str, context: click.Context | None = None) -> No
     from truetune.data.guard_output_file import refuse_unsafe_output_file
     from truetune.report.recognise_own_files import FILE_SIGNATURES
 
-    refuse_unsafe_output_file(Path(path), FILE_SIGNATURES[form], files_named_by_parameters(context))
+    refuse_unsafe_output_file(
+        Path(path), FILE_SIGNATURES[form], input_files_named_by_parameters(context)
+    )
 
 
 def write_result_file(path: str, text: str, form: str, spec: RunSpec | None = None) -> None:
     """Write a file whole or not at all; straight into a device or a pipe. Raises UsageError as
-    `check_file` does.
+    `refuse_unsafe_result_file` does.
 
     `spec` names inputs that the command line does not: those of a settings file.
     """
@@ -298,11 +303,11 @@ def write_result_file(path: str, text: str, form: str, spec: RunSpec | None = No
         Path(path),
         _encode_utf8(text),
         FILE_SIGNATURES[form],
-        [*files_named_by_parameters(), *files_named_by_settings(spec)],
+        [*input_files_named_by_parameters(), *files_named_by_settings(spec)],
     )
 
 
-def files_named_by_parameters(context: click.Context | None = None) -> list[Path]:
+def input_files_named_by_parameters(context: click.Context | None = None) -> list[Path]:
     """The files that the parameters of the running command name, but for those that it writes."""
     context = context or click.get_current_context(silent=True)
     found = []

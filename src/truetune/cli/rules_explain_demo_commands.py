@@ -15,7 +15,11 @@ from truetune.cli.result_output import (
     print_renamed_codes,
 )
 from truetune.cli.shell_completion import complete_rule_names, completion_script
-from truetune.cli.suggest_meant_words import COMMAND_SYNONYMS, MIN_SHARE, find_best_option
+from truetune.cli.suggest_meant_words import (
+    COMMAND_SYNONYMS,
+    MIN_SHARE,
+    best_option_with_shared_words,
+)
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -95,7 +99,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
         return 0
     group = context.parent.command if context.parent else None
     if question.startswith("-"):
-        hits = find_options_like_foreign_one(question, group)
+        hits = our_options_like_foreign_one(question, group)
     else:
         commands = getattr(group, "commands", {})
         helps = {name: command.help or "" for name, command in commands.items()}
@@ -123,13 +127,13 @@ def _print_rule_page(question: str, *, as_json: bool) -> None:
         render_rule_page(question, make_console())
 
 
-def find_options_like_foreign_one(question: str, group: click.Command | None) -> list[Hit]:
+def our_options_like_foreign_one(question: str, group: click.Command | None) -> list[Hit]:
     """Our options that an option of another tool may mean."""
     from truetune.checks.explaining.search_topics import Hit, Topic
 
     hits = []
     for name, command in getattr(group, "commands", {}).items():
-        share, option = find_best_option(question, command)
+        share, option = best_option_with_shared_words(question, command)
         if share < MIN_SHARE:
             continue
         (param,) = (param for param in command.params if option in param.opts)

@@ -14,7 +14,7 @@ from truetune.cli.model_options import add_model_options, take_model_options
 from truetune.cli.result_output import (
     Delivery,
     add_report_options,
-    files_named_by_parameters,
+    input_files_named_by_parameters,
     print_status,
     progress_option,
     status_printer,
@@ -149,7 +149,7 @@ def sample(
         raise UsageError("--once and --looks are for --watch RUN")
     if save is not None and not save.endswith((".jsonl", ".parquet")):
         raise UsageError(f"--save {save}: expected a .jsonl or .parquet file")
-    inputs = files_named_by_parameters()
+    inputs = input_files_named_by_parameters()
     if save is not None:
         from truetune.evaluation.sample_report import SAMPLES_FORM
 

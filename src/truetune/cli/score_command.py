@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.result_output import Delivery, add_report_options, files_named_by_parameters
+from truetune.cli.result_output import Delivery, add_report_options, input_files_named_by_parameters
 from truetune.cli.shared_options import (
     RULE_SETTINGS,
     drop_options_not_given,
@@ -81,7 +81,7 @@ def score(predictions: str, save: str | None, columns: tuple[str, ...], **option
 
     if save is not None and not save.endswith((".jsonl", ".parquet")):
         raise UsageError(f"--save {save}: expected a .jsonl or .parquet file")
-    inputs = files_named_by_parameters()
+    inputs = input_files_named_by_parameters()
     if save is not None:
         from truetune.evaluation.sample_report import SAMPLES_FORM
 

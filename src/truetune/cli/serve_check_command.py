@@ -86,9 +86,9 @@ def serve_check(
     base, tokenizer = options.pop("base"), options.pop("tokenizer")
     spec = spec_of_options(options)
     if not no_strength:
-        from truetune.training.prove_merge_or_export import quiet_transformers
+        from truetune.training.prove_merge_or_export import quiet_transformers_bars_and_warnings
 
-        quiet_transformers()
+        quiet_transformers_bars_and_warnings()
     report = check(
         model,
         endpoint,

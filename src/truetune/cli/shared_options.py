@@ -70,7 +70,7 @@ def _format_names() -> Iterable[str]:
     return format_names()
 
 
-def _is_script_format(name: str) -> bool:
+def _is_training_script_format(name: str) -> bool:
     """Is a format a training script, which says itself what its rows become?"""
     from truetune.settings.row_formats import is_script_named_as_format
 
@@ -95,7 +95,7 @@ def add_spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--model", metavar="DIR",
                      help="Folder of config.json and weights, where it is not the tokenizer's."),
         click.option("--data-format", "format", metavar="FORMAT",
-                     type=LateChoice("format", _format_names, _is_script_format), help=FORMAT_HELP),
+                     type=LateChoice("format", _format_names, _is_training_script_format), help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
         click.option("--template", metavar="NAME", help=TEMPLATE_HELP),
@@ -129,7 +129,7 @@ def add_row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """
     options = [
         click.option("--data-format", "format", metavar="FORMAT",
-                     type=LateChoice("format", _format_names, _is_script_format), help=FORMAT_HELP),
+                     type=LateChoice("format", _format_names, _is_training_script_format), help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
         click.option("--template", metavar="NAME", help=TEMPLATE_HELP),
@@ -203,14 +203,17 @@ def read_settings(
         SpecError: For a file or a value that is not valid.
         UsageError: For a pair that is not NAME=VALUE.
     """
-    from truetune.settings.read_truetune_settings import find_settings, validate_settings
+    from truetune.settings.read_truetune_settings import (
+        find_own_settings_and_file,
+        validate_settings,
+    )
 
     config = options.pop("config")
-    of_file, source = find_settings(config, Path())
+    of_file, source = find_own_settings_and_file(config, Path())
     if not whole and config is None:
         of_file = {name: value for name, value in of_file.items() if name in RULE_SETTINGS}
-    nested = _take_nested_settings(options)
-    inner = {name: _expand_short_setting(name, of_file.get(name, {})) for name in nested}
+    nested = _take_mapping_settings(options)
+    inner = {name: _expand_short_learn_setting(name, of_file.get(name, {})) for name in nested}
     merged = {name: {**inner[name], **given} for name, given in nested.items()}
     spec = validate_settings(
         {**of_file, **drop_options_not_given({**merged, **options})}, "command line"
@@ -225,7 +228,7 @@ def read_settings(
     return spec, source
 
 
-def _take_nested_settings(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _take_mapping_settings(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The settings of RunSpec that are mappings, each with the entries that options give. Raises UsageError."""
     learn: dict[str, Any] = {}
     what = options.pop("learn")
@@ -243,7 +246,7 @@ def _take_nested_settings(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _expand_short_setting(name: str, value: Any) -> Any:
+def _expand_short_learn_setting(name: str, value: Any) -> Any:
     """`learn: last` is short for `learn: {what: last}`; anything else as it is, for RunSpec to judge."""
     return {"what": value} if name == "learn" and isinstance(value, str) else value
 
@@ -292,7 +295,7 @@ def _parse_json_or_text(name: str, text: str) -> Any:
         raise UsageError(f"--template-kwarg {name}: {error}") from None
 
 
-def read_run_settings(options: dict[str, Any], *, quiet: bool = False) -> RunSpec:
+def read_settings_of_run_with_data(options: dict[str, Any], *, quiet: bool = False) -> RunSpec:
     """`read_settings` for a command that needs data. Raises SpecError or UsageError."""
     data = options["data"]
     if len(data) == 1 and options["config"] is None and Path(data[0]).suffix in SETTINGS_SUFFIXES:

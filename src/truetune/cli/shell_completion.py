@@ -51,7 +51,7 @@ def _rule_names_and_codes() -> Iterator[tuple[str, str]]:
             yield path.stem.replace("_", "-"), found[1]
 
 
-def complete_paths(command: click.Command) -> None:
+def let_shell_complete_paths(command: click.Command) -> None:
     """Let a shell complete paths where a command takes them: without it, it would offer nothing at all."""
     for param in command.params:
         names = set(re.findall(r"[A-Z_]+", str(param.metavar or (param.name or "").upper())))

@@ -218,11 +218,11 @@ def suggest_command_of_word(word: str) -> str | None:
 
 def suggest_option_of_word(word: str, command: click.Command) -> str | None:
     """The option of this command that the word means; None where no option shares a word with it."""
-    share, name = find_best_option(word, command)
+    share, name = best_option_with_shared_words(word, command)
     return name if share >= MIN_SHARE else None
 
 
-def find_best_option(word: str, command: click.Command) -> tuple[float, str]:
+def best_option_with_shared_words(word: str, command: click.Command) -> tuple[float, str]:
     """The option of this command that shares most words with this one, and the share of the words; (0, "") if none
     does."""
     asked = set(re.split(r"[-_.]+", word.lower().strip("-")))
@@ -242,7 +242,7 @@ def find_best_option(word: str, command: click.Command) -> tuple[float, str]:
     return best_share, best_name
 
 
-def commands_with_option(option: str, group: click.Group) -> list[str]:
+def other_commands_with_option(option: str, group: click.Group) -> list[str]:
     """Other commands that have an option of exactly this name."""
     return [
         name

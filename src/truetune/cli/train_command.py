@@ -125,7 +125,11 @@ def train(
         _refuse_page_in_run_folder(html, settings, out, over)
     listener = TrainingTerminal(make_console(err=True), quiet=quiet)
     machine = output_format == "json" and RANK == 0
-    with _print_errors_by_process(), _silence_libraries(), _print_refusal_as_json(machine):
+    with (
+        _number_errors_by_process(),
+        _silence_libraries_and_handle_ctrl_c(),
+        _print_refusing_findings_as_json(machine),
+    ):
         done = truetune.train(
             settings, out=out, force=force, fit=fit, gpu_memory=gpu, listener=listener, **over
         )
@@ -155,14 +159,16 @@ def _refuse_page_in_run_folder(
     """Raise UsageError where the page would lie in the folder of the run, which the settings may name."""
     from truetune.data.guard_output_folder import Output, refuse_overlapping_outputs
     from truetune.settings.read_truetune_settings import (
-        find_settings,
+        find_own_settings_and_file,
         merge_settings,
         validate_settings,
     )
     from truetune.training.run_training import DEFAULT_OUTPUT
 
     if out is None:
-        spec = validate_settings(merge_settings(find_settings(settings, Path())[0], over), settings)
+        spec = validate_settings(
+            merge_settings(find_own_settings_and_file(settings, Path())[0], over), settings
+        )
         out = spec.training.output_dir or DEFAULT_OUTPUT
     refuse_overlapping_outputs([Output("the run", Path(out)), Output("--html", Path(html))])
 
@@ -178,7 +184,7 @@ def _write_report_page(folder: str, html: str) -> None:
 
 
 @contextmanager
-def _print_refusal_as_json(machine: bool) -> Iterator[None]:
+def _print_refusing_findings_as_json(machine: bool) -> Iterator[None]:
     """While this lasts: the findings that keep a run from its first step are printed as JSON, for a
     `machine`.
     """
@@ -195,7 +201,7 @@ def _print_refusal_as_json(machine: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _silence_libraries() -> Iterator[None]:
+def _silence_libraries_and_handle_ctrl_c() -> Iterator[None]:
     """While this lasts: no progress bars and announcements of libraries; Ctrl-C is answered by a
     word.
     """
@@ -212,7 +218,7 @@ def _silence_libraries() -> Iterator[None]:
 
 
 @contextmanager
-def _print_errors_by_process() -> Iterator[None]:
+def _number_errors_by_process() -> Iterator[None]:
     """While this lasts: an error of the first process is printed there alone; that of another, with
     its number.
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.shared_options import add_spec_options, read_run_settings
+from truetune.cli.shared_options import add_spec_options, read_settings_of_run_with_data
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def view(
     with _exit_at_once_on_ctrl_c():
         from truetune.viewing.view import start_view_server
 
-        spec = read_run_settings(options)
+        spec = read_settings_of_run_with_data(options)
         server = start_view_server(
             spec, port=port, row=row, result=_load_or_check_findings(spec, result, checks=checks)
         )
@@ -127,13 +127,13 @@ def _print_address(server: ViewServer, url: str, *, opens: bool) -> None:
     click.echo(url)
     if notice := server.row_service.notice:
         click.echo(notice, err=True)
-    if opens and _has_screen():
+    if opens and _has_terminal_and_browser_window():
         import webbrowser
 
         webbrowser.open(url)
 
 
-def _has_screen() -> bool:
+def _has_terminal_and_browser_window() -> bool:
     """Is there a terminal, and a browser with a window: neither a pipe, nor a machine at the other
     end of ssh?
     """

@@ -160,7 +160,7 @@ def launch_and_wait(arguments: Sequence[str]) -> int:
             for folder in options.kept:
                 remove_overlay_folder(folder)
             os._exit(REFUSED_EXIT_CODE)
-        if not (number in (signal.SIGINT, signal.SIGQUIT) and _is_terminal_foreground()):
+        if not (number in (signal.SIGINT, signal.SIGQUIT) and _has_terminal_signalled_command()):
             with suppress(ProcessLookupError):
                 os.kill(child, number)
 
@@ -239,14 +239,14 @@ def _become_command(options: argparse.Namespace, report: int, answer: int) -> No
     # Programs that write beside their script must find a folder in which they can.
     if not guard.covered:
         os.chdir(
-            copy_folder_by_links.link_tree(
+            copy_folder_by_links.copy_tree_by_links(
                 os.getcwd(), os.path.join(kept[0], HERE), copy_up_to=MAX_COPIED_BYTES
             )
         )
         os.environ["PWD"] = os.getcwd()
     variables = {
         **os.environ,
-        **_command_variables(kept[0], guard),
+        **_environment_for_command(kept[0], guard),
         GUARD_VARIABLE: json.dumps({**asdict(guard), "gaps": guard.gaps()}),
     }
     # Python ignores these two, and the command would inherit that.
@@ -269,7 +269,7 @@ def _confine_by_namespaces(
     os.read(answer, 1)  # ends when the parent has mapped the user
     scratch = os.path.join(kept[0], WRITTEN)
     os.makedirs(scratch)
-    view = namespaces.isolate_files(kept, scratch, _list_used_paths(command))
+    view = namespaces.isolate_files(kept, scratch, _folders_command_may_write(command))
     return replace(
         guard,
         writable=(*guard.writable, *view.covered),
@@ -281,7 +281,7 @@ def _confine_by_namespaces(
     )
 
 
-def _list_used_paths(command: Sequence[str]) -> list[str]:
+def _folders_command_may_write(command: Sequence[str]) -> list[str]:
     """Paths of folders that programs write to: the working folder, home, caches, and those of the
     script and other words.
     """
@@ -306,7 +306,7 @@ def _confine_by_landlock(guard: ActiveGuard, options: argparse.Namespace) -> Act
     number = 0 if "landlock" in options.without else landlock.landlock_version()
     if number == 0:
         return guard
-    ports = None if guard.own_network else _ports_of_process_group(options.command)
+    ports = None if guard.own_network else _rendezvous_ports_of_command(options.command)
     held = landlock.confine_writes(
         guard.writable, connect_ports=ports, bind_ports=None if ports != () else ()
     )
@@ -317,7 +317,7 @@ def _confine_by_landlock(guard: ActiveGuard, options: argparse.Namespace) -> Act
     return replace(guard, tcp=True, datagrams=True, modes=True)
 
 
-def _ports_of_process_group(command: Sequence[str]) -> Sequence[int]:
+def _rendezvous_ports_of_command(command: Sequence[str]) -> Sequence[int]:
     """Ports by which processes of one training find each other; none where the command starts a single process.
 
     Landlock knows no addresses. Those ports are the ones that no server has that is known by its port.
@@ -338,7 +338,7 @@ def _ports_of_process_group(command: Sequence[str]) -> Sequence[int]:
     )
 
 
-def _command_variables(folder: str, guard: ActiveGuard) -> dict[str, str]:
+def _environment_for_command(folder: str, guard: ActiveGuard) -> dict[str, str]:
     """The command's environment variables: where caches and trackers of known packages go, and that
     nothing is asked of the hub.
     """
@@ -350,7 +350,7 @@ def _command_variables(folder: str, guard: ActiveGuard) -> dict[str, str]:
     if not guard.covered:
         variables |= {name: os.path.join(temporary, name.lower()) for name in CACHE_VARIABLES}
         variables |= {
-            "HF_DATASETS_CACHE": copy_folder_by_links.link_tree(
+            "HF_DATASETS_CACHE": copy_folder_by_links.copy_tree_by_links(
                 str(_datasets_cache()), os.path.join(temporary, "datasets")
             )
         }
@@ -455,7 +455,7 @@ def remove_overlay_folder(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_terminal_foreground() -> bool:
+def _has_terminal_signalled_command() -> bool:
     """Has the terminal given the signal to the command as well?"""
     try:
         return os.tcgetpgrp(2) == os.getpgrp()

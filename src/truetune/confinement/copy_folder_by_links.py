@@ -19,7 +19,7 @@ ENVIRONMENT_MARKER = "pyvenv.cfg"
 """What a virtual environment holds: nobody writes there"""
 
 
-def link_tree(source: str, target: str, *, copy_up_to: int = 0) -> str:
+def copy_tree_by_links(source: str, target: str, *, copy_up_to: int = 0) -> str:
     """Make `target` a copy of `source` by links; `source` need not exist. Returns `target`.
 
     Args:
@@ -37,7 +37,7 @@ def link_tree(source: str, target: str, *, copy_up_to: int = 0) -> str:
             for entry in entries:
                 entry_count += 1
                 place = os.path.join(copy, entry.name)
-                if _is_to_be_entered(entry, target) and entry_count < MAX_LINKED_ENTRIES:
+                if _is_folder_copied_by_entries(entry, target) and entry_count < MAX_LINKED_ENTRIES:
                     os.mkdir(place)
                     waiting.append((entry.path, place))
                 # A lock that is linked would be taken by a process outside: the program must make its own.
@@ -46,7 +46,7 @@ def link_tree(source: str, target: str, *, copy_up_to: int = 0) -> str:
     return target
 
 
-def _is_to_be_entered(entry: os.DirEntry[str], target: str) -> bool:
+def _is_folder_copied_by_entries(entry: os.DirEntry[str], target: str) -> bool:
     """Is this a folder whose entries are made one by one? Not the one that holds the copy itself."""
     if not entry.is_dir(follow_symlinks=False) or entry.name.startswith("."):
         return False

@@ -10,7 +10,7 @@ starts. The kernel of Linux enforces it.
 What is given up can't be had back: call it in a process that is made for the purpose, early, before it starts a thread.
 Files that are open already stay as they were opened, pipes and sockets too. Any code is bound by it, of any language.
 
-How far it reaches depends on the kernel (`list_landlock_gaps` says it in words):
+How far it reaches depends on the kernel (`list_landlock_refusals` says it in words):
 
 | version | since Linux | what it adds |
 |---|---|---|
@@ -88,8 +88,8 @@ def landlock_version() -> int:
     )
 
 
-def list_landlock_gaps(number: int) -> list[str]:
-    """What this version refuses outside of what is allowed, in words."""
+def list_landlock_refusals(number: int) -> list[str]:
+    """What this version of Landlock refuses outside of what is allowed, in words."""
     levels = (
         (1, "files are neither opened for writing, made, removed nor moved"),
         (3, "files are not truncated by their path"),

@@ -82,7 +82,9 @@ class FileView:
 def enter_namespaces() -> None:
     """Move this process into new namespaces. Raises NamespaceError where that is refused."""
     libc = ctypes.CDLL(None, use_errno=True)
-    _check_result(libc.unshare(NEW_USER | NEW_MOUNTS | NEW_NETWORK | NEW_IPC), "new namespaces")
+    _raise_if_call_failed(
+        libc.unshare(NEW_USER | NEW_MOUNTS | NEW_NETWORK | NEW_IPC), "new namespaces"
+    )
 
 
 def map_user_into_namespace(process: int) -> None:
@@ -123,14 +125,16 @@ def isolate_files(kept: Iterable[str], scratch: str, used: Iterable[str] = ()) -
     covered: list[str] = []
     read_only: list[str] = []
     folders = list(folders_for_overlays(_list_mount_points(), kept))
-    _replace_devices(os.path.join(scratch, "devices"))
+    _replace_dev_by_minimal_one(os.path.join(scratch, "devices"))
     # The one with `scratch` in it last: under an overlay `scratch` would be another folder.
     folders.sort(key=lambda folder: _is_below(scratch, [folder]))
     for folder in folders:
-        (covered if _cover_folder(folder, scratch, len(covered)) else read_only).append(folder)
+        (covered if _cover_folder_by_overlay(folder, scratch, len(covered)) else read_only).append(
+            folder
+        )
     _remount_folders(handles)  # `scratch` is there again
     for folder in _own_folders_below_foreign(used, covered, kept):
-        if _cover_folder(folder, scratch, len(covered)):
+        if _cover_folder_by_overlay(folder, scratch, len(covered)):
             covered.append(folder)
     # First everything read-only, then the few writable ones back: what is forgotten is safe.
     _set_mount_attributes("/", AT_RECURSIVE, READ_ONLY, 0)
@@ -204,14 +208,16 @@ def _own_folders_below_foreign(
     for path in map(os.path.realpath, used if os.getuid() else ()):
         if not os.path.isdir(path) or _is_below(path, kept):
             continue
-        place = _outermost_own_folder(path, covered)
+        place = _highest_own_folder_below_foreign(path, covered)
         if place is not None and place not in hidden and os.access(place, os.W_OK):
             hidden.append(place)
     return hidden
 
 
-def _outermost_own_folder(path: str, covered: Iterable[str]) -> str | None:
-    """The highest folder above `path` that no folder of another user's lies between; None where all are the user's."""
+def _highest_own_folder_below_foreign(path: str, covered: Iterable[str]) -> str | None:
+    """The highest folder above `path` that no folder of another user's lies between; None where the
+    whole way up to the covered folder is the user's.
+    """
     above = [path, *map(str, Path(path).parents)]
     root = next((folder for folder in above if folder in covered), None)
     if root is None:
@@ -238,7 +244,7 @@ def _list_mount_points() -> dict[str, bool]:
     }
 
 
-def _cover_folder(folder: str, scratch: str, number: int) -> bool:
+def _cover_folder_by_overlay(folder: str, scratch: str, number: int) -> bool:
     """Cover a folder by an overlay, with what is written in `scratch`, or in memory; False where
     neither works.
 
@@ -289,11 +295,13 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
     libc = ctypes.CDLL(None, use_errno=True)
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
     done = libc.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
-    _check_result(done, f"mounting at {target}")
+    _raise_if_call_failed(done, f"mounting at {target}")
 
 
-def _replace_devices(folder: str) -> None:
-    """A /dev that holds DEVICES and shared memory of its own, made in `folder`. Disks and terminals are not in it."""
+def _replace_dev_by_minimal_one(folder: str) -> None:
+    """Replace /dev by one that holds DEVICES and shared memory of its own, made in `folder`. Disks
+    and terminals are not in it.
+    """
     os.mkdir(folder)
     # 755: in a sticky folder, others' devices can't be opened to create.
     _mount("tmpfs", folder, "tmpfs", 0, "mode=755")
@@ -319,7 +327,7 @@ def _set_mount_attributes(folder: str, flags: int, added: int, removed: int) -> 
     done = libc.syscall(
         MOUNT_SETATTR, AT_FDCWD, os.fsencode(folder), flags, record, ctypes.c_size_t(len(record))
     )
-    _check_result(done, f"the mount at {folder}")
+    _raise_if_call_failed(done, f"the mount at {folder}")
 
 
 def _bring_loopback_up() -> None:
@@ -328,8 +336,10 @@ def _bring_loopback_up() -> None:
         fcntl.ioctl(opened, SET_INTERFACE_FLAGS, struct.pack("16sH14x", b"lo", INTERFACE_UP))
 
 
-def _check_result(result: int, subject: str) -> None:
-    """The result of a call. Raises NamespaceError, with the C library's reason, where it failed."""
+def _raise_if_call_failed(result: int, subject: str) -> None:
+    """Raise NamespaceError, with the C library's reason, where the result of a call says that it
+    failed.
+    """
     if result < 0:
         number = ctypes.get_errno() or errno.EPERM
         raise NamespaceError(number, f"the system refuses {subject}: {os.strerror(number)}")

@@ -135,20 +135,20 @@ def build_filter(machine: SystemCallNumbers, tcp: bool) -> list[Instruction]:
     program: list[Instruction] = [
         (LOAD, 0, 0, ARCHITECTURE),
         (JUMP_EQUAL, 1, 0, machine.identity),
-        _fail_with(errno.EPERM),
+        _return_errno_instruction(errno.EPERM),
         (LOAD, 0, 0, NUMBER),
         (JUMP_AT_LEAST, 0, 1, X32),
-        _fail_with(errno.ENOSYS),
+        _return_errno_instruction(errno.ENOSYS),
     ]
     # Success that does nothing: `cp -p` and installers would fail for a mode that they do not need.
     for number in machine.pretended:
-        program += [(JUMP_EQUAL, 0, 1, number), _fail_with(0)]
+        program += [(JUMP_EQUAL, 0, 1, number), _return_errno_instruction(0)]
     for number in machine.refused:
-        program += [(JUMP_EQUAL, 0, 1, number), _fail_with(errno.EPERM)]
-    program += _block_for_call(machine.ioctl, _filter_ioctl())
+        program += [(JUMP_EQUAL, 0, 1, number), _return_errno_instruction(errno.EPERM)]
+    program += _block_for_call(machine.ioctl, _filter_chattr_requests())
     program += _block_for_call(machine.socket, _filter_sockets(tcp))
     for number, place in machine.sends:
-        program += _block_for_call(number, _filter_sends(place))
+        program += _block_for_call(number, _filter_sends_that_connect(place))
     return [*program, (RETURN, 0, 0, ALLOW)]
 
 
@@ -157,12 +157,12 @@ def _block_for_call(number: int, body: Sequence[Instruction]) -> list[Instructio
     return [(JUMP_EQUAL, 0, len(body), number), *body]
 
 
-def _filter_ioctl() -> list[Instruction]:
+def _filter_chattr_requests() -> list[Instruction]:
     """The block that refuses requests of chattr, and lets all others pass."""
     # The lower 32 bits of the second argument: the kernel reads no more of a request.
     body: list[Instruction] = [(LOAD, 0, 0, ARGUMENTS + 8)]
     for request in SET_FILE_FLAGS:
-        body += [(JUMP_EQUAL, 0, 1, request), _fail_with(errno.EPERM)]
+        body += [(JUMP_EQUAL, 0, 1, request), _return_errno_instruction(errno.EPERM)]
     return [*body, (RETURN, 0, 0, ALLOW)]
 
 
@@ -171,7 +171,7 @@ def _filter_sockets(tcp: bool) -> list[Instruction]:
     addresses), and TCP.
     """
     allowed: Instruction = (RETURN, 0, 0, ALLOW)
-    refused = _fail_with(errno.EACCES)
+    refused = _return_errno_instruction(errno.EACCES)
     body: list[Instruction] = [(LOAD, 0, 0, ARGUMENTS)]
     for family in (socket.AF_UNIX, socket.AF_NETLINK):
         body += [(JUMP_EQUAL, 0, 1, int(family)), allowed]
@@ -195,19 +195,19 @@ def _filter_sockets(tcp: bool) -> list[Instruction]:
     ]
 
 
-def _filter_sends(place: int) -> list[Instruction]:
-    """The block that refuses a connection which is opened by sending, and which Landlock does not
-    see. `place` is that of the flags' argument.
+def _filter_sends_that_connect(place: int) -> list[Instruction]:
+    """The block that refuses a connection which is opened by sending (TCP Fast Open), and which
+    Landlock does not see. `place` is that of the flags' argument.
     """
     return [
         (LOAD, 0, 0, ARGUMENTS + 8 * place),
         (JUMP_IF_SET, 0, 1, FAST_OPEN),
-        _fail_with(errno.EACCES),
+        _return_errno_instruction(errno.EACCES),
         (RETURN, 0, 0, ALLOW),
     ]
 
 
-def _fail_with(number: int) -> Instruction:
+def _return_errno_instruction(number: int) -> Instruction:
     """The instruction by which a call returns at once with this errno; 0 means that it seems to
     have worked.
     """

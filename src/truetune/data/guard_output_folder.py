@@ -160,7 +160,7 @@ def refuse_unsafe_output_folder(
         option: the one that names the folder.
     """
     for source in inputs:
-        relation = _relation_to_input(output, source.place)
+        relation = _overlap_with_input_in_words(output, source.place)
         if relation is not None:
             raise UsageError(
                 f"{output}: {relation} {source.place}, which this command reads ({source.what}); "
@@ -194,7 +194,7 @@ def refuse_overlapping_outputs(outputs: Iterable[Output]) -> None:
     Terminals, pipes and /dev/null take any number of outputs.
     """
     for first, second in combinations(outputs, 2):
-        relation = _relation_of_outputs(
+        relation = _overlap_of_outputs_in_words(
             _local_path_of_file_uri(second.place), _local_path_of_file_uri(first.place)
         )
         if relation is not None:
@@ -204,11 +204,11 @@ def refuse_overlapping_outputs(outputs: Iterable[Output]) -> None:
             )
 
 
-def _relation_of_outputs(one: DataPath, other: DataPath) -> str | None:
+def _overlap_of_outputs_in_words(one: DataPath, other: DataPath) -> str | None:
     """How an output overlaps another one, as a phrase; None if it does not. Neither needs to exist."""
     # A store has no inodes, and its names are the whole truth.
     if isinstance(one, RemotePath) or isinstance(other, RemotePath):
-        return _relation_by_remote_name(one, other, other_is_folder=True)
+        return _overlap_by_remote_name_in_words(one, other, other_is_folder=True)
     try:
         taken = other.stat()
     except (OSError, ValueError):
@@ -272,11 +272,11 @@ OWN_RECORDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """The records of folders into which nothing else is written: by name, what the folder is, and is it such a record"""
 
 
-def _relation_to_input(output: DataPath, input_path: DataPath) -> str | None:
+def _overlap_with_input_in_words(output: DataPath, input_path: DataPath) -> str | None:
     """How the output would overlap an input, as a phrase; None if it does not."""
     output, input_path = _local_path_of_file_uri(output), _local_path_of_file_uri(input_path)
     if isinstance(output, RemotePath) or isinstance(input_path, RemotePath):
-        return _relation_by_remote_name(output, input_path)
+        return _overlap_by_remote_name_in_words(output, input_path)
     try:
         status = input_path.stat()
     except (OSError, ValueError):
@@ -287,10 +287,10 @@ def _relation_to_input(output: DataPath, input_path: DataPath) -> str | None:
         return "is"
     if target in source.parents or _is_parent_under_any_name(target, source):
         return "holds"
-    return _relation_under_other_name(target, status)
+    return _overlap_under_other_name_in_words(target, status)
 
 
-def _relation_under_other_name(target: Path, status: os.stat_result) -> str | None:
+def _overlap_under_other_name_in_words(target: Path, status: os.stat_result) -> str | None:
     """How an output overlaps an input that has another name: a mounted folder around it, a hard
     link inside of it.
     """
@@ -339,13 +339,11 @@ def _find_hard_link(folder: Path, known: os.stat_result) -> Path | None:
     return None
 
 
-def _relation_by_remote_name(
+def _overlap_by_remote_name_in_words(
     output: DataPath, source: DataPath, *, other_is_folder: bool | None = None
 ) -> str | None:
     """How two places overlap of which at least one is in a remote store: by their names alone.
     `other_is_folder`: whether `source` is a folder; the store is asked if it is None.
-
-    `other_is_folder`: is `given` one? The store is asked where None.
     """
     if (
         not isinstance(output, RemotePath)

@@ -163,14 +163,14 @@ def find_verdict_columns(row: dict[str, Any]) -> PairColumns | None:
     verdict = next((names[name] for name in names if name in VERDICT_NAMES), None)
     if verdict is None or isinstance(row[verdict], dict | list):
         return None
-    texts = _pair_of_columns(names, TEXT_STEMS)
-    models = _pair_of_columns(names, MODEL_STEMS)
+    texts = _columns_of_both_places(names, TEXT_STEMS)
+    models = _columns_of_both_places(names, MODEL_STEMS)
     if texts is None and models is None:
         return None
     return PairColumns(verdict, texts, models)
 
 
-def _pair_of_columns(names: dict[str, str], stems: Sequence[str]) -> tuple[str, str] | None:
+def _columns_of_both_places(names: dict[str, str], stems: Sequence[str]) -> tuple[str, str] | None:
     """The two columns that differ only in the letter or number of their place."""
     for stem in stems:
         for one, other in PAIR_ENDINGS:
@@ -185,10 +185,12 @@ def _pair_of_columns(names: dict[str, str], stems: Sequence[str]) -> tuple[str, 
     return None
 
 
-def count_wins_by_place(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
-    """The counts of wins by place that show a preference for a place, the surest kind first."""
+def count_wins_that_show_place_bias(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
+    """The counts of wins by place among pairs where the place alone should decide nothing, the
+    surest kind first.
+    """
     yield from _count_pairs_judged_in_both_orders(pairs)
-    yield from _count_equal_sides(pairs)
+    yield from _count_verdicts_on_equal_sides(pairs)
     yield from _count_models_compared_each_way(pairs)
 
 
@@ -219,7 +221,7 @@ def _count_pairs_judged_in_both_orders(pairs: Sequence[JudgedPair]) -> Iterator[
         yield PlaceCount("the same two answers in both orders", first, second, ties, case)
 
 
-def _count_equal_sides(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
+def _count_verdicts_on_equal_sides(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
     """Count the verdicts on a model against itself, or on two equal answers, of which neither place
     should win.
     """

@@ -155,7 +155,8 @@ def sort_folder_files(folder: Path) -> FolderFiles | None:
     training rows, or the folder can't be sorted.
     """
     heads = {
-        str(source.path): _first_row_of_source(source) for source in _text_files_of_folder(folder)
+        str(source.path): _first_row_of_source(source)
+        for source in _sources_if_all_text_and_few(folder)
     }
     rows = {path: head for path, head in heads.items() if head is not None}
     kinds: dict[str, FileKind] = {
@@ -192,7 +193,8 @@ def _paths_of_kind(kinds: Mapping[str, FileKind], kind: FileKind) -> tuple[str, 
 def list_training_files(folder: Path) -> tuple[str, ...]:
     """The files of a folder whose first row is one of training, by its columns; files of other kinds are left out."""
     heads = {
-        str(source.path): _first_row_of_source(source) for source in _text_files_of_folder(folder)
+        str(source.path): _first_row_of_source(source)
+        for source in _sources_if_all_text_and_few(folder)
     }
     rows = {path: head for path, head in heads.items() if head}
     return tuple(
@@ -223,7 +225,7 @@ def _prediction_files_below(folder: Path) -> list[str]:
     found: list[str] = []
     for parent, folders, names in os.walk(folder):
         is_deep = len(Path(parent).parts) - depth >= MAX_DEPTH
-        folders[:] = [] if is_deep else sorted(filter(_may_be_written_by_user, folders))
+        folders[:] = [] if is_deep else sorted(filter(_folder_may_hold_user_files, folders))
         if Path(parent) != folder:
             found += [str(Path(parent, name)) for name in sorted(names) if ANSWER_FILE.search(name)]
         if len(found) >= MAX_FILES_BELOW:
@@ -231,7 +233,7 @@ def _prediction_files_below(folder: Path) -> list[str]:
     return found[:MAX_FILES_BELOW]
 
 
-def _may_be_written_by_user(name: str) -> bool:
+def _folder_may_hold_user_files(name: str) -> bool:
     """May a folder of that name hold what the user wrote, and not a tool?"""
     return not name.startswith(".") and name not in SKIPPED_FOLDERS
 
@@ -260,7 +262,7 @@ def _holds_judge_verdicts(row: Mapping[str, Any]) -> bool:
     return is_row_of_verdicts(dict(row)) and not _columns_fit_a_format(row)
 
 
-def _text_files_of_folder(folder: Path) -> list[Source]:
+def _sources_if_all_text_and_few(folder: Path) -> list[Source]:
     """The data files of a folder, if all are of text and not too many; otherwise none."""
     try:
         sources = find_sources([str(folder)])

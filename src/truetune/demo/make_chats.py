@@ -62,7 +62,7 @@ def _make_chat(topic: dict[str, Any], ask: str, reply: str, detail: str, rng: Ra
     slots = _draw_slots(rng)
     answer = f"{rng.choice(load_phrases()['openings'])}{reply} {detail}{rng.choice(load_phrases()['closings'])}"
     turns = [
-        (_make_question(ask, rng), answer),
+        (_perhaps_add_greeting_and_ending(ask, rng), answer),
         *rng.sample(topic["then"], rng.choice((0, 0, 0, 1, 1, 2))),
     ]
     # Rows with and without a system message: a template may treat them otherwise.
@@ -73,8 +73,8 @@ def _make_chat(topic: dict[str, Any], ask: str, reply: str, detail: str, rng: Ra
     return {"messages": messages}
 
 
-def _make_question(ask: str, rng: Random) -> str:
-    """Add a greeting and an ending to a question, perhaps."""
+def _perhaps_add_greeting_and_ending(ask: str, rng: Random) -> str:
+    """A question with a greeting before it and an ending after it, each perhaps."""
     greeting: str = rng.choice(load_phrases()["greetings"])
     ending: str = rng.choice(load_phrases()["endings"])
     # Without a greeting, the question begins the sentence.
@@ -90,7 +90,8 @@ def _make_tool_chat(state: dict[str, str], rng: Random) -> Row:
     """Make a chat in which the assistant asks a tool for an order."""
     tool, slots = load_phrases()["tool"], _draw_slots(rng)
     question, answer = _make_turn(
-        _make_question(rng.choice(tool["asks"]), rng).format(**slots), state["says"].format(**slots)
+        _perhaps_add_greeting_and_ending(rng.choice(tool["asks"]), rng).format(**slots),
+        state["says"].format(**slots),
     )
     call = {
         "type": "function",

@@ -80,7 +80,7 @@ def train_with_both_pads(
     import transformers
 
     started = time.perf_counter()
-    views = views_of_short_chats()
+    views = views_of_single_question_chats()
     tokenizer = transformers.AutoTokenizer.from_pretrained(TOKENIZER)
     with tempfile.TemporaryDirectory() as folder:
         confused = transformers.AutoTokenizer.from_pretrained(
@@ -99,7 +99,7 @@ def train_with_both_pads(
     )
 
 
-def views_of_short_chats() -> list[TokenView]:
+def views_of_single_question_chats() -> list[TokenView]:
     """The first rows of the repaired chats that have one question and one answer, as truetune encodes them."""
     setup = prepare_rule_setup(RunSpec(tokenizer=str(TOKENIZER)), only_reference=True)
     rows: Iterable[Conversation] = (

@@ -60,7 +60,9 @@ def gather_environment(
     """
     answer = _query_packages(python)
     packages: dict[str, str] = answer["packages"]
-    loads, torch_facts = _try_imports(python, packages, timeout, say) if load else ({}, None)
+    loads, torch_facts = (
+        _try_imports_and_ask_torch(python, packages, timeout, say) if load else ({}, None)
+    )
     cache = _find_hub_cache(os.environ)
     return Environment(
         python=python,
@@ -68,7 +70,9 @@ def gather_environment(
         system=answer["system"],
         encoding=answer["encoding"],
         packages=packages,
-        requirements=tuple(_select_requirements(answer["requires"], packages, answer["version"])),
+        requirements=tuple(
+            _requirements_on_installed_packages(answer["requires"], packages, answer["version"])
+        ),
         loads=loads,
         torch=parse_torch_facts(torch_facts) if torch_facts else None,
         machine=read_machine(),
@@ -78,7 +82,9 @@ def gather_environment(
         cache_free=_free_disk_bytes(cache),
         shared=_filesystem_bytes(Path("/dev/shm")),
         files=_open_file_limit(),
-        extras={name: _has_all(needed, packages) for name, needed in list_extras().items()},
+        extras={
+            name: _are_all_installed(needed, packages) for name, needed in list_extras().items()
+        },
     )
 
 
@@ -111,11 +117,11 @@ def _query_packages(python: str) -> dict[str, Any]:
         raise UsageError(f"{python}: is no Python interpreter of version 3.8 or later") from None
 
 
-def _try_imports(
+def _try_imports_and_ask_torch(
     python: str, packages: Mapping[str, str], timeout: float, say: Say
 ) -> tuple[dict[str, str], Any]:
-    """Try the imports; gives (what each import said, torch's facts). After a crash or a hang, the
-    rest is tried in another process.
+    """Try the imports; returns what each import said, and torch's facts. After a crash or a hang,
+    the rest is tried in another process.
     """
     # Only what is installed: anything else is no broken import.
     left = [module for name, module in IMPORTED_MODULES.items() if name in packages]
@@ -124,7 +130,7 @@ def _try_imports(
     while left:
         say(f"importing {', '.join(left)}")
         lines, end = _run_until_silent([python, INSPECTION_SCRIPT, "load", *left], timeout)
-        outcomes, new_facts = _outcomes_of_imports(lines, end)
+        outcomes, new_facts = _import_outcomes_and_torch_facts(lines, end)
         # A process that died before its first line is laid to the first module, or the loop would never end.
         loads |= outcomes or {left[0]: end}
         torch_facts = new_facts or torch_facts
@@ -132,10 +138,12 @@ def _try_imports(
     return loads, torch_facts
 
 
-def _outcomes_of_imports(
+def _import_outcomes_and_torch_facts(
     lines: Sequence[Mapping[str, Any]], end: str
 ) -> tuple[dict[str, str], Any]:
-    """(module -> what its import said, or how the process ended where it said nothing more; torch's facts)."""
+    """What each import said, by module, and torch's facts. Of a module without a line: how the
+    process ended.
+    """
     outcomes: dict[str, str] = {}
     torch_facts = None
     for line in lines:
@@ -187,7 +195,7 @@ def _parse_lines(output: bytes) -> list[dict[str, Any]]:
     return [parse_json(line, REPLY) for line in lines if line.endswith("}")]
 
 
-def _select_requirements(
+def _requirements_on_installed_packages(
     requires: Mapping[str, list[str]], packages: Mapping[str, str], version: str
 ) -> Iterable[Requirement]:
     """The requirements on packages that are installed, without those of extras and other systems."""
@@ -237,7 +245,7 @@ def list_extras() -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(needed)) for name, needed in distributions.items()}
 
 
-def _has_all(needed: Iterable[str], packages: Mapping[str, str]) -> bool:
+def _are_all_installed(needed: Iterable[str], packages: Mapping[str, str]) -> bool:
     """Is each of these distributions installed?"""
     return all(name in packages for name in needed)
 

@@ -22,8 +22,10 @@ MAX_WORD_CHARACTERS = 40
 words are, and short beside a question that was too long. Text without spaces is cut where it fits."""
 
 
-def find_turns(row: Conversation) -> tuple[int, list[int]]:
-    """(how many messages stand before the first turn, where each turn begins); a turn begins with a user."""
+def head_length_and_turn_starts(row: Conversation) -> tuple[int, list[int]]:
+    """How many messages stand before the first turn, and where each turn begins; a turn begins with
+    a user.
+    """
     head = 0
     while head < len(row.messages) and row.messages[head].get("role") in ("system", "developer"):
         head += 1
@@ -45,7 +47,7 @@ def take_turns(row: Conversation, head: int, start: int, stop: int) -> Conversat
     return replace(row, messages=messages, prompt_messages=prompt)
 
 
-def pin_trained_turns(row: Conversation, rendering: Rendering) -> Conversation:
+def pin_trained_turns_up_to_example(row: Conversation, rendering: Rendering) -> Conversation:
     """The row up to the end of an example, with only its turns to be learned, whatever stands around them.
 
     With `learn: last`, say, a shorter row would have another last turn.
@@ -62,9 +64,9 @@ def pin_trained_turns(row: Conversation, rendering: Rendering) -> Conversation:
     return replace(row, messages=messages)
 
 
-def without_oldest(row: Conversation, fits: FitTest) -> Conversation | None:
+def drop_oldest_turns_until_fits(row: Conversation, fits: FitTest) -> Conversation | None:
     """The row without its oldest turns, as few as will do; None where the last turn alone is too long."""
-    head, starts = find_turns(row)
+    head, starts = head_length_and_turn_starts(row)
     # The first turn to keep is in low..high; at least one is taken away, for the whole row did not fit.
     low, high = 1, len(starts)
     while low < high:
@@ -76,12 +78,14 @@ def without_oldest(row: Conversation, fits: FitTest) -> Conversation | None:
     return take_turns(row, head, starts[low], len(row.messages)) if low < len(starts) else None
 
 
-def with_later_question(row: Conversation, fits: FitTest) -> Conversation | None:
-    """The last turn, its question cut at its beginning by as little as will do; None where that is not enough."""
-    head, starts = find_turns(row)
+def cut_beginning_of_last_question(row: Conversation, fits: FitTest) -> Conversation | None:
+    """The last turn alone, its question cut at its beginning by as little as will do; None where
+    that is not enough.
+    """
+    head, starts = head_length_and_turn_starts(row)
     if not row.is_chat:
         prompt = row.prompt or ""
-        return _cut_beginning(prompt, lambda text: replace(row, prompt=text), fits)
+        return _longest_ending_that_fits(prompt, lambda text: replace(row, prompt=text), fits)
     last = take_turns(row, head, starts[-1], len(row.messages))
     question = last.messages[head] if len(last.messages) > head else {}
     content = question.get("content")
@@ -93,10 +97,10 @@ def with_later_question(row: Conversation, fits: FitTest) -> Conversation | None
         messages[head] = {**question, "content": text}
         return replace(last, messages=messages)
 
-    return _cut_beginning(content, with_question, fits)
+    return _longest_ending_that_fits(content, with_question, fits)
 
 
-def _cut_beginning(
+def _longest_ending_that_fits(
     text: str, make_row: Callable[[str], Conversation], fits: FitTest
 ) -> Conversation | None:
     """The row of the longest end of a text that fits, from the beginning of a word on; None where none does."""
@@ -124,7 +128,7 @@ def _cut_beginning(
 
 def split_by_turns(row: Conversation, fits: FitTest) -> list[Conversation]:
     """The row in parts of as many turns as fit; a turn that is too long by itself is a part too."""
-    head, starts = find_turns(row)
+    head, starts = head_length_and_turn_starts(row)
     ends = [*starts[1:], len(row.messages)]
     parts = []
     first = 0

@@ -157,7 +157,7 @@ def encode(
         raise UsageError(f"engine {engine}: expected {' or '.join(SCAN_OF_ENGINE)}")
     job = Job.prepare(spec, progress, SCAN_OF_ENGINE[engine])
     entry = _open_output_folder(out, cache, job.key)
-    entry.check_outside(inputs_read(job.spec, job.probes, job.sources))
+    entry.check_outside(inputs_that_encoding_reads(job.spec, job.probes, job.sources))
     with explained_write_errors(entry.folder), entry.locked():
         notices: list[str] = []
         present = entry.manifest()
@@ -167,7 +167,7 @@ def encode(
                 verify_random_rows(job.probes, job.sources, present, entry, VERIFIED_ROWS)
                 return Encoded(entry.folder, present, True, (), time.perf_counter() - started)
             notices.append(f"{damage}: all is encoded again")
-        run = _choose_workers(engine, jobs, job.tasks_at_most)
+        run = _choose_shard_runner(engine, jobs, job.tasks_at_most)
         # A run that was killed after a shortcut had failed resumes without shortcuts.
         only_reference = entry.has_unfinished_run(_key_of_unfinished_run(job, only_reference=True))
         try:
@@ -181,7 +181,7 @@ def encode(
             why = _explain_nothing_encoded(counts, shards, entry)
             entry.discard()
             raise DataError(why)
-        notices += _count_notices(job.spec, shards)
+        notices += _notices_on_counts(job.spec, shards)
         manifest: dict[str, Any] = {
             "key": job.key,
             "inputs": job.inputs,
@@ -199,8 +199,10 @@ def encode(
     return Encoded(entry.folder, manifest, False, tuple(notices), time.perf_counter() - started)
 
 
-def inputs_read(spec: RunSpec, probes: Probes, sources: Sequence[Source]) -> list[Input]:
-    """What is read to encode: an output must be none of it."""
+def inputs_that_encoding_reads(
+    spec: RunSpec, probes: Probes, sources: Sequence[Source]
+) -> list[Input]:
+    """The files and folders that are read to encode: an output must be none of them."""
     # Both what was named (a folder) and the files in it: an output inside a data folder would be read the next time.
     inputs = [Input("data", parse_data_path(name)) for name in spec.data]
     inputs += [Input("data", source.path) for source in sources]
@@ -308,7 +310,7 @@ def _check_settings(spec: RunSpec) -> None:
         )
     is_packed = settings.packing != "none"
     if spec.max_length is None:
-        _check_settings_without_length(settings.overflow, is_packed=is_packed)
+        _check_settings_without_max_length(settings.overflow, is_packed=is_packed)
     if settings.trainer == "axolotl" and is_packed:
         raise SpecError(
             "Axolotl loses the borders in packed rows; leave packing to its sample_packing"
@@ -321,8 +323,8 @@ def _check_settings(spec: RunSpec) -> None:
                 raise SpecError(f"{settings.trainer} has no use for {name}; leave them out")
 
 
-def _check_settings_without_length(overflow: str, *, is_packed: bool) -> None:
-    """Raises SpecError for settings that need a max_length, of which there is none."""
+def _check_settings_without_max_length(overflow: str, *, is_packed: bool) -> None:
+    """Raise SpecError for settings that need a max_length, of which there is none."""
     if is_packed:
         raise SpecError("packing needs max_length, the length of a packed row; give --max-length")
     if overflow != "drop":
@@ -382,7 +384,7 @@ class Job:
 
         scans = scanned_by(sources, size, report_read)
         for source, scan in zip(sources, scans, strict=True):
-            # Without stretches the rows are not counted yet: `_streamed` raises the same.
+            # Without stretches the rows are not counted yet: `_read_rows_in_portions` raises the same.
             has_no_rows = scan.stretches and not any(stretch.rows for stretch in scan.stretches)
             if source.path.stat().st_size == 0 or has_no_rows:
                 raise DataError(f"{source.path}: the file holds no row")
@@ -410,15 +412,17 @@ class Job:
                 row += stretch.rows
             if not scan.stretches:
                 size = source.path.stat().st_size
-                for rows, broken, byte_count in self._streamed(source, row, size):
+                for rows, broken, byte_count in self._read_rows_in_portions(source, row, size):
                     yield Task(number, source, row, None, rows, broken, name), byte_count
                     number += 1
                     row += len(rows) + len(broken)
 
-    def _streamed(
+    def _read_rows_in_portions(
         self, source: Source, row: int, size: int
     ) -> Iterator[tuple[list[Conversation], list[LineWithoutRow], int]]:
-        """(rows, lines that hold none, bytes read)."""
+        """The rows of a file in portions: the rows, the lines that hold none, and the bytes read
+        for them.
+        """
         broken: list[LineWithoutRow] = []
         on_broken = (
             (lambda *line: broken.append(line)) if self.spec.encode.on_error == "skip" else None
@@ -464,7 +468,7 @@ def _open_output_folder(out: Name | None, cache: Name | None, key: str) -> AnyEn
     )
 
 
-def _choose_workers(engine: str, jobs: int | None, tasks: int | None) -> ShardRunner:
+def _choose_shard_runner(engine: str, jobs: int | None, tasks: int | None) -> ShardRunner:
     """What runs the tasks; never more processes than tasks, and none at all for one."""
     if engine == "ray":
         return encode_on_ray.encode_shards_on_cluster(jobs)
@@ -554,7 +558,7 @@ def _explain_nothing_encoded(
     return f"{text}; the first: {reason}" if reason else text
 
 
-def _count_notices(spec: RunSpec, shards: Iterable[Shard]) -> list[str]:
+def _notices_on_counts(spec: RunSpec, shards: Iterable[Shard]) -> list[str]:
     """What a user should know of the counts: all that is not as it stood in the data."""
     counts = _sum_counts(shards, spec)
     texts = {

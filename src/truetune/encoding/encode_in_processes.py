@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import lru_cache
 
 from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, make_document_maker
-from truetune.encoding.end_worker_with_parent import start_worker
+from truetune.encoding.end_worker_with_parent import set_up_worker_process
 from truetune.encoding.make_documents import DocumentMaker
 from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
@@ -50,7 +50,9 @@ def encode_shards_in_processes(count: int) -> ShardRunner:
     ) -> Iterator[Shard]:
         import loky
 
-        pool = loky.ProcessPoolExecutor(count, initializer=start_worker, initargs=(os.getpid(),))
+        pool = loky.ProcessPoolExecutor(
+            count, initializer=set_up_worker_process, initargs=(os.getpid(),)
+        )
         spec, done = probes.spec.model_dump_json(), False
         try:
             yield from _results_as_ready(
@@ -67,14 +69,14 @@ def encode_shards_in_processes(count: int) -> ShardRunner:
 
 def _encode_in_worker(spec: str, only_reference: bool, task: Task, store: Store) -> Shard:
     """Encode one shard in a worker process."""
-    return encode_shard(_worker_maker(spec, only_reference), task, store)
+    return encode_shard(_document_maker_of_worker(spec, only_reference), task, store)
 
 
 # Kept from task to task, for loading a tokenizer takes longer than many a shard. Two, for a run may start again without
 # shortcuts. The settings come as JSON, which can be hashed.
 @lru_cache(maxsize=2)
-def _worker_maker(spec: str, only_reference: bool) -> DocumentMaker:
-    """What makes the documents of a run in this worker."""
+def _document_maker_of_worker(spec: str, only_reference: bool) -> DocumentMaker:
+    """What makes the documents of a run in this worker process; made once and kept."""
     probes = prepare_probes_of_run(RunSpec.model_validate_json(spec))
     return make_document_maker(
         probes, only_reference=only_reference, characters_before_fast_engine=0

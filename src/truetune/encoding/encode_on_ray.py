@@ -131,20 +131,20 @@ def _encode_in_worker(
     parcel: list[Any], only_reference: bool, task: Task, store: Store, here: str
 ) -> Shard:
     """Encode one shard in a worker of the cluster, in the folder where the run was started."""
-    _enter_folder(here)
-    return encode_shard(_worker_maker(parcel[0], only_reference), task, store)
+    _enter_folder_if_there(here)
+    return encode_shard(_document_maker_of_worker(parcel[0], only_reference), task, store)
 
 
 def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[int, FileScan]:
     """Scan one file in a worker of the cluster; returns the file's number with the scan."""
-    _enter_folder(here)
+    _enter_folder_if_there(here)
     return number, scan_and_cut_lines(source, size)
 
 
 # By the reference of the parcel, which is one for a run. It comes in a list, for Ray would else hand over its contents.
 @lru_cache(maxsize=2)
-def _worker_maker(parcel: Any, only_reference: bool) -> DocumentMaker:
-    """What makes the documents of a run in this worker; see `encode_in_processes._worker_maker`."""
+def _document_maker_of_worker(parcel: Any, only_reference: bool) -> DocumentMaker:
+    """What makes the documents of a run in this worker of the cluster; made once and kept."""
     return make_document_maker(
         _connected_ray().get(parcel).load_probes(),
         only_reference=only_reference,
@@ -152,8 +152,10 @@ def _worker_maker(parcel: Any, only_reference: bool) -> DocumentMaker:
     )
 
 
-def _enter_folder(here: str) -> None:
-    """Relative paths mean on every node what they mean where the run was started, if it has that folder."""
+def _enter_folder_if_there(here: str) -> None:
+    """Change into the folder where the run was started, if this node has it, so that relative paths
+    mean the same.
+    """
     if os.path.isdir(here):
         os.chdir(here)
 

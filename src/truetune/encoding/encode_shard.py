@@ -123,7 +123,7 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     bodies: dict[str, Any] = {name: _table_bytes(written.table, settings.form)}
     if written.origins is not None:
         bodies[f"{task.number:05d}{ORIGINS}"] = _table_bytes(written.origins, "parquet")
-    bodies |= _left_out_files(task, result, broken)
+    bodies |= _files_on_left_out_examples(task, result, broken)
     files: dict[str, list[Any]] = {
         name: [memoryview(body).nbytes, digest_of(body)] for name, body in bodies.items()
     }
@@ -197,7 +197,7 @@ def _make_tables(spec: RunSpec, result: DocumentsResult, file: str) -> WrittenTa
     )
 
 
-def _left_out_files(
+def _files_on_left_out_examples(
     task: Task, result: DocumentsResult, broken: Sequence[LineWithoutRow]
 ) -> dict[str, bytes]:
     """The files of a shard that say what is not in it, by their names; only those that have a line."""

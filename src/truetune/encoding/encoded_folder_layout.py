@@ -42,10 +42,12 @@ KEY = re.compile(r"[0-9a-f]{40}")
 __all__ = ["ASIDE", "DATA", "FORMAT", "LOCK_NAME", "MANIFEST", "ORIGIN", "WORK"]
 
 
-def manifest_of(
+def manifest_bytes(
     shards: Sequence[Shard], names: Sequence[str], facts: Mapping[str, Any], files: Listing
 ) -> bytes:
-    """manifest.json; `names` are those of the shards in data/, `files` all files but manifest.json itself."""
+    """The bytes of manifest.json. `names` are those of the shards in data/, `files` all files but
+    manifest.json itself.
+    """
     records = []
     for shard, name in zip(shards, names, strict=True):
         record = {**shard.__dict__, "file": name}
@@ -58,8 +60,10 @@ def manifest_of(
     return json.dumps(body, indent=1, ensure_ascii=False).encode()
 
 
-def manifest_in(folder: DataPath) -> dict[str, Any] | None:
-    """What a folder holds; None where it is not whole, or of a format that is not known."""
+def read_manifest_or_none(folder: DataPath) -> dict[str, Any] | None:
+    """The manifest of a folder of encoded data; None where the folder is not whole, or of a format
+    that is not known.
+    """
     try:
         manifest = parse_json((folder / MANIFEST).read_bytes(), RESULT)
     except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):

@@ -61,8 +61,8 @@ from truetune.encoding.encoded_folder_layout import (
     dataset_files,
     files_of_manifest,
     listing_entry,
-    manifest_in,
-    manifest_of,
+    manifest_bytes,
+    read_manifest_or_none,
     shard_name,
 )
 from truetune.encoding.encoded_object_store import EncodedFolderInStore
@@ -102,7 +102,7 @@ class Publication(NamedTuple):
     @classmethod
     def read(cls, path: Path) -> Publication | None:
         """Read .work/publish.json; None where there is none, or it was not written by truetune."""
-        record = _read_object(path)
+        record = _read_json_object_or_none(path)
         if record is None or record.get("format") != FORMAT:
             return None
         old = parse_listing(record.get("old"))
@@ -113,7 +113,10 @@ class Publication(NamedTuple):
         if sources.keys() != new.keys():
             return None
         # Files are moved from these names: one that points out of .work/ would move somebody else's.
-        if not all(isinstance(source, str) and _is_in_work(source) for source in sources.values()):
+        if not all(
+            isinstance(source, str) and _is_moved_from_work_to_place(source)
+            for source in sources.values()
+        ):
             return None
         return cls(old, new, sources)
 
@@ -153,14 +156,14 @@ class EncodedFolderOnDisk:
                 f"{error.filename or self.folder}: can't be written: {error.strerror}"
             ) from None
         with held:
-            self._check_strangers()
+            self._refuse_foreign_files()
             self._finish_publishing()
-            self._check_strangers()
+            self._refuse_foreign_files()
             yield
 
     def manifest(self) -> dict[str, Any] | None:
         """The manifest of the folder; None where the folder is not whole."""
-        return manifest_in(self.folder)
+        return read_manifest_or_none(self.folder)
 
     def find_missing_file(self, manifest: Mapping[str, Any]) -> str | None:
         """The first file that is missing; None where all are there. What has changed, `locked` has refused."""
@@ -172,19 +175,19 @@ class EncodedFolderOnDisk:
 
     def has_unfinished_run(self, key: str) -> bool:
         """Has a run with this key been interrupted here?"""
-        return _owner_of(self.work) == key
+        return _run_key_of_work_folder(self.work) == key
 
     def start_or_resume(self, key: str) -> dict[int, Shard]:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""
-        owner = _owner_of(self.work)
+        owner = _run_key_of_work_folder(self.work)
         if owner != key:
-            self._clear_work()
+            self._remove_recorded_work_files()
             self.work.mkdir(exist_ok=True)
-            write_atomically.write_atomically(self.work / OWNER, _owner_body(key))
+            write_atomically.write_atomically(self.work / OWNER, _owner_file_bytes(key))
         (self.work / DATA).mkdir(exist_ok=True)
-        self._remove_parts()
+        self._remove_partial_files()
         whole: dict[int, Shard] = {}
-        for path, shard in self._shards():
+        for path, shard in self._recorded_shards():
             if all(
                 is_unchanged_listed_file(self.work / DATA / name, entry, self._digest)
                 for name, entry in _shard_files(shard)
@@ -206,7 +209,7 @@ class EncodedFolderOnDisk:
 
     def discard(self) -> None:
         """Remove what the run has written, of which nothing is to be kept. Raises OSError."""
-        self._clear_work()
+        self._remove_recorded_work_files()
 
     def first_reason(self, shard: Shard) -> str | None:
         """Why the first row of a shard that was left out could not be encoded; None where none was."""
@@ -239,16 +242,16 @@ class EncodedFolderOnDisk:
                 sources[final] = f"{DATA}/{part}"
         bodies = self._describing_files(shards, names, facts["key"], form)
         new |= {name: listing_entry(text) for name, text in bodies.items()}
-        bodies[MANIFEST] = manifest_of(shards, names, facts, new)
+        bodies[MANIFEST] = manifest_bytes(shards, names, facts, new)
         new[MANIFEST] = listing_entry(bodies[MANIFEST])
         sources |= {name: Path(name).name for name in bodies}
-        publication = Publication(self._published(), new, sources)
+        publication = Publication(self._list_published_files(), new, sources)
         # The record of what is to come stands before the first of it: a run that is killed here is ended by the next.
         write_atomically.write_atomically(self.work / PUBLISH, publication.as_json())
         for name, text in bodies.items():
             write_atomically.write_atomically(self.work / sources[name], text)
-        self._check_strangers(SHARDS_KEPT)
-        self._carry_out(publication)
+        self._refuse_foreign_files(SHARDS_KEPT)
+        self._carry_out_publication(publication)
         published: dict[str, Any] = json.loads(bodies[MANIFEST])
         return published
 
@@ -265,14 +268,16 @@ class EncodedFolderOnDisk:
             bodies[aside] = b"".join(part.read_bytes() for part in parts if part.is_file())
         return bodies
 
-    def _published(self) -> dict[str, ListedFile]:
-        """The files that are there, as manifest.json lists them, and manifest.json."""
+    def _list_published_files(self) -> dict[str, ListedFile]:
+        """The files that are published, as manifest.json lists them, and manifest.json itself;
+        empty without a manifest of ours.
+        """
         listing = files_of_manifest(self.manifest())
         if listing is None:
             return {}
         return {**listing, MANIFEST: listing_entry((self.folder / MANIFEST).read_bytes())}
 
-    def _carry_out(self, publication: Publication) -> None:
+    def _carry_out_publication(self, publication: Publication) -> None:
         """Remove the old files, move the new ones to their places, manifest.json last. Killed at any point, it is taken
         up again by `_finish_publishing`."""
         waiting = [
@@ -297,7 +302,7 @@ class EncodedFolderOnDisk:
             for name in sorted(waiting, key=lambda name: name == MANIFEST):
                 self._move_to_place(publication, name)
             write_atomically.sync_folder_to_disk(self.folder)
-        self._clear_work()
+        self._remove_recorded_work_files()
 
     def _move_to_place(self, publication: Publication, name: str) -> None:
         """Move a new file to its place, where nothing may stand. Raises UsageError where something does."""
@@ -315,7 +320,7 @@ class EncodedFolderOnDisk:
 
     def _finish_publishing(self) -> None:
         """End what a killed run has begun to publish, or forget it where it had not yet changed anything."""
-        publication = self._publication()
+        publication = self._unfinished_publication()
         if publication is None:
             return
         ready = all(
@@ -324,7 +329,7 @@ class EncodedFolderOnDisk:
             for name, entry in publication.new.items()
         )
         if ready:
-            self._carry_out(publication)
+            self._carry_out_publication(publication)
         else:
             # Killed while it wrote the describing files. The shards stay, for the next run with this key.
             describing = {
@@ -335,37 +340,42 @@ class EncodedFolderOnDisk:
             remove_unchanged_listed_files(self.work, describing, digest=self._digest)
             (self.work / PUBLISH).unlink()
 
-    def _check_strangers(self, instead: str = MOVE_ELSEWHERE) -> None:
+    def _refuse_foreign_files(self, instead: str = MOVE_ELSEWHERE) -> None:
         """Raise UsageError, which ends with `instead`, for the first thing that no record of ours lists as it is."""
         if (stranger := self._stranger()) is not None:
             raise foreign_file_error(stranger, instead)
 
     def _stranger(self) -> ForeignFile | None:
         """The first thing in the folder that no record of ours lists as it is; None where all is ours."""
-        return next(self._strangers(), None) or next(self._strangers_in_work(), None)
+        return next(self._foreign_files(), None) or next(self._foreign_files_in_work(), None)
 
-    def _strangers(self) -> Iterator[ForeignFile]:
+    def _foreign_files(self) -> Iterator[ForeignFile]:
+        """What is in the folder and no record of truetune lists as it is."""
         manifest = self.manifest()
         listing = files_of_manifest(manifest)
         if manifest is not None and listing is None:
             yield ForeignFile(
                 self.folder / MANIFEST, "was not written by truetune, or by an older version of it"
             )
-        publication = self._publication()
+        publication = self._unfinished_publication()
         old: Listing = listing or {}
         if publication is not None and listing is None:
             old = {name: entry for name, entry in publication.old.items() if name != MANIFEST}
 
         def also_ours(path: Path) -> bool:
             entry = None if publication is None else publication.new.get(path.as_posix())
-            return self._is_ours(path, entry, has_listing=listing is not None)
+            return self._is_ours_without_manifest_entry(
+                path, entry, has_listing=listing is not None
+            )
 
         folders = (DATA, ORIGIN) if publication is not None else ()
         yield from find_foreign_files(
             self.folder, old, digest=self._digest, folders=folders, also_ours=also_ours
         )
 
-    def _is_ours(self, path: Path, entry: ListedFile | None, *, has_listing: bool) -> bool:
+    def _is_ours_without_manifest_entry(
+        self, path: Path, entry: ListedFile | None, *, has_listing: bool
+    ) -> bool:
         """Is something in the folder ours, though no manifest lists it: the lock, manifest.json itself, .work/?
 
         Args:
@@ -382,16 +392,17 @@ class EncodedFolderOnDisk:
             return here.is_dir() and not here.is_symlink()
         return is_unchanged_listed_file(here, entry, self._digest)
 
-    def _strangers_in_work(self) -> Iterator[ForeignFile]:
+    def _foreign_files_in_work(self) -> Iterator[ForeignFile]:
+        """What is in .work/ and no record of truetune lists as it is."""
         if not self.work.is_dir():
             return
-        if _owner_of(self.work) is None:
+        if _run_key_of_work_folder(self.work) is None:
             yield from find_foreign_files(
-                self.work, {}, also_ours=lambda path: _is_begun_owner(self.work / path)
+                self.work, {}, also_ours=lambda path: _is_partial_owner_file(self.work / path)
             )
             return
-        records = {path for path, _ in self._shards()}
-        published = self._publication() is not None
+        records = {path for path, _ in self._recorded_shards()}
+        published = self._unfinished_publication() is not None
 
         def also_ours(path: Path) -> bool:
             here = self.work / path
@@ -401,7 +412,7 @@ class EncodedFolderOnDisk:
                 path == Path(OWNER)
                 or (path == Path(PUBLISH) and published)
                 or here in records
-                or _is_part(path)
+                or _is_partial_file_of_run(path)
             )
 
         yield from find_foreign_files(
@@ -412,58 +423,64 @@ class EncodedFolderOnDisk:
             also_ours=also_ours,
         )
 
-    def _publication(self) -> Publication | None:
+    def _unfinished_publication(self) -> Publication | None:
         """What a run was about to publish; None where there is no such run."""
-        return Publication.read(self.work / PUBLISH) if _owner_of(self.work) is not None else None
+        return (
+            Publication.read(self.work / PUBLISH)
+            if _run_key_of_work_folder(self.work) is not None
+            else None
+        )
 
     def _work_listing(self) -> dict[str, ListedFile]:
         """All files below .work/ that a record lists."""
         listing: dict[str, ListedFile] = {}
-        for _, shard in self._shards():
+        for _, shard in self._recorded_shards():
             for name, entry in _shard_files(shard):
                 listing[f"{DATA}/{name}"] = entry
-        publication = self._publication()
+        publication = self._unfinished_publication()
         if publication is not None:
             for name, entry in publication.new.items():
                 listing[publication.sources[name]] = entry
         return listing
 
-    def _shards(self) -> Iterator[tuple[Path, Shard]]:
+    def _recorded_shards(self) -> Iterator[tuple[Path, Shard]]:
         """The records in .work/data/, and the shards that they tell of."""
         for path in sorted((self.work / DATA).glob("*.json")):
-            body = _read_object(path)
-            if body is None or path.is_symlink() or not _is_work_name(path.name):
+            body = _read_json_object_or_none(path)
+            if body is None or path.is_symlink() or not _is_file_name_in_work_data(path.name):
                 continue
             try:
                 shard = Shard(**body)
             except TypeError:
                 continue
-            if parse_listing(shard.files) is not None and all(map(_is_work_name, shard.files)):
+            if parse_listing(shard.files) is not None and all(
+                map(_is_file_name_in_work_data, shard.files)
+            ):
                 yield path, shard
 
-    def _clear_work(self) -> None:
+    def _remove_recorded_work_files(self) -> None:
         """Remove .work/ as far as records list what is in it; what they don't list stays. Raises OSError."""
-        if _owner_of(self.work) is not None:
+        if _run_key_of_work_folder(self.work) is not None:
             remove_unchanged_listed_files(self.work, self._work_listing(), digest=self._digest)
-            for path, _ in list(self._shards()):
+            for path, _ in list(self._recorded_shards()):
                 path.unlink()
-            self._remove_parts()
+            self._remove_partial_files()
             (self.work / PUBLISH).unlink(missing_ok=True)
             remove_empty_folders([self.work / DATA])
             if {path.name for path in self.work.iterdir()} == {OWNER}:
                 (self.work / OWNER).unlink()
         elif self.work.is_dir():
             for path in self.work.iterdir():
-                if _is_begun_owner(path):
+                if _is_partial_owner_file(path):
                     path.unlink()
         remove_empty_folders([self.work])
 
-    def _remove_parts(self) -> None:
+    def _remove_partial_files(self) -> None:
         """Remove files that a killed run of ours was writing."""
         for folder in (self.work, self.work / DATA):
             for path in folder.glob(".*.part"):
                 if (
-                    _is_part(path.relative_to(self.work))
+                    _is_partial_file_of_run(path.relative_to(self.work))
                     and path.is_file()
                     and not path.is_symlink()
                 ):
@@ -475,26 +492,26 @@ PARTS = (".json", ".parquet", ".arrow", ORIGINS, *(f".{name}" for name in ASIDE)
 """Of the names in .work/data/, behind the number of a shard"""
 
 
-def _is_part(path: Path) -> bool:
+def _is_partial_file_of_run(path: Path) -> bool:
     """Is this, below .work/, the name of a file that a run of ours is writing?"""
     part = write_atomically.PARTIAL_NAME.fullmatch(path.name)
     if part is None:
         return False
     if path.parent == Path():
         return part["name"] in IN_WORK
-    return path.parent == Path(DATA) and _is_work_name(part["name"])
+    return path.parent == Path(DATA) and _is_file_name_in_work_data(part["name"])
 
 
-def _is_work_name(name: str) -> bool:
+def _is_file_name_in_work_data(name: str) -> bool:
     """May a run write a file of this name into .work/data/?"""
     number, dot, rest = name.partition(".")
     return number.isdecimal() and number.isascii() and len(number) >= 5 and dot + rest in PARTS
 
 
-def _is_in_work(source: str) -> bool:
+def _is_moved_from_work_to_place(source: str) -> bool:
     """Is this, below .work/, the name of a file that a run writes and then moves to its place?"""
     folder, slash, name = source.rpartition("/")
-    return name in IN_WORK if not slash else folder == DATA and _is_work_name(name)
+    return name in IN_WORK if not slash else folder == DATA and _is_file_name_in_work_data(name)
 
 
 def _shard_files(shard: Shard) -> Iterator[tuple[str, ListedFile]]:
@@ -502,24 +519,25 @@ def _shard_files(shard: Shard) -> Iterator[tuple[str, ListedFile]]:
     yield from (parse_listing(shard.files) or {}).items()
 
 
-def _owner_body(key: str) -> bytes:
+def _owner_file_bytes(key: str) -> bytes:
+    """The bytes of .work/owner.json, which names the run by its key."""
     return f'{OWNER_HEAD}{key}"}}'.encode()
 
 
-def _owner_of(work: Path) -> str | None:
+def _run_key_of_work_folder(work: Path) -> str | None:
     """The key of the run that a .work/ belongs to; None where it is not ours."""
     path = work / OWNER
-    body = _read_object(path)
+    body = _read_json_object_or_none(path)
     # A link could lead to a folder of another run, or of the user.
     if body is None or path.is_symlink() or work.is_symlink():
         return None
     key = body.get("key")
-    if not isinstance(key, str) or path.read_bytes() != _owner_body(key):
+    if not isinstance(key, str) or path.read_bytes() != _owner_file_bytes(key):
         return None
     return key
 
 
-def _is_begun_owner(path: Path) -> bool:
+def _is_partial_owner_file(path: Path) -> bool:
     """Is this an owner.json that a killed run was just writing: under its temporary name, with the beginning of it?"""
     part = write_atomically.PARTIAL_NAME.fullmatch(path.name)
     if part is None or part["name"] != OWNER or path.is_symlink() or not path.is_file():
@@ -528,7 +546,7 @@ def _is_begun_owner(path: Path) -> bool:
     return head.startswith(body) or body.startswith(head)
 
 
-def _read_object(path: Path) -> dict[str, Any] | None:
+def _read_json_object_or_none(path: Path) -> dict[str, Any] | None:
     """A JSON object of ours; None where there is none, or something else."""
     try:
         value = parse_json(path.read_bytes(), RESULT)
@@ -550,8 +568,10 @@ def encoded_folder_at(folder: str | Path | RemotePath) -> AnyEncodedFolder:
     )
 
 
-def open_encoded(folder: str | Path | RemotePath) -> tuple[DataPath, dict[str, Any]]:
-    """(folder, manifest) of whole encoded data. Raises DataError where it is not whole."""
+def open_whole_encoded_folder(folder: str | Path | RemotePath) -> tuple[DataPath, dict[str, Any]]:
+    """The folder of whole encoded data at a path or a URI, with its manifest. Raises DataError
+    where it is not whole.
+    """
     entry = encoded_folder_at(folder)
     manifest = entry.manifest()
     if manifest is None:

@@ -40,8 +40,8 @@ from truetune.encoding.encoded_folder_layout import (
     dataset_files,
     files_of_manifest,
     listing_entry,
-    manifest_in,
-    manifest_of,
+    manifest_bytes,
+    read_manifest_or_none,
 )
 from truetune.errors import UsageError
 from truetune.parsing.input_limits import RESULT
@@ -104,11 +104,11 @@ class EncodedFolderInStore:
         for stranger, why in self._strangers():
             raise UsageError(f"{stranger}: {why}; {MOVE_ELSEWHERE}")
         yield
-        self._sweep()
+        self._remove_objects_without_manifest_entry()
 
     def manifest(self) -> dict[str, Any] | None:
         """The manifest of the folder; None where the folder is not whole."""
-        return manifest_in(self.folder)
+        return read_manifest_or_none(self.folder)
 
     def find_missing_file(self, manifest: Mapping[str, Any]) -> str | None:
         """The first file that is missing; None where all are there. Reads every byte.
@@ -141,7 +141,7 @@ class EncodedFolderInStore:
     def start_or_resume(self, key: str) -> dict[int, Shard]:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""
         self._tag = digest_of(key.encode())[:16]
-        sizes = self._sizes()
+        sizes = self._object_sizes_by_name()
         whole: dict[int, Shard] = {}
         for shard in self._shards(self._tag):
             # The record came before the files: a shard whose files are missing, or are cut off, is made again.
@@ -153,8 +153,10 @@ class EncodedFolderInStore:
     def discard(self) -> None:
         """Remove what the run has written, of which nothing is to be kept."""
         shards = self._shards(self._tag)
-        self._remove([name for shard in shards for name in _shard_files(shard, self.store())])
-        self._remove([f"{WORK}/{self._tag}/{shard.number:05d}.json" for shard in shards])
+        self._remove_objects(
+            [name for shard in shards for name in _shard_files(shard, self.store())]
+        )
+        self._remove_objects([f"{WORK}/{self._tag}/{shard.number:05d}.json" for shard in shards])
 
     def first_reason(self, shard: Shard) -> str | None:
         """Why the first row of a shard that was left out could not be encoded; None where none was."""
@@ -173,8 +175,8 @@ class EncodedFolderInStore:
         """
         names = [self.store().at(shard.file).name for shard in shards]
         try:
-            self._all_there(names)
-            aside = {name: self._joined(name, shards) for name in ASIDE}
+            self._raise_if_shard_is_missing(names)
+            aside = {name: self._join_lines_of_shards(name, shards) for name in ASIDE}
         except FileNotFoundError:
             # Two runs of one key write the same bytes: what the faster one has published is this run's result too.
             published_before = self.manifest()
@@ -195,7 +197,7 @@ class EncodedFolderInStore:
         (self.folder / MANIFEST).remove()
         for name, text in aside.items():
             (self.folder / name).write(text)
-        body = manifest_of(shards, names, facts, files)
+        body = manifest_bytes(shards, names, facts, files)
         (self.folder / MANIFEST).write(body)
         published: dict[str, Any] = json.loads(body)
         return published
@@ -205,15 +207,15 @@ class EncodedFolderInStore:
         stem = PurePath(shard["file"]).stem.partition("-")[2]
         return self.folder / ORIGIN / f"{stem}.parquet"
 
-    def _all_there(self, names: Sequence[str]) -> None:
-        """Raises FileNotFoundError where a shard is gone: another run has ended here meanwhile."""
+    def _raise_if_shard_is_missing(self, names: Sequence[str]) -> None:
+        """Raise FileNotFoundError where a shard is gone: another run has ended here meanwhile."""
         folder = self.folder / DATA
         present = {path.name for path in folder.iterdir()}
         for name in names:
             if name not in present:
                 raise (folder / name).missing()
 
-    def _joined(self, name: str, shards: Sequence[Shard]) -> bytes:
+    def _join_lines_of_shards(self, name: str, shards: Sequence[Shard]) -> bytes:
         """dropped.jsonl or rejected.jsonl of all shards. Raises FileNotFoundError where a part is gone."""
         parts = [f"{shard.number:05d}.{name}" for shard in shards]
         there = [
@@ -223,7 +225,7 @@ class EncodedFolderInStore:
         ]
         return b"".join(_map_in_threads(RemotePath.read_bytes, there))
 
-    def _sizes(self) -> dict[str, int]:
+    def _object_sizes_by_name(self) -> dict[str, int]:
         """All objects of the folder by their name below it, with their bytes."""
         skip = len(self.folder.path) + 1 if self.folder.path else 0
         return {
@@ -242,7 +244,9 @@ class EncodedFolderInStore:
             and path.suffix == ".json"
             and path.name != PUBLISHING
         ]
-        return [shard for shard in _map_in_threads(_read_shard, records) if shard is not None]
+        return [
+            shard for shard in _map_in_threads(_read_shard_or_none, records) if shard is not None
+        ]
 
     def _records(self) -> _Records:
         """What all records in the folder list."""
@@ -264,7 +268,7 @@ class EncodedFolderInStore:
 
     def _strangers(self) -> Iterator[tuple[RemotePath, str]]:
         """What is in the folder and truetune did not write, with the reason."""
-        there = self._sizes()
+        there = self._object_sizes_by_name()
         records = self._records()
         if (
             MANIFEST in there
@@ -283,24 +287,27 @@ class EncodedFolderInStore:
             elif size != records.whole[name].size:
                 yield self.folder / name, f"is not as truetune wrote it: it has {size:,} bytes"
 
-    def _sweep(self) -> None:
-        """Remove what our records list and manifest.json does not, then the records."""
+    def _remove_objects_without_manifest_entry(self) -> None:
+        """Remove what our records list and manifest.json does not, then the records. Nothing is
+        removed while there is no manifest.
+        """
         manifest = files_of_manifest(self.manifest())
         if manifest is None:
             # A run was interrupted: the records are what the next one continues from.
             return
-        sizes, records = self._sizes(), self._records()
+        sizes, records = self._object_sizes_by_name(), self._records()
         ours = {name for name, entry in records.whole.items() if sizes.get(name) == entry.size}
         ours |= records.unfinished & sizes.keys()
         # A record could name any object of the folder: only names that encode gives are removed.
-        self._remove(
+        self._remove_objects(
             name for name in ours if PUBLISHED_NAMES.fullmatch(name) and name not in manifest
         )
-        self._remove(name for name in sizes if UNPUBLISHED_NAMES.fullmatch(name))
+        self._remove_objects(name for name in sizes if UNPUBLISHED_NAMES.fullmatch(name))
         if not any(path.is_file() for path in (self.folder / WORK).rglob("*")):
             (self.folder / WORK).remove()
 
-    def _remove(self, names: Iterable[str]) -> None:
+    def _remove_objects(self, names: Iterable[str]) -> None:
+        """Remove objects of the folder by their names."""
         _map_in_threads(RemotePath.remove, [self.folder / name for name in names])
 
 
@@ -331,8 +338,10 @@ def _published_files(shard: Shard, store: ObjectStore) -> dict[str, ListedFile]:
     }
 
 
-def _read_shard(path: RemotePath) -> Shard | None:
-    """None where it is cut off, as a store that is no object store may leave it."""
+def _read_shard_or_none(path: RemotePath) -> Shard | None:
+    """The shard of a record; None where the record is cut off, as a store that is no object store
+    may leave it.
+    """
     try:
         return Shard(**parse_json(path.read_bytes(), RESULT))
     except ValueError:

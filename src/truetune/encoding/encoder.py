@@ -32,7 +32,7 @@ from truetune.encoding.proved_tokenizer_engines import (
     NewerCharacters,
     fastest_engine,
     flatten_ids,
-    insert_ids,
+    insert_ids_of_empty_texts,
     offsets_of,
     reference_engine,
 )
@@ -186,7 +186,7 @@ class Encoder:
         characters = np.fromiter(map(len, all_pieces), dtype=np.int64, count=count)
         text_offsets = offsets_of([len(split) for split in parts])  # (texts + 1,) into the pieces
         new_pieces = list(itertools.islice(numbers, first_number, None))
-        unique = self._encode_unique(new_pieces, rule)
+        unique = self._encode_empty_added_tokens_and_pieces(new_pieces, rule)
 
         # Token k of the result is token `gather[k]` of the different pieces: where its piece begins there, plus how far
         # it is behind the piece's first token here.
@@ -205,8 +205,10 @@ class Encoder:
             unique.ids[gather], piece_offsets[text_offsets], starts.astype(np.int32)
         )
 
-    def _encode_unique(self, pieces: list[str], rule: PieceRule) -> EncodedTexts:
-        """Nothing, the added tokens, and then these pieces, each as a text of its own.
+    def _encode_empty_added_tokens_and_pieces(
+        self, pieces: list[str], rule: PieceRule
+    ) -> EncodedTexts:
+        """The tokens of an empty text, of each added token, and of each of these pieces.
 
         In the order of the numbers that `_encode_by_pieces` gives them.
         """
@@ -219,10 +221,14 @@ class Encoder:
             others = [*pieces]
             for i in odd:
                 others[i] = ""
-            odd_ids = self._behind_prefix(self._reference, [pieces[i] for i in odd], rule.prefix)
-            ids = insert_ids(self._behind_prefix(engine, others, rule.prefix), odd, odd_ids)
+            odd_ids = self._encode_behind_prefix(
+                self._reference, [pieces[i] for i in odd], rule.prefix
+            )
+            ids = insert_ids_of_empty_texts(
+                self._encode_behind_prefix(engine, others, rule.prefix), odd, odd_ids
+            )
         else:
-            ids = self._behind_prefix(engine, pieces, rule.prefix)
+            ids = self._encode_behind_prefix(engine, pieces, rule.prefix)
         if engine is not self._reference:
             self._check_against_reference(engine, ids, pieces, rule.prefix)
         encoded = self._with_token_starts(ids, pieces, rule.prefix)
@@ -255,7 +261,7 @@ class Encoder:
         """
         not_ascii = (i for i, piece in enumerate(pieces) if not piece.isascii())
         chosen = sorted({*range(0, len(pieces), CHECK_EVERY), *itertools.islice(not_ascii, 2)})
-        expected = self._behind_prefix(self._reference, [pieces[i] for i in chosen], prefix)
+        expected = self._encode_behind_prefix(self._reference, [pieces[i] for i in chosen], prefix)
         for number, i in enumerate(chosen):
             if not np.array_equal(expected.of(number), found.of(i)):
                 raise EnginesDiffer(
@@ -264,7 +270,7 @@ class Encoder:
                 )
 
     @staticmethod
-    def _behind_prefix(engine: Engine, texts: list[str], prefix: str) -> FlatIds:
+    def _encode_behind_prefix(engine: Engine, texts: list[str], prefix: str) -> FlatIds:
         """The ids of texts as they are behind `prefix`, an added token, whose own id is left out."""
         if not prefix:
             return engine.encode(texts)
@@ -285,7 +291,7 @@ class Encoder:
 
         1. An ASCII text of an exact vocabulary: a token begins after the bytes of those before it (here).
         2. A text whose ids spell its bytes: likewise, then from bytes to characters (`_starts_by_spelled_bytes`).
-        3. Any other text: by the offsets of `tokenizers` (`_starts_of_unspelled_text`).
+        3. Any other text: by the offsets of `tokenizers` (`_starts_of_differently_spelled_text`).
 
         Args:
             found: the ids of `texts`.
@@ -351,12 +357,12 @@ class Encoder:
         starts = characters - np.repeat(character_offsets[:-1], tokens_per_text)
         for i in np.flatnonzero(is_odd).tolist():
             own_tokens = slice(found.offsets[i], found.offsets[i + 1])
-            starts[own_tokens] = self._starts_of_unspelled_text(
+            starts[own_tokens] = self._starts_of_differently_spelled_text(
                 found.of(i), texts[i], prefix, backend
             )
         return np.asarray(starts)
 
-    def _starts_of_unspelled_text(
+    def _starts_of_differently_spelled_text(
         self, ids: NDArray[np.int32], text: str, prefix: str, backend: tokenizers.Tokenizer
     ) -> NDArray[np.int64]:
         """(tokens,) the starts of a text that is spelled with a space before it, or otherwise than it stands there."""

@@ -23,8 +23,12 @@ _PR_SET_PDEATHSIG = 1
 """Of <sys/prctl.h>; Python has no name for it"""
 
 
-def start_worker(parent: int) -> None:
-    """Set up a worker of the process `parent`.
+def set_up_worker_process(parent: int) -> None:
+    """Set up this worker process: it ends with the process `parent`, ignores Ctrl-C, and seldom
+    collects garbage.
+
+    Ctrl-C is for the process that gives out the work. What a shard makes holds no cycles: they are
+    sought seldom.
 
     Ctrl-C is for the process that gives out the work. What a shard makes holds no cycles: they are sought seldom.
     """

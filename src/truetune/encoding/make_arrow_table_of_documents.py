@@ -60,8 +60,8 @@ def make_table(
         trainer: who will read it.
         file: what the column of that name says of all of them; their own path where it is None.
     """
-    ordered = _in_order(documents, packs)
-    ids, supervised, source = _flatten(ordered)
+    ordered = _documents_in_pack_order(documents, packs)
+    ids, supervised, source = _concatenate_documents(ordered)
     layout = _lay_out([len(document.ids) for document in ordered], packs)
     if packs is not None:
         # The label of a document's first token is what the last token of the document before would have to predict.
@@ -74,7 +74,7 @@ def make_table(
     }
     if weights:
         # Again with `supervised`: packing has just taken the first label of each document away.
-        token_weights = np.where(supervised, _weights_of(ordered), np.float32(0))
+        token_weights = np.where(supervised, _loss_weights_of_documents(ordered), np.float32(0))
         columns["loss_weights"] = _list_column(token_weights, token_offsets)
     if sources:
         columns["sources"] = _list_column(source, token_offsets)
@@ -85,10 +85,12 @@ def make_table(
     is_packed = packs is not None
     if trainer == "transformers":
         if is_packed:
-            columns["position_ids"] = _list_column(_positions(layout), token_offsets)
+            columns["position_ids"] = _list_column(
+                _token_positions_in_documents(layout), token_offsets
+            )
         return WrittenTables(arrow.table(columns | origins), None, counts)
     if is_packed or trainer == "axolotl":
-        columns["attention_mask"] = _list_column(_document_numbers(layout), token_offsets)
+        columns["attention_mask"] = _list_column(_document_numbers_in_rows(layout), token_offsets)
     return WrittenTables(arrow.table(columns), arrow.table(origins), counts)
 
 
@@ -111,7 +113,7 @@ class _RowLayout(NamedTuple):
         return self.document_offsets[self.row_offsets]
 
 
-def _in_order(
+def _documents_in_pack_order(
     documents: Sequence[Document], packs: Sequence[Sequence[int]] | None
 ) -> list[Document]:
     """The documents in the order in which they are written: that of their packs, where there are any."""
@@ -123,7 +125,7 @@ def _in_order(
     return ordered
 
 
-def _flatten(
+def _concatenate_documents(
     documents: Sequence[Document],
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.uint8]]:
     """(tokens,) ids, (tokens,) supervised and (tokens,) source of documents, end to end."""
@@ -134,7 +136,7 @@ def _flatten(
     )
 
 
-def _weights_of(documents: Sequence[Document]) -> NDArray[np.float32]:
+def _loss_weights_of_documents(documents: Sequence[Document]) -> NDArray[np.float32]:
     """(tokens,) the loss weights of documents, end to end."""
     weights = [document.weights for document in documents if document.weights is not None]
     return _concatenate(weights, np.float32)
@@ -165,14 +167,14 @@ def _origin_columns(
     return origins
 
 
-def _positions(layout: _RowLayout) -> NDArray[np.int32]:
+def _token_positions_in_documents(layout: _RowLayout) -> NDArray[np.int32]:
     """(tokens,) how many tokens of its document stand before each token: attention stops where it falls back to 0."""
     count = int(layout.document_offsets[-1])
     positions = np.arange(count) - np.repeat(layout.document_offsets[:-1], layout.lengths)
     return positions.astype(np.int32)
 
 
-def _document_numbers(layout: _RowLayout) -> NDArray[np.int32]:
+def _document_numbers_in_rows(layout: _RowLayout) -> NDArray[np.int32]:
     """(tokens,) the number of its document in its row, from 1 on, as 0 is for padding."""
     count = len(layout.lengths)
     documents_per_row = np.diff(layout.row_offsets)

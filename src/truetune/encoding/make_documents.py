@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch, Example, RejectedRow
 from truetune.encoding.drop_turns_of_long_rows import (
-    pin_trained_turns,
+    cut_beginning_of_last_question,
+    drop_oldest_turns_until_fits,
+    pin_trained_turns_up_to_example,
     split_by_turns,
-    with_later_question,
-    without_oldest,
 )
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.find_control_tokens_in_structure import find_forged_token
@@ -136,7 +136,7 @@ class DocumentMaker:
         """The documents of the examples in a batch, which was made of `rows`; a row is taken whole or not at all."""
         result = DocumentsResult(len(rows), rejected=list(batch.rejected))
         forged_tokens = self._find_forged_tokens(batch)
-        lost_fields = self._lost_fields(batch)
+        lost_fields = self._lost_fields_by_row(batch)
         with_result = {rejected.row.origin.row for rejected in batch.rejected}
         # The examples of a row stand side by side.
         for number, examples in groupby(
@@ -177,20 +177,20 @@ class DocumentMaker:
             lost_fields: what of the row reaches no token.
         """
         row = batch.examples[examples[0]].row
-        refusal = self._why_refused(row, lost_fields)
+        refusal = self._why_refused_though_rendered(row, lost_fields)
         if refusal:
             raise DataError(refusal)
         result = DocumentsResult()
         for i in examples:
             self._add_example(result, batch, i, forged_tokens.get(i))
-        if row.problems and _teaches_nothing(result):
+        if row.problems and _has_only_unsupervised_examples(result):
             # It was not read as its owner meant it: that is why nothing of it is supervised.
             raise DataError("; ".join(problem.text for problem in row.problems))
         if result.documents:
-            result.lost_fields.update(_known_fields(lost_fields))
+            result.lost_fields.update(_names_of_lost_fields_but_notes(lost_fields))
         return result
 
-    def _lost_fields(self, batch: Batch) -> defaultdict[int, list[LostField]]:
+    def _lost_fields_by_row(self, batch: Batch) -> defaultdict[int, list[LostField]]:
         """What of each row, by its number, reaches no token."""
         renderings: dict[int, tuple[Conversation, list[Rendering]]] = {}
         for row, rendering in batch.examples:
@@ -200,8 +200,10 @@ class DocumentMaker:
             lost[number] = self._tracker.lost(row, own)
         return lost
 
-    def _why_refused(self, row: Conversation, lost_fields: list[LostField]) -> str | None:
-        """Why a row can't be encoded though it renders."""
+    def _why_refused_though_rendered(
+        self, row: Conversation, lost_fields: list[LostField]
+    ) -> str | None:
+        """Why a row can't be encoded though it renders; None where it can."""
         unwritten = next((field for field in lost_fields if field.effect != "loses"), None)
         if unwritten is not None:
             return (
@@ -348,25 +350,27 @@ class DocumentMaker:
         if row.text is not None:
             return self._cut_plain_text(document)
         documents: list[Document] = []
-        for part in self._shorter_rows(row, rendering):
+        for part in self._shorter_rows_of_example(row, rendering):
             batch = make_batch([part], self.renderer, self.encoder)
             controls = self._find_forged_tokens(batch)
             numbers = range(len(batch.examples))
             documents += [self._make_document(batch, i, controls.get(i)) for i in numbers]
         return documents
 
-    def _shorter_rows(self, row: Conversation, rendering: Rendering) -> list[Conversation]:
+    def _shorter_rows_of_example(
+        self, row: Conversation, rendering: Rendering
+    ) -> list[Conversation]:
         """The rows that an example which is too long becomes; none where no cut makes it short enough."""
         overflow = self.settings.overflow
         shorter = None
         if row.is_chat:
-            row = pin_trained_turns(row, rendering)
+            row = pin_trained_turns_up_to_example(row, rendering)
             # An example of one turn (`history: as-served`) can't be shared out: its other turns are context.
             if overflow == "split" and rendering.turn is None:
                 return split_by_turns(row, self._fits)
-            shorter = without_oldest(row, self._fits)
+            shorter = drop_oldest_turns_until_fits(row, self._fits)
         if shorter is None and overflow == "truncate-prompt":
-            shorter = with_later_question(row, self._fits)
+            shorter = cut_beginning_of_last_question(row, self._fits)
         return [] if shorter is None else [shorter]
 
     def _fits(self, row: Conversation) -> bool:
@@ -386,12 +390,12 @@ class DocumentMaker:
         ]
 
 
-def _known_fields(lost: list[LostField]) -> set[str]:
+def _names_of_lost_fields_but_notes(lost: list[LostField]) -> set[str]:
     """The names of lost fields, but for keys that may be a note of their owner."""
     return {field.field for field in lost if field.is_known}
 
 
-def _teaches_nothing(of_row: DocumentsResult) -> bool:
+def _has_only_unsupervised_examples(of_row: DocumentsResult) -> bool:
     """Did a row give no document, for the only reason that nothing of it is supervised?"""
     if of_row.documents:
         return False

@@ -49,13 +49,13 @@ class PreferenceMaker(DocumentMaker):
                 continue
             of_row = documents[number]
             labels = [row.label] if row.rejected is None else [True, False]
-            reason = _why_unfit(of_row, len(labels))
+            reason = _why_documents_unfit(of_row, len(labels))
             if reason:
                 longest = max(len(document.ids) for document in of_row)
                 dropped[number] = Dropped(row.origin, longest, reason)
             else:
                 result.documents += [
-                    _through_answer(document)._replace(label=label)
+                    _cut_behind_answer(document)._replace(label=label)
                     for document, label in zip(of_row, labels, strict=True)
                 ]
         result.rejected = [rejected[number] for number in sorted(rejected)]
@@ -94,7 +94,7 @@ def _documents_by_row(sides: Sequence[DocumentsResult]) -> dict[int, list[Docume
     return documents
 
 
-def _why_unfit(documents: Sequence[Document], sides: int) -> str | None:
+def _why_documents_unfit(documents: Sequence[Document], sides: int) -> str | None:
     """Why these documents of a row, of which there should be `sides`, can't be trained on; None where they can."""
     answers = [_answer_tokens(document) for document in documents]
     are_whole = all(
@@ -111,7 +111,7 @@ def _why_unfit(documents: Sequence[Document], sides: int) -> str | None:
     if not np.array_equal(first.ids[: starts[0]], last.ids[: starts[-1]]):
         return PROMPTS_DIFFER
     # Nothing can be learned from two equal answers: their difference is 0 whatever the model says.
-    if sides == 2 and np.array_equal(_through_answer(first).ids, _through_answer(last).ids):
+    if sides == 2 and np.array_equal(_cut_behind_answer(first).ids, _cut_behind_answer(last).ids):
         return ANSWERS_EQUAL
     return None
 
@@ -124,6 +124,8 @@ def _answer_tokens(document: Document) -> slice:
     return slice(int(supervised[0]), int(supervised[-1]) + 1)
 
 
-def _through_answer(document: Document) -> Document:
-    """The document to the end of its answer: preference trainers would count a newline behind the stop token in."""
+def _cut_behind_answer(document: Document) -> Document:
+    """The document cut behind its answer: preference trainers would count a newline behind the stop
+    token in.
+    """
     return document.part(slice(_answer_tokens(document).stop))

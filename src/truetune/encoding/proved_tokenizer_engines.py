@@ -140,7 +140,7 @@ def fastest_engine(
     return tokenizers_engine
 
 
-def insert_ids(ids: FlatIds, texts: list[int], inserted: FlatIds) -> FlatIds:
+def insert_ids_of_empty_texts(ids: FlatIds, texts: list[int], inserted: FlatIds) -> FlatIds:
     """Ids of texts, with those of some of them, which have none there, put in.
 
     Args:
@@ -212,8 +212,10 @@ def _decode_random_pairs(backend: tokenizers.Tokenizer) -> list[str]:
     return [str(text) for text in backend.decode_batch(pairs, skip_special_tokens=False)]
 
 
-def _make_gigatoken(backend: tokenizers.Tokenizer) -> Encode:
-    """The library gigatoken; in one thread, for shards are already shared out over the cores."""
+def _make_gigatoken_encode(backend: tokenizers.Tokenizer) -> Encode:
+    """The encode function of the library gigatoken; in one thread, for shards are already shared
+    out over the cores.
+    """
     import gigatoken
 
     tokenizer = gigatoken.Tokenizer.from_json(backend.to_str())
@@ -225,8 +227,10 @@ def _make_gigatoken(backend: tokenizers.Tokenizer) -> Encode:
     return encode
 
 
-def _make_kitoken(backend: tokenizers.Tokenizer) -> Encode:
-    """The library kitoken; True has it know special tokens, which texts here do not hold."""
+def _make_kitoken_encode(backend: tokenizers.Tokenizer) -> Encode:
+    """The encode function of the library kitoken; True has it know special tokens, which texts here
+    do not hold.
+    """
     import kitoken
 
     tokenizer = kitoken.Kitoken.from_tokenizers(backend.to_str().encode())
@@ -234,7 +238,7 @@ def _make_kitoken(backend: tokenizers.Tokenizer) -> Encode:
 
 
 _MAKERS: dict[str, Callable[[tokenizers.Tokenizer], Encode]] = {
-    "gigatoken": _make_gigatoken,
-    "kitoken": _make_kitoken,
+    "gigatoken": _make_gigatoken_encode,
+    "kitoken": _make_kitoken_encode,
 }
 """The fastest first."""

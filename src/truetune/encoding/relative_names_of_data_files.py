@@ -37,7 +37,7 @@ def source_names_of(sources: Sequence[Source]) -> SourceNames:
         return _local_names(local)
     if not local and len({path.top for path in remote}) == 1:
         return _names_in_store(remote)
-    ends = iter(_distinct_ends(local))
+    ends = iter(_shortest_distinct_path_ends(local))
     mixed = [next(ends) if isinstance(path, Path) else str(path) for path in places]
     return SourceNames(None, tuple(mixed))
 
@@ -47,7 +47,7 @@ def _local_names(paths: Sequence[str]) -> SourceNames:
     root = _common_folder([os.path.dirname(path) for path in paths])
     if os.path.dirname(root) == root:
         # The top of the file system: names below it would be the whole paths, which is what is to be kept back.
-        return SourceNames(None, _distinct_ends(paths))
+        return SourceNames(None, _shortest_distinct_path_ends(paths))
     return SourceNames(root, tuple(Path(os.path.relpath(path, root)).as_posix() for path in paths))
 
 
@@ -60,7 +60,7 @@ def _names_in_store(paths: Sequence[RemotePath]) -> SourceNames:
     )
 
 
-def _distinct_ends(paths: Sequence[str]) -> tuple[str, ...]:
+def _shortest_distinct_path_ends(paths: Sequence[str]) -> tuple[str, ...]:
     """The last parts of each path, as few for all as tell every two apart."""
     parts = [Path(path).parts for path in paths]
     count = 1

@@ -78,9 +78,9 @@ def make_fingerprints(
     source: NDArray[np.uint8],
 ) -> Fingerprints:
     """Fingerprints of rows; `examples` holds the number of each row's longest example, None where it has none."""
-    texts = [_turn_texts(row) for row in rows]
+    texts = [_texts_of_turns(row) for row in rows]
     joined = [
-        "\x1f".join((*turns, *_preference_texts(row)))
+        "\x1f".join((*turns, *_label_or_rejected_texts(row)))
         for row, turns in zip(rows, texts, strict=True)
     ]
     prompts = ["\x1f".join(turns[:-1]) for turns in texts]
@@ -194,7 +194,7 @@ def _minhash_sketch(
     return sketch
 
 
-def _turn_texts(row: Conversation) -> list[str]:
+def _texts_of_turns(row: Conversation) -> list[str]:
     """What each turn of a row says; the last one is the answer."""
     if not row.is_chat:
         return [row.prompt or "", row.completion or row.text or ""]
@@ -204,7 +204,7 @@ def _turn_texts(row: Conversation) -> list[str]:
     ]
 
 
-def _preference_texts(row: Conversation) -> list[str]:
+def _label_or_rejected_texts(row: Conversation) -> list[str]:
     """What a preference row holds beside its answer."""
     if row.label is not None:
         return [str(row.label)]

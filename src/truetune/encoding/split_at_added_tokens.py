@@ -52,7 +52,7 @@ def find_piece_rule(backend: tokenizers.Tokenizer) -> PieceRule | None:
     pattern = re.compile(f"({pattern_of_longest_word(sorted(ids))})")
     # Without a prefix first: with one, every piece costs a token more to encode.
     for prefix in ("", special):
-        if _holds_for_probes(backend, prefix, special, ids[special]):
+        if _are_probes_encoded_alike_alone(backend, prefix, special, ids[special]):
             return PieceRule(pattern, ids, prefix)
     return None
 
@@ -67,7 +67,9 @@ def _depends_on_neighbours(token: tokenizers.AddedToken, changes_text: bool) -> 
     return bool(token.normalized and changes_text)
 
 
-def _holds_for_probes(backend: tokenizers.Tokenizer, prefix: str, token: str, id: int) -> bool:
+def _are_probes_encoded_alike_alone(
+    backend: tokenizers.Tokenizer, prefix: str, token: str, id: int
+) -> bool:
     """Is every probe between two tokens encoded as it is behind the prefix?"""
     return all(_encodes_alike_alone(backend, text, prefix, token, id) for text in PROBES)
 

@@ -57,8 +57,8 @@ def verify_random_rows(
     for shard in random.sample(shards, min(SHARDS, len(shards))):
         rows = range(shard["row"], shard["row"] + shard["rows"])
         wanted = set(random.sample(rows, min(count // SHARDS, len(rows))))
-        written = _read_written(entry, shard, wanted)
-        for row in _read_rows(probes.spec, by_name[shard["source"]], shard, wanted):
+        written = _read_written_ids_and_labels(entry, shard, wanted)
+        for row in _read_rows_by_number(probes.spec, by_name[shard["source"]], shard, wanted):
             _compare_row(row, maker.make([row]).documents, written.get(row.origin.row, []))
 
 
@@ -71,7 +71,7 @@ def _shards_readable_alone(shards: Sequence[dict[str, Any]]) -> Iterator[dict[st
         seen.add(shard["source"])
 
 
-def _read_rows(
+def _read_rows_by_number(
     spec: RunSpec, source: Source, shard: dict[str, Any], wanted: set[int]
 ) -> list[Conversation]:
     """The rows with some numbers, of one shard of a data file; broken lines are passed over, as they were then."""
@@ -90,7 +90,7 @@ def _read_rows(
         ]
 
 
-def _read_written(
+def _read_written_ids_and_labels(
     entry: AnyEncodedFolder, shard: dict[str, Any], rows: set[int]
 ) -> dict[int, list[tuple[list[int], list[int]]]]:
     """(ids, labels) of each document of these rows, by the row's number."""

@@ -32,7 +32,7 @@ class TokenBytes:
         is_byte_level = "ByteLevel" in repr(type(backend.decoder))
         self.lengths: NDArray[np.int32] = np.zeros(size, dtype=np.int32)
         """(ids,) bytes of each id that was asked for"""
-        self.exact = is_byte_level and _keeps_ascii(backend)
+        self.exact = is_byte_level and _is_ascii_kept_and_in_vocabulary(backend)
         """Do the ids of a text of ASCII characters spell just it, by how the tokenizer is made?"""
         self._begin: NDArray[np.int64] = np.full(size, -1, dtype=np.int64)
         self._table = b""
@@ -73,8 +73,10 @@ class TokenBytes:
         return np.asarray(table[table_indices])
 
 
-def _keeps_ascii(backend: tokenizers.Tokenizer) -> bool:
-    """No normalizer, or one that composes characters; byte-level pieces with a token for each byte of ASCII."""
+def _is_ascii_kept_and_in_vocabulary(backend: tokenizers.Tokenizer) -> bool:
+    """Does the tokenizer leave ASCII as it is, with a token for each printable character? It has no
+    normalizer then, or one that composes characters.
+    """
     # NFC leaves ASCII as it is; it matters for other text only.
     normalizer = str(backend.normalizer)
     printable_ascii = map(chr, range(0x21, 0x7F))

@@ -48,7 +48,7 @@ def label_tokens(
         spans += [(offset + span.start, offset + span.end) for span in rendering.spans]
         stops += [
             (offset + turn.stop_start, offset + turn.end)
-            for turn in _trained_turns(rendering)
+            for turn in _turns_with_spans(rendering)
             if turn.stop_start >= 0
         ]
     supervised = _covered_tokens(token_starts, spans)
@@ -84,7 +84,7 @@ def _token_sources(
     return np.repeat(sources, tokens_per_source)
 
 
-def _trained_turns(rendering: Rendering) -> list[Turn]:
+def _turns_with_spans(rendering: Rendering) -> list[Turn]:
     """The turns that some span belongs to; all of them where a span is of the whole text (-1)."""
     trained = {span.turn for span in rendering.spans}
     if -1 in trained:

@@ -121,7 +121,7 @@ def _measure_group(samples: Sequence[Sample]) -> Iterator[Metric]:
         if known:
             low, high = wilson_interval(sum(known), len(known))
             yield Metric(name, sum(known) / len(known), low, high, len(known))
-    overlaps = _known_values(_overlap_score, samples)
+    overlaps = _known_values(_token_f1_with_reference, samples)
     if overlaps:
         yield Metric("overlap", *bootstrap_mean(overlaps), len(overlaps))
     with_reference = [sample for sample in samples if sample.prompt.reference_ids]
@@ -180,16 +180,16 @@ def _compare_models(samples: Sequence[Sample], others: Sequence[Sample]) -> Iter
     ]
     measures: dict[str, Callable[[Sample], float | None]] = {
         **SHARE_METRICS,
-        "overlap": _overlap_score,
+        "overlap": _token_f1_with_reference,
     }
     for name, measure in measures.items():
         pairs = [(measure(sample), measure(other)) for sample, other in both]
         known = [(float(a), float(b)) for a, b in pairs if a is not None and b is not None]
         if known:
-            yield _compare_metric(name, known)
+            yield _compare_metric_of_models(name, known)
 
 
-def _compare_metric(name: str, pairs: Sequence[tuple[float, float]]) -> PairedMetric:
+def _compare_metric_of_models(name: str, pairs: Sequence[tuple[float, float]]) -> PairedMetric:
     """One metric of both models, prompt by prompt."""
     better, worse = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
     change = paired_difference(*zip(*pairs, strict=True))
@@ -200,6 +200,6 @@ def _compare_metric(name: str, pairs: Sequence[tuple[float, float]]) -> PairedMe
     )
 
 
-def _overlap_score(sample: Sample) -> float | None:
-    """Token F1 with the reference; None without one."""
+def _token_f1_with_reference(sample: Sample) -> float | None:
+    """The token F1 of an answer with its reference; None without a reference."""
     return sample.scores.overlap

@@ -147,8 +147,10 @@ def find_held_out_files(run: Mapping[str, Any], data: Sequence[str]) -> tuple[st
     return tuple(files)
 
 
-def recorded_columns(run: Mapping[str, Any], data: Sequence[str]) -> dict[str, Any]:
-    """How the run read its own files, where these are its own: format and names of columns."""
+def recorded_format_and_column_names(run: Mapping[str, Any], data: Sequence[str]) -> dict[str, Any]:
+    """The format and the names of columns with which the run read its own files, where these are
+    its own; else empty.
+    """
     settings = run.get("settings") or {}
     own = {Path(name).name for part in ("data", "eval_data") for name in settings.get(part) or ()}
     # By name: the same file is named by other paths from other folders. Another file may have other columns.
@@ -194,10 +196,12 @@ class HeldOutFilter:
         position = {entry["digest"]: number for number, entry in enumerate(recorded)}
         held_rows = frozenset(record.get("held_out") or ())
         # Held-out rows are numbered over all files of the run, so the lengths of earlier ones are needed.
-        others = _find_run_files(run) if held_rows and len(recorded) > 1 else {}
+        others = _local_run_files_by_digest(run) if held_rows and len(recorded) > 1 else {}
         path_of_digest = others | {digest: path for path, digest in digests.items()}
         held = {
-            path: _held_out_of_file(recorded[: position[digest]], held_rows, path_of_digest)
+            path: _held_out_row_numbers_of_file(
+                recorded[: position[digest]], held_rows, path_of_digest
+            )
             for path, digest in digests.items()
             if digest in position
         }
@@ -238,7 +242,7 @@ def _digest_files(data: Sequence[str]) -> dict[str, str]:
     return {str(path): file_digest(path) for path in paths if isinstance(path, Path)}
 
 
-def _find_run_files(run: Mapping[str, Any]) -> dict[str, str]:
+def _local_run_files_by_digest(run: Mapping[str, Any]) -> dict[str, str]:
     """Digest -> path of the files that the run's settings name, as far as they are on this machine."""
     try:
         digests = _digest_files((run.get("settings") or {}).get("data") or ())
@@ -248,7 +252,7 @@ def _find_run_files(run: Mapping[str, Any]) -> dict[str, str]:
         return {}
 
 
-def _held_out_of_file(
+def _held_out_row_numbers_of_file(
     before: Sequence[Mapping[str, Any]], rows: frozenset[int], path_of_digest: Mapping[str, str]
 ) -> frozenset[int] | None:
     """The held-out rows of one file of a run, counted from its own start.

@@ -160,15 +160,15 @@ def describe_change(sample: Sample, other: Sample, limit: int) -> Iterator[str]:
     if sample.answer.text == other.answer.text:
         yield "the same words"
         return
-    yield from _describe_faults(sample, other, limit)
+    yield from _describe_new_and_gone_faults(sample, other, limit)
     if languages_differ(now.language, before.language):
         yield f"another language: {now.language}, {before.language} before"
-    yield from _describe_length(len(sample.answer.ids), len(other.answer.ids))
-    yield from _describe_overlap(now.overlap, before.overlap)
+    yield from _describe_change_of_length(len(sample.answer.ids), len(other.answer.ids))
+    yield from _describe_change_of_overlap(now.overlap, before.overlap)
     yield _describe_divergence(sample, other)
 
 
-def _describe_faults(sample: Sample, other: Sample, limit: int) -> Iterator[str]:
+def _describe_new_and_gone_faults(sample: Sample, other: Sample, limit: int) -> Iterator[str]:
     """Faults that came and faults that went, but for those of the end, which were told already."""
     faults, other_faults = (
         [fault for fault in answer_faults(one, limit) if fault not in ENDING_VERDICTS]
@@ -178,7 +178,7 @@ def _describe_faults(sample: Sample, other: Sample, limit: int) -> Iterator[str]
     yield from (f"{FAULT_PHRASES[fault]} no more" for fault in other_faults if fault not in faults)
 
 
-def _describe_overlap(now: float | None, before: float | None) -> Iterator[str]:
+def _describe_change_of_overlap(now: float | None, before: float | None) -> Iterator[str]:
     """Whether the answer came nearer to the reference."""
     if now is None or before is None or abs(now - before) < MIN_OVERLAP_CHANGE:
         return
@@ -186,7 +186,7 @@ def _describe_overlap(now: float | None, before: float | None) -> Iterator[str]:
     yield f"{nearer} the reference: overlap {now:.2f}, {before:.2f} before"
 
 
-def _describe_length(now: int, before: int) -> Iterator[str]:
+def _describe_change_of_length(now: int, before: int) -> Iterator[str]:
     """Whether the answer became much longer or shorter, in tokens."""
     low, high = sorted((now, before))
     # Both: twice of three tokens is nothing.

@@ -22,7 +22,10 @@ from truetune.checks.rule import EvaluationRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
 from truetune.evaluation.average_answer_metrics import AnswerMetrics, measure_answers
-from truetune.evaluation.choose_held_out_prompts import find_held_out_files, recorded_columns
+from truetune.evaluation.choose_held_out_prompts import (
+    find_held_out_files,
+    recorded_format_and_column_names,
+)
 from truetune.evaluation.evaluation_report import EvaluationReport
 from truetune.evaluation.find_and_compare_other_model import (
     compare_right_answers,
@@ -34,7 +37,7 @@ from truetune.evaluation.row_losses import (
     RowSums,
     loss_changes,
     mean_losses,
-    prompt_change,
+    prompt_loss_change,
     sum_prompt_losses,
     sum_row_losses,
 )
@@ -107,9 +110,9 @@ class ModelMeasurer:
             return ModelResult(
                 ModelMeasurements(model_source.name), None, None, samples, tuple(notes)
             )
-        return self._average_scores(model_source.name, scored, samples, notes)
+        return self._average_losses_and_calibrate_stops(model_source.name, scored, samples, notes)
 
-    def _average_scores(
+    def _average_losses_and_calibrate_stops(
         self,
         name: str,
         scored: Sequence[ScoredIds],
@@ -221,7 +224,8 @@ def evaluate_model(
     if data or not tasks:
         files = find_held_out_files(model_source.run, data)
         probes = prepare_probes(
-            model_source, recorded_columns(model_source.run, files) | settings | {"data": files}
+            model_source,
+            recorded_format_and_column_names(model_source.run, files) | settings | {"data": files},
         )
         spec = probes.spec
         rows = select_rows(
@@ -241,7 +245,7 @@ def evaluate_model(
         evaluated, metrics, notes = _measure_models(model_source, other, measurer, parser)
     task_results = None
     if tasks:
-        task_results = _run_tasks(
+        task_results = _run_lm_eval_tasks(
             model_source, tasks, asking.options, include=include, fewshot=fewshot, limit=limit
         )
     judgement = judge_results(evaluated, spec)
@@ -261,7 +265,7 @@ def evaluate_model(
     )
 
 
-def _run_tasks(
+def _run_lm_eval_tasks(
     model_source: ModelSource, names: Sequence[str], options: Options, **settings: Any
 ) -> LmEvalResult:
     """What lm-eval measured; it is imported only where it is asked for."""
@@ -276,11 +280,11 @@ def judge_results(evaluated: EvaluationResults | None, spec: RunSpec) -> Judgeme
         return Judgement()
     rules = choose_rules(spec, EvaluationRule)
     return Judgement.of(
-        [run_rules(evaluated, rules), Judgement(not_judged=_judge_skipped_rows(evaluated))]
+        [run_rules(evaluated, rules), Judgement(not_judged=_note_many_skipped_rows(evaluated))]
     )
 
 
-def _judge_skipped_rows(evaluated: EvaluationResults) -> tuple[NotJudged, ...]:
+def _note_many_skipped_rows(evaluated: EvaluationResults) -> tuple[NotJudged, ...]:
     """Rows that were not measured, where they are more than those that were."""
     count = sum(evaluated.skipped.values())
     # Fewer are a note: the mean is still of most rows.
@@ -326,7 +330,7 @@ def _measure_models(
         raise UsageError(
             f"nothing can be measured: {'; '.join(notes)}; ask for answers (--answers N)"
         )
-    selftest = _read_answers(selftest, measurer.asking.parse, result.samples)
+    selftest = _add_answer_readings_to_selftest(selftest, measurer.asking.parse, result.samples)
     metrics = None
     if result.samples:
         metrics = measure_answers(
@@ -337,10 +341,10 @@ def _measure_models(
     results = EvaluationResults(
         rows=len({document.origin.row for document in rows.fresh}),
         model=result.measured,
-        method=_recorded_method(model_source),
+        method=_recorded_training_method(model_source),
         skipped=rows.skipped,
         parser=selftest,
-        seen=_trained_rows(rows, result),
+        seen=_losses_of_trained_and_other_rows(rows, result),
     )
     # Only a base says whether the training did anything; any other model is just another one.
     if other is not None and other_result is not None:
@@ -349,10 +353,12 @@ def _measure_models(
     return results, metrics, tuple(notes)
 
 
-def _read_answers(
+def _add_answer_readings_to_selftest(
     selftest: ParserSelftest | None, parse: Parser | None, samples: Sequence[Sample]
 ) -> ParserSelftest | None:
-    """The same with what the parser makes of a model's answers, where there are some."""
+    """The self-test of the parser, with what the parser makes of a model's answers, where there are
+    some.
+    """
     if selftest is None or parse is None or not samples:
         return selftest
     references = [sample.prompt.reference for sample in samples]
@@ -374,7 +380,7 @@ def _try_parser_first(
     questions = [prompt.question for prompt in rows.golds]
     selftest = try_parser(parse, golds, name=parser, questions=questions)
     only_parser = EvaluationResults(
-        0, method=_recorded_method(model_source), skipped=rows.skipped, parser=selftest
+        0, method=_recorded_training_method(model_source), skipped=rows.skipped, parser=selftest
     )
     findings = judge_results(only_parser, measurer.probes.spec).findings
     if rows.prompts and any(finding.severity == "error" for finding in findings):
@@ -408,7 +414,7 @@ def _add_comparison(
         changes = loss_changes(result.table, other_result.table, **interval)
     prompts = None
     if result.prompts is not None and other_result.prompts is not None:
-        prompts = prompt_change(result.prompts, other_result.prompts, **interval)
+        prompts = prompt_loss_change(result.prompts, other_result.prompts, **interval)
     limit = measurer.asking.max_new_tokens
     return replace(
         results,
@@ -419,7 +425,9 @@ def _add_comparison(
     )
 
 
-def _trained_rows(rows: EvaluationRows, result: ModelResult) -> TrainedRows | None:
+def _losses_of_trained_and_other_rows(
+    rows: EvaluationRows, result: ModelResult
+) -> TrainedRows | None:
     """How many rows were trained on, and what those and the others cost; None where it is not known."""
     if rows.trained_on is None:
         return None
@@ -434,7 +442,7 @@ def _trained_rows(rows: EvaluationRows, result: ModelResult) -> TrainedRows | No
     )
 
 
-def _recorded_method(model_source: ModelSource) -> str | None:
+def _recorded_training_method(model_source: ModelSource) -> str | None:
     """By which method the model was trained, as its run says."""
     training = (model_source.run.get("settings") or {}).get("training") or {}
     method = training.get("method")

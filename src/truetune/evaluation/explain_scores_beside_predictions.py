@@ -74,11 +74,13 @@ def figures_beside(path: Path) -> list[FigureBeside]:
             values = parse_json(file.read_bytes(), RESULT)
         except (OSError, ValueError):
             continue
-        found += [FigureBeside(file.name, name, value) for name, value in _find_shares(values)]
-    return found + _printed_figures(folder)
+        found += [
+            FigureBeside(file.name, name, value) for name, value in _find_named_shares(values)
+        ]
+    return found + _shares_printed_in_logs(folder)
 
 
-def _printed_figures(folder: Path) -> list[FigureBeside]:
+def _shares_printed_in_logs(folder: Path) -> list[FigureBeside]:
     """The shares that logs of a folder print, each once."""
     found: dict[FigureBeside, None] = {}
     names = sorted(folder.iterdir()) if folder.is_dir() else []
@@ -151,11 +153,11 @@ def compare_figures(figures: Sequence[FigureBeside], readings: Sequence[Reading]
             yield f"{says}, as here by {same[0].name}"
 
 
-def _find_shares(values: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
+def _find_named_shares(values: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
     """(name, share): numbers whose name is one of right answers; percentages as shares."""
     if isinstance(values, Mapping) and depth < MAX_DEPTH:
         for key, value in values.items():
-            yield from _find_shares(value, f"{name}.{key}" if name else str(key), depth + 1)
+            yield from _find_named_shares(value, f"{name}.{key}" if name else str(key), depth + 1)
         return
     is_number = isinstance(values, int | float) and not isinstance(values, bool)
     if not is_number or not FIGURE_NAME.search(name.rpartition(".")[2]):

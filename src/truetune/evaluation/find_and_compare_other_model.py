@@ -59,12 +59,12 @@ def find_other_model(
             f" {size:,} rows: it can't be compared on them"
         )
     if other.folder is not None and other.kind == "model":
-        _check_same_tokens(name, str(other.folder), probes, used_ids)
+        _refuse_other_texts_of_ids(name, str(other.folder), probes, used_ids)
     return other
 
 
-def _check_same_tokens(name: str, folder: str, probes: Probes, used_ids: list[int]) -> None:
-    """Raises UsageError where the model's own tokenizer gives another text to an id that is used."""
+def _refuse_other_texts_of_ids(name: str, folder: str, probes: Probes, used_ids: list[int]) -> None:
+    """Raise UsageError where the model's own tokenizer gives another text to an id that is used."""
     try:
         other_token = load_tokenizer(folder).backend.id_to_token
     except TokenizerError:

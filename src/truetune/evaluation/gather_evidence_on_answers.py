@@ -119,7 +119,9 @@ class _Inquiry:
         self.model_source, self.probes, self.tokenizer = model_source, probes, probes.tokenizer
         self.prompts, self.sampling_pass = prompts, sampling_pass
         self.backend, self.options, self.base, self.limit = backend, options, base, limit
-        self.trained, self.recorded = _find_trained_stops(model_source, probes, prompts)
+        self.trained, self.recorded = _trained_stops_and_whether_recorded(
+            model_source, probes, prompts
+        )
         trained_ids = frozenset(token.id for token in self.trained)
         self.served = serving_stops(self.tokenizer)
         self.asked_stops = self.served if trained_ids <= self.served else trained_ids
@@ -230,8 +232,8 @@ class _Inquiry:
     def _stop_estimate(self, backend: Backend, sampling_pass: SamplingPass) -> StopEstimate | None:
         """P(stop) of a model behind the references: as its answers have noted it, else by asking for it."""
         if self.asked_stops == self.served:
-            return _summarize_stops(sample.answer for sample in sampling_pass.samples)
-        return _ask_for_stops(backend, self.prompts, self.asked_stops)
+            return _median_stop_estimate(sample.answer for sample in sampling_pass.samples)
+        return _ask_for_stop_probability(backend, self.prompts, self.asked_stops)
 
     def _sample_some(self, backend: Backend, count: int) -> SampledRun:
         """What a model answers greedily to the first `count` prompts, in a few sentences."""
@@ -242,7 +244,7 @@ class _Inquiry:
         return SampledRun((sampling_pass,), limit=limit, finished=True)
 
 
-def _find_trained_stops(
+def _trained_stops_and_whether_recorded(
     model_source: ModelSource, probes: Probes, prompts: Iterable[Prompt]
 ) -> tuple[tuple[ControlToken, ...], bool]:
     """The stop tokens that answers are trained to end with, and whether the training record says so.
@@ -285,7 +287,7 @@ def _find_pad(tokenizer: Tokenizer) -> ControlToken | None:
     return ControlToken(pad.token, pad.id) if pad else None
 
 
-def _ask_for_stops(
+def _ask_for_stop_probability(
     backend: Backend, prompts: Sequence[Prompt], stops: frozenset[int]
 ) -> StopEstimate | None:
     """P(stop) behind the references, of stops at which serving need not end."""
@@ -293,11 +295,13 @@ def _ask_for_stops(
     if not with_reference or not stops:
         return None
     # One new token: the backend reads P(stop) along the reference, and the answer itself is not needed.
-    return _summarize_stops(backend.answers(with_reference, Decoding(stops, max_new_tokens=1)))
+    return _median_stop_estimate(backend.answers(with_reference, Decoding(stops, max_new_tokens=1)))
 
 
-def _summarize_stops(answers: Iterable[Answer | None]) -> StopEstimate | None:
-    """Medians: one reference that should not end where it does would move a mean."""
+def _median_stop_estimate(answers: Iterable[Answer | None]) -> StopEstimate | None:
+    """The medians of P(stop) and of the rank over some answers; None where no answer has them. A
+    single reference that should not end where it does would move a mean.
+    """
     known = [
         (answer.stop_probability, answer.stop_rank)
         for answer in answers

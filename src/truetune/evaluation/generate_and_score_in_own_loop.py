@@ -147,7 +147,7 @@ class PredictionWriter:
             raise UsageError(f"{self.path}: expected a .jsonl file")
         if not self.path.parent.is_dir():
             raise UsageError(f"{self.path.parent}: no such folder")
-        if self.path.exists() and not _is_own(self.path):
+        if self.path.exists() and not _is_own_prediction_file(self.path):
             raise UsageError(f"{self.path}: truetune did not write it; name another file")
 
     def __call__(self, predictions: Iterable[Prediction]) -> None:
@@ -161,7 +161,7 @@ class PredictionWriter:
                 file.write(line + "\n")
 
 
-def _is_own(path: Path) -> bool:
+def _is_own_prediction_file(path: Path) -> bool:
     """Does every line have the columns that are written here? A missing end of the last line is a line that was cut."""
     try:
         with path.open("rb") as file:

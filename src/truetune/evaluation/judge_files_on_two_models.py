@@ -127,7 +127,7 @@ def judge_answer_files(
     """
     tables = [rows for path in _list_row_files(paths) if (rows := _read_rows(path)) is not None]
     judged = tuple(pair for table in tables for pair in _pairs_of_table(table))
-    twins = tuple(_twins_of_tables(tables))
+    twins = tuple(_compare_answers_of_two_models(tables))
     if not judged and not twins:
         return Judgement(), ()
     rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.of_files]
@@ -169,14 +169,18 @@ def count_scored_right(path: str) -> int | None:
     return None
 
 
-def judge_twins_of(path: str, spec: RunSpec) -> Judgement:
-    """What the rules say of one file of predictions and the files of another model beside it."""
+def judge_equal_answers_of_other_model(path: str, spec: RunSpec) -> Judgement:
+    """What the rules say of one file of predictions beside the files of another model's answers to
+    the same questions.
+    """
     own = Path(path)
     tables = [
         rows for file in _list_row_files([own.parent]) if (rows := _read_rows(file)) is not None
     ]
     twins = [
-        one for one in _twins_of_tables(tables) if any(Path(file) == own for file, _ in one.places)
+        one
+        for one in _compare_answers_of_two_models(tables)
+        if any(Path(file) == own for file, _ in one.places)
     ]
     rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.of_files]
     rules = [rule for rule in rules if not rule.name().startswith("judge-")]
@@ -223,13 +227,13 @@ def _read_rows(path: Path) -> RowTable | None:
         if path.stat().st_size > MAX_BYTES:
             return None
         (source,) = find_sources([str(path)])
-        rows = list(_rows_of(source))
+        rows = list(_numbered_rows_of_source(source))
     except (OSError, ValueError, TruetuneError):
         return None
     return RowTable(path, rows) if rows else None
 
 
-def _rows_of(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+def _numbered_rows_of_source(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a file that are objects, each with its line; a file that breaks ends there."""
     try:
         with open_raw(source.path) as raw:
@@ -273,7 +277,7 @@ def _texts_of_columns(row: Mapping[str, Any], names: tuple[str, str] | None) -> 
     return (str(one) if one is not None else ""), (str(other) if other is not None else "")
 
 
-def _twins_of_tables(tables: Sequence[RowTable]) -> Iterator[EqualAnswers]:
+def _compare_answers_of_two_models(tables: Sequence[RowTable]) -> Iterator[EqualAnswers]:
     """Answers of two models: in two columns, by two values of `model`, or in two files."""
     by_file: list[ModelAnswers] = []
     for table in tables:
@@ -301,7 +305,7 @@ def _answers_by_model(table: RowTable) -> list[ModelAnswers]:
     """The answers of each value of a column `model`, where there are two."""
     first = table.rows[0][1]
     column = next((name for name in first if name.lower() in MODEL_COLUMNS), None)
-    answer = _answer_column(first)
+    answer = _find_answer_column(first)
     if column is None or answer is None:
         return []
     values = list(dict.fromkeys(str(row.get(column)) for _, row in table.rows))
@@ -324,13 +328,13 @@ def _answers_of_file(table: RowTable) -> ModelAnswers | None:
     """The answers of a file in the one column that holds what a model wrote; None where no column
     does.
     """
-    answer = _answer_column(table.rows[0][1])
+    answer = _find_answer_column(table.rows[0][1])
     if answer is None:
         return None
     return _answers_of_column(table, str(Path(table.path.parent.name) / table.path.name), answer)
 
 
-def _answer_column(row: Mapping[str, Any]) -> str | None:
+def _find_answer_column(row: Mapping[str, Any]) -> str | None:
     """The column with what a model wrote."""
     names = {
         normalize_column_name(name): name for name, value in row.items() if isinstance(value, str)
@@ -357,7 +361,7 @@ def _answers_of_column(table: RowTable, name: str, column: str) -> ModelAnswers:
 
 def _are_of_different_models(one: str, other: str) -> bool:
     """Does one name say base, and the other tuned? What both say, such as a common folder, tells neither."""
-    first, second = _words(one), _words(other)
+    first, second = _words_of_name(one), _words_of_name(other)
     own, theirs = first - second, second - first
     return (
         _has_only_words_of(own, BASE_WORDS, TUNED_WORDS)
@@ -368,7 +372,8 @@ def _are_of_different_models(one: str, other: str) -> bool:
     )
 
 
-def _words(name: str) -> frozenset[str]:
+def _words_of_name(name: str) -> frozenset[str]:
+    """The words of a name, in lower case."""
     return frozenset(word.lower() for word in LETTER_RUN.findall(name))
 
 

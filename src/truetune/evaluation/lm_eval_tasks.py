@@ -123,8 +123,8 @@ def run_tasks(
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"lm-eval could not run {', '.join(names)}: {_first_line(error)}; where the data of a task"
-            " must be downloaded, do so first (or name task files of your own)"
+            f"lm-eval could not run {', '.join(names)}: {_kind_and_first_line_of_error(error)}; where the data"
+            " of a task must be downloaded, do so first (or name task files of your own)"
         ) from error
     all_flags = {**settings, **model_flags}
     return LmEvalResult(
@@ -151,7 +151,7 @@ def _open_model(
     }
     model_class = importlib.import_module("lm_eval.models.huggingface").HFLM
     adapter = {"peft": str(model_source.folder)} if model_source.kind == "adapter" else {}
-    model = recording_model(model_class, log)(
+    model = model_class_that_records_prompts(model_class, log)(
         str(model_source.model),
         tokenizer=str(model_source.tokenizer),
         device=device,
@@ -167,7 +167,7 @@ def _open_model(
     return model, flags | {"eos_token_id": stops}
 
 
-def recording_model(model_class: Any, log: PromptLog) -> Any:
+def model_class_that_records_prompts(model_class: Any, log: PromptLog) -> Any:
     """lm-eval's class of models of transformers, which writes into `log` the ids that it gives to the model.
 
     A subclass and not a patch: other users of lm-eval in this process are left alone.
@@ -315,6 +315,6 @@ def _read_result(results: Mapping[str, Any], name: str) -> TaskResult:
     return TaskResult(name, int(rows.get("effective", 0)), metrics, errors)
 
 
-def _first_line(error: BaseException) -> str:
+def _kind_and_first_line_of_error(error: BaseException) -> str:
     """The kind and the first line of an error; those of data sets continue for pages."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -92,7 +92,7 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
     if not folder.is_dir():
         log = _read_log(path)
         judgement = _judge_log(log, spec)
-        dated = tuple(map(_date_by_figure, judgement.findings))
+        dated = tuple(map(_date_finding_by_figure, judgement.findings))
         return RunFolder(path, log, {}, {}, (), dated, judgement=judgement)
     looks = read_passes_with_limits(folder)
     watch = _read_watch_file(folder / WATCH_FILE, notes)
@@ -108,7 +108,7 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
         record=record,
         watch=watch,
         looks=tuple(looks),
-        findings=(*map(_date_by_figure, of_log.findings), *answer_findings),
+        findings=(*map(_date_finding_by_figure, of_log.findings), *answer_findings),
         notes=tuple(notes),
         judgement=Judgement.of([of_log, of_answers]),
     )
@@ -122,7 +122,7 @@ def run_folder_of_log(path: str, log: RunLog, findings: Iterable[Finding]) -> Ru
         log: what was read of it.
         findings: what was found in the log.
     """
-    folder, dated, notes = Path(path), tuple(map(_date_by_figure, findings)), list[str]()
+    folder, dated, notes = Path(path), tuple(map(_date_finding_by_figure, findings)), list[str]()
     if not folder.is_dir():
         return RunFolder(path, log, {}, {}, (), dated)
     try:
@@ -176,7 +176,7 @@ def _judge_log(log: RunLog | None, spec: RunSpec) -> Judgement:
     return run_rules(log, choose_rules(spec, LogRule))
 
 
-def _date_by_figure(finding: Finding) -> DatedFinding:
+def _date_finding_by_figure(finding: Finding) -> DatedFinding:
     """A finding of a log at the first place that is marked in its figure."""
     marks = finding.figure.marks if finding.figure else ()
     return DatedFinding(finding, marks[0].x if marks else None)
@@ -210,7 +210,7 @@ def _judge_passes(
     judgement = judge_answers(sampled, spec)
     if (folder / FINDINGS).is_file():
         chosen = {rule.name() for rule in choose_rules(spec, AnswersRule)}
-        noted = _read_findings(folder / FINDINGS, notes)
+        noted = _read_last_finding_of_each_rule(folder / FINDINGS, notes)
         return [dated for dated in noted if dated.finding.rule in chosen], judgement
     # The file of findings is made with the first one: a watched run without it was judged, and clean.
     if (folder / WATCH_FILE).is_file():
@@ -219,7 +219,7 @@ def _judge_passes(
     return [DatedFinding(finding, last_step) for finding in judgement.findings], judgement
 
 
-def _read_findings(file: Path, notes: list[str]) -> list[DatedFinding]:
+def _read_last_finding_of_each_rule(file: Path, notes: list[str]) -> list[DatedFinding]:
     """Of each rule the last finding that was noted, at the step of its first."""
     by_rule: dict[str, DatedFinding] = {}
     broken = 0

@@ -62,7 +62,7 @@ class RowLosses:
         return RowLosses(self.rows[mask], self.sums[mask], self.counts[mask])
 
 
-def encode_held_out(probes: Probes, rows: Iterable[Conversation]) -> EncodedRows:
+def encode_rows_as_trained(probes: Probes, rows: Iterable[Conversation]) -> EncodedRows:
     """The examples that training makes of rows; of pairs, the wanted answers.
 
     Args:
@@ -76,7 +76,7 @@ def encode_held_out(probes: Probes, rows: Iterable[Conversation]) -> EncodedRows
     for chunk in iter(lambda: list(islice(source, ROWS)), []):
         count += len(chunk)
         # label False: a row of KTO whose answer is a bad one; a low loss on it would be no merit.
-        wanted = [_drop_rejected(row) for row in chunk if row.label is not False]
+        wanted = [_without_rejected_side(row) for row in chunk if row.label is not False]
         skipped[REJECTED_ANSWER] += len(chunk) - len(wanted)
         shard = maker.make(wanted)
         documents += shard.documents
@@ -87,8 +87,8 @@ def encode_held_out(probes: Probes, rows: Iterable[Conversation]) -> EncodedRows
     return EncodedRows(tuple(documents), dict(+skipped), count, shortened)
 
 
-def _drop_rejected(row: Conversation) -> Conversation:
-    """The wanted answer of a pair or of a row that is judged, which is all that training on preferences sees."""
+def _without_rejected_side(row: Conversation) -> Conversation:
+    """The wanted answer of a pair, or of a row that is judged, which is all that is measured."""
     if not row.is_preference:
         return row
     # The prompt of a pair is no answer, though its turns may be the assistant's.
@@ -113,7 +113,7 @@ def sum_row_losses(documents: Sequence[Document], scored: Sequence[ScoredIds]) -
     counts = np.zeros((len(rows), len(KINDS)), dtype=np.int64)
     sources = len(Source)
     for row, document, score in zip(row_indexes.tolist(), documents, scored, strict=True):
-        mask, begins = scored_positions(document)
+        mask, begins = scored_positions_and_answer_starts(document)
         # float64: a sum of 100,000 float32 losses is off in the fourth digit.
         losses = -score.logprobs[mask].astype(np.float64)
         kinds, is_first = document.source[mask], begins[mask]
@@ -125,7 +125,9 @@ def sum_row_losses(documents: Sequence[Document], scored: Sequence[ScoredIds]) -
     return RowLosses(rows, sums, counts)
 
 
-def scored_positions(document: Document) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def scored_positions_and_answer_starts(
+    document: Document,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """((tokens,) is it supervised and has something before it, (tokens,) does an answer begin with it)."""
     mask = document.supervised.copy()
     # Nothing predicts the first token of an example.
@@ -141,7 +143,7 @@ def mean_losses(
     """The mean of all tokens, then by kind, of the kinds there are."""
     means = []
     for kind in _present_kinds(table):
-        sums, counts = _kind_column(table, kind)
+        sums, counts = _losses_and_counts_of_kind(table, kind)
         interval = bootstrap_mean(sums, counts, seed=seed, confidence=confidence)
         means.append(MeanLoss(kind, int(counts.sum()), int((counts > 0).sum()), *interval))
     return tuple(means)
@@ -163,8 +165,8 @@ def loss_changes(
     """
     changes = []
     for kind in _present_kinds(table):
-        sums, counts = _kind_column(table, kind)
-        other_sums, other_counts = _kind_column(other, kind)
+        sums, counts = _losses_and_counts_of_kind(table, kind)
+        other_sums, other_counts = _losses_and_counts_of_kind(other, kind)
         if not np.array_equal(counts, other_counts):
             raise ValueError("other tokens")
         change = paired_difference(sums, other_sums, counts, seed=seed, confidence=confidence)
@@ -192,7 +194,7 @@ def sum_prompt_losses(documents: Sequence[Document], scored: Sequence[ScoredIds]
     return sums, counts
 
 
-def prompt_change(
+def prompt_loss_change(
     prompt_sums: RowSums, other: RowSums, *, seed: int = 0, confidence: float = 0.95
 ) -> LossChange | None:
     """This model's loss on the prompts less the other's, in nats a token; None where no row has a prompt.
@@ -215,7 +217,9 @@ def _present_kinds(table: RowLosses) -> list[str]:
     return [kind for kind in (ALL_TOKENS, *KINDS[:-1]) if table.counts[:, KINDS.index(kind)].any()]
 
 
-def _kind_column(table: RowLosses, kind: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _losses_and_counts_of_kind(
+    table: RowLosses, kind: str
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """((rows,) nats, (rows,) tokens) of one kind."""
     column = KINDS.index(kind)
     return table.sums[:, column], table.counts[:, column]

@@ -90,7 +90,9 @@ def build_run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
     names = shortest_names(paths)
     # Findings of both stand in one list.
     if len(runs) > 1:
-        runs = tuple(_name_findings(run, name) for run, name in zip(runs, names, strict=True))
+        runs = tuple(
+            _label_findings_with_run(run, name) for run, name in zip(runs, names, strict=True)
+        )
     judgement = Judgement.of(run.judgement for run in runs)
     return RunReport(
         spec=spec,
@@ -125,7 +127,7 @@ def log_values(report: Report) -> dict[str, Any]:
     return {"verdict": summarize_run(run), "runs": [_run_values(run, *shortest_names([path]))]}
 
 
-def _name_findings(run: RunFolder, name: str) -> RunFolder:
+def _label_findings_with_run(run: RunFolder, name: str) -> RunFolder:
     """The run, each of whose findings says whose it is."""
     named = []
     for dated in run.findings:
@@ -147,7 +149,7 @@ def shortest_names(paths: Sequence[str]) -> tuple[str, ...]:
 
 def _run_values(run: RunFolder, name: str) -> dict[str, Any]:
     """A run as plain values: facts, settings, curves, findings at their steps, answers."""
-    log, kept = run.log, _passes_with_answers(run)
+    log, kept = run.log, _passes_whose_answers_are_shown(run)
     steps = (
         log.last_step
         if log
@@ -159,7 +161,10 @@ def _run_values(run: RunFolder, name: str) -> dict[str, Any]:
         "steps": steps,
         "facts": list_facts(run),
         "settings": list_settings(run),
-        "curves": {title: _curve_values(curve) for title, curve in collect_curves(run).items()},
+        "curves": {
+            title: _thinned_and_smoothed_curve(curve)
+            for title, curve in collect_curves(run).items()
+        },
         "pins": [
             {
                 "step": dated.step,
@@ -185,7 +190,7 @@ def collect_curves(run: RunFolder) -> dict[str, Curve]:
         if speed:
             curves["tokens_per_second"] = speed
     scores = [
-        (sampling_pass.step, _average_scores(sampling_pass)) for sampling_pass, _ in run.looks
+        (sampling_pass.step, _averages_of_pass(sampling_pass)) for sampling_pass, _ in run.looks
     ]
     names = dict.fromkeys(name for _, of_pass in scores for name in of_pass)
     for name in names:
@@ -194,28 +199,30 @@ def collect_curves(run: RunFolder) -> dict[str, Curve]:
     return curves
 
 
-def _average_scores(sampling_pass: SamplingPass) -> dict[str, float]:
+def _averages_of_pass(sampling_pass: SamplingPass) -> dict[str, float]:
     """Means over the prompts for which there is such a score, medians of P(stop) and of lengths."""
     scores = [sample.scores for sample in sampling_pass.samples]
     averages: dict[str, float] = {}
     for name in MEAN_SCORES:
-        values = _known(getattr(score, name) for score in scores)
+        values = _known_numbers(getattr(score, name) for score in scores)
         if values:
             averages[name] = fmean(values)
     if scores:
         averages["markers"] = fmean(bool(score.markers) for score in scores)
     # Medians: one answer that runs to the limit would move a mean for all.
-    ratios = _known(score.length_ratio for score in scores)
+    ratios = _known_numbers(score.length_ratio for score in scores)
     if ratios:
         averages["length_ratio"] = median(ratios)
-    probabilities = _known(sample.answer.stop_probability for sample in sampling_pass.samples)
+    probabilities = _known_numbers(
+        sample.answer.stop_probability for sample in sampling_pass.samples
+    )
     if probabilities:
         averages["stop_probability"] = median(probabilities)
     return averages
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
-    """Those that are there, as numbers."""
+def _known_numbers(values: Iterable[float | None]) -> list[float]:
+    """Those of some values that are there, as numbers."""
     return [float(value) for value in values if value is not None]
 
 
@@ -238,21 +245,21 @@ def _make_curve(points: Sequence[tuple[float, float]]) -> Curve:
     return Curve(np.array([x for x, _ in points]), np.array([y for _, y in points]))
 
 
-def _curve_values(curve: Curve) -> dict[str, Any]:
+def _thinned_and_smoothed_curve(curve: Curve) -> dict[str, Any]:
     """A curve for a page: as many points as can be seen, and the same smoothed."""
     thin, smooth = downsample_curve(curve), smooth_curve(curve)
     return {
         "points": curve.step.size,
-        "x": [_round_number(x) for x in thin.step.tolist()],
-        "y": [_round_number(y) for y in thin.value.tolist()],
+        "x": [_round_number_or_none(x) for x in thin.step.tolist()],
+        "y": [_round_number_or_none(y) for y in thin.value.tolist()],
         "smooth": {
-            "x": [_round_number(x) for x in smooth.step.tolist()],
-            "y": [_round_number(y) for y in smooth.value.tolist()],
+            "x": [_round_number_or_none(x) for x in smooth.step.tolist()],
+            "y": [_round_number_or_none(y) for y in smooth.value.tolist()],
         },
     }
 
 
-def _round_number(value: float) -> float | None:
+def _round_number_or_none(value: float) -> float | None:
     """In few digits; None where it is no number."""
     if not math.isfinite(value):
         return None
@@ -262,7 +269,7 @@ def _round_number(value: float) -> float | None:
     return float(f"{value:.{DIGITS}g}")
 
 
-def _passes_with_answers(run: RunFolder) -> list[tuple[SamplingPass, int]]:
+def _passes_whose_answers_are_shown(run: RunFolder) -> list[tuple[SamplingPass, int]]:
     """The passes whose answers are kept: the first, the last, and as many between as there may be."""
     last = len(run.looks) - 1
     if last < MAX_PASSES:

@@ -25,7 +25,11 @@ from truetune.checkpoint.read_run_and_check_checkpoints import (
 )
 from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.checks.findings import Finding
-from truetune.checks.judge_answers import find_in_answers, findings_new_or_worse, judge_answers
+from truetune.checks.judge_answers import (
+    findings_new_or_worse,
+    findings_on_sampled_answers,
+    judge_answers,
+)
 from truetune.data.guard_output_folder import (
     Input,
     find_foreign_files,
@@ -38,7 +42,7 @@ from truetune.evaluation.choose_held_out_prompts import (
     ChosenPrompts,
     choose_prompts,
     find_held_out_files,
-    recorded_columns,
+    recorded_format_and_column_names,
 )
 from truetune.evaluation.sample_model import (
     DEFAULT_OPTIONS,
@@ -139,7 +143,7 @@ def follow_checkpoints(
             progress=progress,
         ),
         {"base": base, "tokenizer": tokenizer},
-        recorded_columns(read_run(folder), files) | settings,
+        recorded_format_and_column_names(read_run(folder), files) | settings,
     )
     # What decides the answers: kept answers are continued only where all of it is the same.
     questions = {
@@ -157,7 +161,7 @@ def follow_checkpoints(
         for sampling_pass, _ in read_passes_with_limits(answers_folder)
     }
     for sampling_pass in followed.sampled_run().looks:
-        say(_describe_pass(sampling_pass, max_new_tokens, "asked before"))
+        say(_pass_in_one_line(sampling_pass, max_new_tokens, "asked before"))
     # What was already told, so that a fault of all checkpoints is told once.
     told_before: dict[str, Finding] = {}
     for step, path in _wait_for_checkpoints(folder, once, wait, followed.notes):
@@ -165,8 +169,8 @@ def follow_checkpoints(
         if fresh is None:
             continue
         save_pass(fresh, max_new_tokens, answers_folder)
-        say(_describe_pass(fresh, max_new_tokens, f"{fresh.seconds:.1f} s"))
-        findings = find_in_answers(followed.sampled_run(), followed.spec())
+        say(_pass_in_one_line(fresh, max_new_tokens, f"{fresh.seconds:.1f} s"))
+        findings = findings_on_sampled_answers(followed.sampled_run(), followed.spec())
         for finding in findings_new_or_worse(findings, told_before):
             say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
     if not followed.looks:
@@ -219,7 +223,7 @@ class _FollowedRun:
         if self.prompts is None:
             self.prompts = choose_prompts(model_source, probes, self.files, **self.choice)
             self.looks = {
-                step: _renew_prompts(sampling_pass, self.prompts.prompts)
+                step: _replace_prompts_in_kept_pass(sampling_pass, self.prompts.prompts)
                 for step, sampling_pass in self.looks.items()
             }
         return model_source, probes, self.prompts
@@ -291,7 +295,9 @@ class _FollowedRun:
         )
 
 
-def _renew_prompts(sampling_pass: SamplingPass, prompts: Sequence[Prompt]) -> SamplingPass:
+def _replace_prompts_in_kept_pass(
+    sampling_pass: SamplingPass, prompts: Sequence[Prompt]
+) -> SamplingPass:
     """A pass that was kept, with its prompts as they are made now. Raises UsageError where they are others."""
     # Files of samples keep less of a prompt than there is: its chat, for instance.
     by_ids = {prompt.ids: prompt for prompt in prompts}
@@ -351,7 +357,7 @@ def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
             stranger, "nothing was written: move it elsewhere, or name another folder with --looks"
         )
     if before is None:
-        _write_questions(folder, questions)
+        _make_folder_with_questions(folder, questions)
     else:
         _check_same_questions(folder, before, questions)
     return folder
@@ -369,8 +375,10 @@ def _check_same_questions(
         )
 
 
-def _write_questions(folder: Path, questions: dict[str, Any]) -> None:
-    """Make the folder. Raises UsageError where it can't be written."""
+def _make_folder_with_questions(folder: Path, questions: dict[str, Any]) -> None:
+    """Make the folder of the answers with the file of their questions. Raises UsageError where it
+    can't be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / QUESTIONS_FILE, json.dumps(questions, indent=1).encode())
@@ -427,7 +435,7 @@ def _list_whole_checkpoints(
         yield step, folder
 
 
-def _describe_pass(sampling_pass: SamplingPass, limit: int, how: str) -> str:
+def _pass_in_one_line(sampling_pass: SamplingPass, limit: int, how: str) -> str:
     """One line on a pass, with how it came about."""
     success = Success.of_pass(sampling_pass, limit)
     return f"step {sampling_pass.step:,}: {success.good} of {success.of} answers are good ({how})"

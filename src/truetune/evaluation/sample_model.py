@@ -23,7 +23,7 @@ from truetune.evaluation.choose_held_out_prompts import (
     choose_prompts,
     find_held_out_files,
     rebuild_prompts,
-    recorded_columns,
+    recorded_format_and_column_names,
 )
 from truetune.evaluation.compare_model_answers import SampleComparison, compare_model_answers
 from truetune.evaluation.gather_evidence_on_answers import gather_evidence
@@ -157,7 +157,7 @@ def sample_model(
         # A wrong name is said now, and not after minutes of asking the first model.
         _find_other_source(compare, model_source, base)
     files = find_held_out_files(model_source.run, data)
-    settings = recorded_columns(model_source.run, files) | settings
+    settings = recorded_format_and_column_names(model_source.run, files) | settings
     probes = model_source.prepared(**settings)
     chosen = choose_prompts(model_source, probes, files, count, seed=seed, all_rows=all_rows)
     # The causes are asked while the model is still loaded.
@@ -170,7 +170,7 @@ def sample_model(
         notes += tuple(backend.notes)
     comparison = None
     if compare is not None:
-        other = _find_prepared_source(compare, model_source, probes, base, settings)
+        other = _find_other_model_and_probes(compare, model_source, probes, base, settings)
         comparison = _compare_with(other, sampling_pass, files, asking)
     return SampleReport(
         spec=probes.spec.model_copy(update={"data": files}),
@@ -184,7 +184,7 @@ def sample_model(
         limit=max_new_tokens,
         unanswered=unanswered_prompts(chosen.prompts, sampling_pass),
         compared=comparison,
-        notes=(*_warn_of_prompts(model_source, probes, chosen), *notes),
+        notes=(*_warnings_about_prompts(model_source, probes, chosen), *notes),
         min_success=min_success,
     )
 
@@ -324,7 +324,7 @@ def describe_subject(
     return Subject(model_source.kind, model_source.name, tuple(facts.items()))
 
 
-def _warn_of_prompts(
+def _warnings_about_prompts(
     model_source: ModelSource, probes: Probes, chosen: ChosenPrompts
 ) -> Iterator[str]:
     """What makes answers look worse or better than they are."""
@@ -354,7 +354,7 @@ class _OtherModel:
     """A backend that is named for the first model can open it"""
 
 
-def _find_prepared_source(
+def _find_other_model_and_probes(
     name: str, model_source: ModelSource, probes: Probes, base: str | None, settings: dict[str, Any]
 ) -> _OtherModel:
     """The model to compare with; one without a template is asked with that of the first.
@@ -403,7 +403,7 @@ def _compare_with(
             f"{other.name}: none of the {len(prompts)} rows gives a prompt with its tokenizer and"
             " template"
         )
-    notes = [*other.notes, *_note_differing_prompts(other.name, pairs, len(prompts))]
+    notes = [*other.notes, *_notes_on_differing_prompts(other.name, pairs, len(prompts))]
     options = asking.options if other.same_kind else replace(asking.options, backend=None)
     with open_backend(other.source, other.probes.tokenizer, options) as backend:
         other_look = ask_model(backend, other.probes, [prompt for _, prompt in pairs], asking)
@@ -415,7 +415,7 @@ def _compare_with(
     return compare_model_answers(other.name, answered, asking.max_new_tokens, notes)
 
 
-def _note_differing_prompts(
+def _notes_on_differing_prompts(
     name: str, pairs: Sequence[tuple[Sample, Prompt]], prompts: int
 ) -> Iterator[str]:
     """In what the two models were asked differently, of so many prompts."""

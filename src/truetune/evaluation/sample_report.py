@@ -26,7 +26,7 @@ from truetune.generation.answer_verdicts import (
     VERDICT_PHRASES,
     Verdict,
     answer_faults,
-    count_good,
+    count_good_and_decidable,
     is_good_answer,
     main_verdict,
 )
@@ -88,7 +88,7 @@ class Success:
     @classmethod
     def of_pass(cls, sampling_pass: SamplingPass, limit: int) -> Success:
         """The success of one sampling pass, whose answers were cut after `limit` new tokens."""
-        counts = count_good(sampling_pass.samples, limit)
+        counts = count_good_and_decidable(sampling_pass.samples, limit)
         return cls(*counts, *wilson_interval(*counts))
 
 
@@ -250,7 +250,7 @@ def _parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
     return body
 
 
-def _is_samples_file(path: Path) -> bool:
+def _was_samples_file_written_by_truetune(path: Path) -> bool:
     """Did we write this file? JSONL by its COLUMNS, those and no others; Parquet by its metadata.
 
     Raises OSError, ValueError.
@@ -263,4 +263,6 @@ def _is_samples_file(path: Path) -> bool:
         return all(set(parse_json(line, RESULT)) == set(COLUMNS) for line in file)
 
 
-SAMPLES_FORM = FileForm("a file of samples that truetune wrote", _is_samples_file)
+SAMPLES_FORM = FileForm(
+    "a file of samples that truetune wrote", _was_samples_file_written_by_truetune
+)

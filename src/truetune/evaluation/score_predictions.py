@@ -37,7 +37,10 @@ from truetune.evaluation.explain_scores_beside_predictions import (
     is_same_share,
     readings_of,
 )
-from truetune.evaluation.judge_files_on_two_models import count_scored_right, judge_twins_of
+from truetune.evaluation.judge_files_on_two_models import (
+    count_scored_right,
+    judge_equal_answers_of_other_model,
+)
 from truetune.evaluation.sample_report import SampleReport
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers_named_by_user import JSON_PARSER, Parser, make_parser
@@ -157,30 +160,30 @@ def score(
         )
         read = ReadPredictions(listed, {})
         files, figures = tuple(row_files), []
-    all_predictions = _fill_predictions(read, row_files)
+    all_predictions = _fill_from_row_files(read, row_files)
     has_parser = parser is not None
     if parse is None and _are_json_answers(all_predictions):
         # Otherwise answers that are no JSON would count neither as right nor as wrong.
         parser, parse = JSON_PARSER, make_parser(JSON_PARSER)
     looks = tuple(build_passes(all_predictions, parse))
     limit = NO_LIMIT if max_new_tokens is None else max_new_tokens
-    selftest = _try_on_golds(parse, parser, looks[-1])
-    labels = score_labels(*_texts_of(looks[-1]))
+    selftest = _try_parser_on_references(parse, parser, looks[-1])
+    labels = score_labels(*_answers_and_references(looks[-1]))
     judgement = Judgement.of(
         [
-            _without_known_forms(
+            _without_exact_match_note(
                 judge_answers(SampledRun(looks, limit=limit, finished=True), spec), name, looks[-1]
             ),
             # Rules on parsers judge what a user chose, and not what was taken for want of a choice.
             _judge_parser(selftest if has_parser else None, looks[-1], spec),
-            judge_twins_of(name, spec) if is_file else Judgement(),
+            judge_equal_answers_of_other_model(name, spec) if is_file else Judgement(),
             Judgement(not_judged=tuple(_list_unjudged(read, selftest, parser))),
         ]
     )
     return ScoreReport(
         spec=spec.model_copy(update={"data": files}),
         subjects=(_describe_subject(name, all_predictions, read),),
-        findings=_with_scores_beside(judgement.findings, labels, figures),
+        findings=_warn_where_own_score_counts_labels(judgement.findings, labels, figures),
         examined=judgement.examined,
         not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,
@@ -190,7 +193,7 @@ def score(
         notes=(
             *_make_notes(all_predictions, selftest),
             *(() if has_parser or parser is None else (READ_AS_JSON,)),
-            *_describe_readings(looks[-1], labels, figures),
+            *_describe_readings_and_own_scores(looks[-1], labels, figures),
         ),
         labels=labels,
         min_success=min_success,
@@ -198,7 +201,7 @@ def score(
     )
 
 
-def _fill_predictions(read: ReadPredictions, row_files: Sequence[str]) -> Sequence[Prediction]:
+def _fill_from_row_files(read: ReadPredictions, row_files: Sequence[str]) -> Sequence[Prediction]:
     """The predictions that were read, with the prompts and references of row files."""
     filled = (
         fill_prompts_and_references_from_rows(read.predictions, row_files)
@@ -210,7 +213,7 @@ def _fill_predictions(read: ReadPredictions, row_files: Sequence[str]) -> Sequen
     return filled
 
 
-def _texts_of(sampling_pass: SamplingPass) -> tuple[list[str], list[str]]:
+def _answers_and_references(sampling_pass: SamplingPass) -> tuple[list[str], list[str]]:
     """The answers of a pass, and their references."""
     return (
         [sample.answer.text for sample in sampling_pass.samples],
@@ -225,7 +228,9 @@ def _are_json_answers(predictions: Sequence[Prediction]) -> bool:
     return 2 * sum(json_fault(one.text) is None for one in predictions) > len(predictions)
 
 
-def _without_known_forms(judgement: Judgement, name: str, sampling_pass: SamplingPass) -> Judgement:
+def _without_exact_match_note(
+    judgement: Judgement, name: str, sampling_pass: SamplingPass
+) -> Judgement:
     """What the rules say, without the note that exact match measures the form where the user's own script reads it.
 
     A column of 0 and 1 that counts more answers as right than are their reference word for word shows that it does.
@@ -254,14 +259,14 @@ def build_passes(
     # Over all steps, so that an answer can be compared with an earlier one to the same prompt.
     prompt_numbers: dict[tuple[str, str], int] = {}
     for step in sorted({prediction.step for prediction in predictions}):
-        of_step = _without_prompts([one for one in predictions if one.step == step])
+        of_step = _remove_decoded_prompts([one for one in predictions if one.step == step])
         built = [build_sample(one, row, prompt_numbers, parse) for row, one in enumerate(of_step)]
-        samples = mark_given_references(mark_identical_answers(_with_other_turns(built)))
-        ordered = _with_row_order(_with_word_order(samples))
+        samples = mark_given_references(mark_identical_answers(_mark_continued_dialogues(built)))
+        ordered = _mark_references_of_other_rows(_mark_lost_word_order(samples))
         yield SamplingPass(step, clear_length_of_cut_answers(ordered, NO_LIMIT), 0.0)
 
 
-def _without_prompts(predictions: Sequence[Prediction]) -> list[Prediction]:
+def _remove_decoded_prompts(predictions: Sequence[Prediction]) -> list[Prediction]:
     """The predictions of one step, without the prompts that were decoded with them.
 
     Otherwise every rule would blame the model for the text of its prompt.
@@ -271,23 +276,25 @@ def _without_prompts(predictions: Sequence[Prediction]) -> list[Prediction]:
         [one.question for one in predictions],
         [one.reference for one in predictions],
     )
-    answers = in_front.answers if in_front is not None else _behind_repeated_prompts(predictions)
+    answers = (
+        in_front.answers if in_front is not None else _texts_behind_repeated_prompts(predictions)
+    )
     return [
         one if answer is None else replace(one, text=answer, has_prompt=True)
         for one, answer in zip(predictions, answers, strict=True)
     ]
 
 
-def _behind_repeated_prompts(predictions: Sequence[Prediction]) -> tuple[str | None, ...]:
+def _texts_behind_repeated_prompts(predictions: Sequence[Prediction]) -> tuple[str | None, ...]:
     """What stands behind the prompts of those predictions that begin with all of their own."""
     return find_repeated_prompts(
         [one.text for one in predictions],
-        [_turns_of(one) for one in predictions],
+        [_turns_before_answer(one) for one in predictions],
         [one.reference for one in predictions],
     )
 
 
-def _turns_of(prediction: Prediction) -> list[str]:
+def _turns_before_answer(prediction: Prediction) -> list[str]:
     """What was said before an answer, turn by turn."""
     if isinstance(prediction.prompt, str):
         return [prediction.prompt]
@@ -295,7 +302,7 @@ def _turns_of(prediction: Prediction) -> list[str]:
     return [content for content in contents if isinstance(content, str)]
 
 
-def _with_other_turns(samples: Sequence[Sample]) -> list[Sample]:
+def _mark_continued_dialogues(samples: Sequence[Sample]) -> list[Sample]:
     """The samples of one step, with the labels of speakers among `Scores.markers` where an answer continues with a
     dialogue that its reference does not hold."""
     found = find_continued_dialogues(
@@ -311,7 +318,7 @@ def _with_other_turns(samples: Sequence[Sample]) -> list[Sample]:
     return marked
 
 
-def _with_word_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+def _mark_lost_word_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     """The samples of one step, with `Scores.garbage` where the words of the references have lost their order."""
     lost = find_lost_order(
         [sample.answer.text for sample in samples],
@@ -324,7 +331,7 @@ def _with_word_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     )
 
 
-def _with_row_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+def _mark_references_of_other_rows(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     """The samples of one step, with `Scores.elsewhere` where they give the references of other rows."""
     order = row_order_of(samples)
     targets = order.targets if order else {}
@@ -378,7 +385,7 @@ def build_sample(
     return Sample(prompt, answer, replace(scores, end_known=prediction.stopped is not None))
 
 
-def _try_on_golds(
+def _try_parser_on_references(
     parse: Parser | None, name: str | None, sampling_pass: SamplingPass
 ) -> ParserSelftest | None:
     """What the parser makes of the references, and of the answers; None without a parser or a reference."""
@@ -448,20 +455,24 @@ def _describe_subject(
     return Subject("predictions", name, tuple(facts.items()))
 
 
-def _describe_readings(
+def _describe_readings_and_own_scores(
     sampling_pass: SamplingPass, labels: LabelScores | None, figures: Sequence[FigureBeside]
 ) -> Iterator[str]:
     """How many are right by the usual readings, and what a script wrote beside the predictions."""
     if labels is not None:
         yield describe_label_scores(labels)
     if figures:
-        yield from compare_figures(figures, readings_of(*_texts_of(sampling_pass), labels))
+        yield from compare_figures(
+            figures, readings_of(*_answers_and_references(sampling_pass), labels)
+        )
 
 
-def _with_scores_beside(
+def _warn_where_own_score_counts_labels(
     findings: Sequence[Finding], labels: LabelScores | None, figures: Sequence[FigureBeside]
 ) -> tuple[Finding, ...]:
-    """The findings; that labels stand in one another is a fault of the score where a figure beside is made that way."""
+    """The findings, of which "a label inside another" becomes a warning where a score beside the
+    predictions was made by `reference in answer`.
+    """
     if labels is None or not figures:
         return tuple(findings)
     in_text, by_first = (

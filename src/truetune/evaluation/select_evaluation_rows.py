@@ -19,7 +19,7 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.make_documents import Document
 from truetune.errors import DataError
 from truetune.evaluation.choose_held_out_prompts import HeldOutFilter, read_rows
-from truetune.evaluation.row_losses import EncodedRows, encode_held_out
+from truetune.evaluation.row_losses import EncodedRows, encode_rows_as_trained
 from truetune.evaluation.training_overlap import find_training_overlap
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
@@ -99,12 +99,12 @@ def select_rows(
     encoded = _encode_rows(probes, rows, files)
     # With a record of the training every row is compared with it, and needs its prompt.
     max_golds = None if model_source.run or trained_on else MAX_GOLDS
-    golds = list(islice(_make_golds(probes, rows), max_golds))
-    trained_rows, notes = _find_trained_rows(model_source, golds, probes, trained_on)
+    golds = list(islice(_prompts_of_rows(probes, rows), max_golds))
+    trained_rows, notes = _trained_row_numbers_and_notes(model_source, golds, probes, trained_on)
     known = trained_rows or frozenset()
     prompts = _choose_prompts(probes, rows, known, answers, seed)
-    notes += _note_losses_of_rows(held_out, encoded, len(prompts), answers)
-    fresh, old = _split_documents(encoded.documents, known)
+    notes += _notes_on_missing_or_shortened_rows(held_out, encoded, len(prompts), answers)
+    fresh, old = _split_by_trained_on(encoded.documents, known)
     # A row may be several examples, one a turn.
     old_rows = len({document.origin.row for document in old})
     return EvaluationRows(
@@ -149,7 +149,7 @@ def _choose_prompts(
 
 def _encode_rows(probes: Probes, rows: Sequence[Conversation], files: Sequence[str]) -> EncodedRows:
     """The examples of rows. Raises DataError with the reasons where there is none."""
-    encoded = encode_held_out(probes, rows)
+    encoded = encode_rows_as_trained(probes, rows)
     if not encoded.documents:
         reasons = Counter(encoded.skipped).most_common(3)
         why = "; ".join(f"{count:,} times: {reason}" for reason, count in reasons)
@@ -159,7 +159,7 @@ def _encode_rows(probes: Probes, rows: Sequence[Conversation], files: Sequence[s
     return encoded
 
 
-def _split_documents(
+def _split_by_trained_on(
     documents: Sequence[Document], known: frozenset[int]
 ) -> tuple[tuple[Document, ...], tuple[Document, ...]]:
     """(examples of rows that are not known to be trained on, those of the others)."""
@@ -168,7 +168,7 @@ def _split_documents(
     return fresh, old
 
 
-def _note_losses_of_rows(
+def _notes_on_missing_or_shortened_rows(
     held_out: HeldOutFilter, encoded: EncodedRows, prompts: int, answers: int
 ) -> Iterator[str]:
     """What was left out, shortened, or is fewer than was asked for."""
@@ -180,7 +180,7 @@ def _note_losses_of_rows(
         yield f"{prompts:,} prompts are asked, not {answers:,}: the rows give no more"
 
 
-def _find_trained_rows(
+def _trained_row_numbers_and_notes(
     model_source: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
 ) -> tuple[frozenset[int] | None, list[str]]:
     """(the numbers of the rows that were trained on, notes); None where that is not known, and why."""
@@ -196,7 +196,7 @@ def _find_trained_rows(
     ), []
 
 
-def _make_golds(probes: Probes, rows: Sequence[Conversation]) -> Iterator[Prompt]:
+def _prompts_of_rows(probes: Probes, rows: Sequence[Conversation]) -> Iterator[Prompt]:
     """The prompt of each row that gives one; two rows may have the same."""
     maker = PromptMaker(probes)
     for row in rows:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.encoding.make_documents import Document
-from truetune.evaluation.row_losses import scored_positions
+from truetune.evaluation.row_losses import scored_positions_and_answer_starts
 from truetune.evaluation.row_statistics import bootstrap_mean
 from truetune.generation.backends.backend import ScoredIds
 from truetune.generation.evaluation_results import CalibrationBin, StopCalibration
@@ -55,8 +55,10 @@ def calibrate_stops(
     for document, score in zip(documents, scored, strict=True):
         if score.stop is None:
             return None
-        end_positions = _find_ends(document)
-        is_inside = scored_positions(document)[0] & (document.source != Source.STOP)
+        end_positions = _first_tokens_of_supervised_stops(document)
+        is_inside = scored_positions_and_answer_starts(document)[0] & (
+            document.source != Source.STOP
+        )
         ends.append(score.stop[end_positions].astype(np.float64))
         inside.append(score.stop[is_inside].astype(np.float64))
         rows.append(document.origin.row)
@@ -71,7 +73,7 @@ def calibrate_stops(
     expected = np.bincount(row_numbers, expected_stops)
     actual = np.bincount(row_numbers, [len(part) for part in ends])
     ratio, low, high = bootstrap_mean(expected, actual, seed=seed, confidence=confidence)
-    bins = _make_bins(at_ends, within)
+    bins = _calibration_bins(at_ends, within)
     # Each bin weighs as many positions as it holds.
     weighted_errors = sum(bin.places * abs(bin.mean - bin.ends / bin.places) for bin in bins)
     return StopCalibration(
@@ -94,15 +96,15 @@ def calibrate_stops(
     )
 
 
-def _find_ends(document: Document) -> NDArray[np.int64]:
+def _first_tokens_of_supervised_stops(document: Document) -> NDArray[np.int64]:
     """The first token of each stop that is supervised."""
-    stop = scored_positions(document)[0] & (document.source == Source.STOP)
+    stop = scored_positions_and_answer_starts(document)[0] & (document.source == Source.STOP)
     # Some templates end a turn with two tokens (`<|im_end|>\n`): only the first is a decision to stop.
     stop[1:] &= document.source[:-1] != Source.STOP
     return np.flatnonzero(stop)
 
 
-def _make_bins(ends: Floats, inside: Floats) -> tuple[CalibrationBin, ...]:
+def _calibration_bins(ends: Floats, inside: Floats) -> tuple[CalibrationBin, ...]:
     """Bins of equal width, those that hold positions."""
     probability = np.concatenate([ends, inside])
     is_end = np.concatenate([np.ones(len(ends)), np.zeros(len(inside))])

@@ -20,12 +20,12 @@ def summarize_run(run: RunFolder, name: str = "") -> str:
         run: what is told of.
         name: to begin with, where there are several.
     """
-    parts = list(_summary_parts(run))
+    parts = list(_loss_and_answers_in_words(run))
     text = "; ".join(parts) if parts else "nothing of a loss or of answers was logged"
     return f"{f'{name}: {text}' if name else text[0].upper() + text[1:]}."
 
 
-def _summary_parts(run: RunFolder) -> Iterator[str]:
+def _loss_and_answers_in_words(run: RunFolder) -> Iterator[str]:
     """What the loss did, and how many answers are good at the end."""
     # A loss of NaN is left out here: a rule says what it means.
     log = run.log
@@ -151,17 +151,19 @@ def list_settings(run: RunFolder) -> dict[str, str]:
             "files": _as_list(own_settings.get("data")),
             "counts": _as_mapping(_as_mapping(record.get("data")).get("counts")),
         }
-        return dict(_flatten(known))
+        return dict(_flatten_settings(known))
     # log_history is the log itself, thousands of entries.
     facts = log.facts if log is not None else {}
-    return dict(_flatten({name: value for name, value in facts.items() if name != "log_history"}))
+    return dict(
+        _flatten_settings({name: value for name, value in facts.items() if name != "log_history"})
+    )
 
 
-def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _flatten_settings(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """(dotted name, text) of nested settings."""
     for name, one in value.items():
         if isinstance(one, Mapping):
-            yield from _flatten(one, f"{prefix}{name}.")
+            yield from _flatten_settings(one, f"{prefix}{name}.")
         else:
             text = ", ".join(map(str, one)) if isinstance(one, list) else str(one)
             yield f"{prefix}{name}", text

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 from truetune.data.conversation import Conversation
 from truetune.data.guard_output_folder import file_digest
 from truetune.data.read_rows_as_conversations import read_conversations
-from truetune.encoding.encoded_folder_layout import DATA, manifest_in
+from truetune.encoding.encoded_folder_layout import DATA, read_manifest_or_none
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import retry_without_shortcuts, stream_batches
 from truetune.generation.answer_samples import Prompt
@@ -110,15 +110,15 @@ def _find_overlap(
     if trained_on:
         examples, source = _read_files(probes, trained_on), ", ".join(trained_on)
     else:
-        opened = _open_recorded_examples(model_source, probes)
+        opened = _recorded_examples_or_why_not(model_source, probes)
         if isinstance(opened, str):
             return opened
         examples, source = opened
-    matches, rows = _match_prompts(prompts, examples, probes)
+    matches, rows = _match_prompts_and_count_examples(prompts, examples, probes)
     return TrainingOverlap(tuple(matches), rows, source)
 
 
-def _open_recorded_examples(
+def _recorded_examples_or_why_not(
     model_source: ModelSource, probes: Probes
 ) -> tuple[Iterator[_TrainingExample], str] | str:
     """What the run was trained on: its encoded rows, else its files, where they are as they were; else why not."""
@@ -127,11 +127,11 @@ def _open_recorded_examples(
         return "no run.json tells what it was trained on; name the files with --trained-on"
     held_out = frozenset(data.get("held_out") or ())
     folder = Path(str(data.get("folder") or ""))
-    manifest = manifest_in(folder)
+    manifest = read_manifest_or_none(folder)
     # The key is a digest of rows and settings: another one is of other rows in the same folder.
     if manifest is not None and manifest.get("key") == data.get("key"):
         return _read_encoded_rows(folder, manifest, held_out), "the encoded rows of its run"
-    names = _file_names(model_source.run)
+    names = _file_names_of_run(model_source.run)
     inputs = data.get("inputs") or {}
     files = _find_unchanged_files(model_source, names, inputs.get("data") or [])
     if files:
@@ -143,7 +143,7 @@ def _open_recorded_examples(
     )
 
 
-def _file_names(run: Mapping[str, Any]) -> list[str]:
+def _file_names_of_run(run: Mapping[str, Any]) -> list[str]:
     """The files of a run as its settings name them."""
     settings = run.get("settings") or {}
     return settings.get("data") or []
@@ -201,7 +201,7 @@ def _read_encoded_rows(
                 yield _TrainingExample(tuple(entry["input_ids"]), entry["file"], entry["line"])
 
 
-def _match_prompts(
+def _match_prompts_and_count_examples(
     prompts: Sequence[Prompt], examples: Iterator[_TrainingExample], probes: Probes
 ) -> tuple[list[TrainingMatch | None], int]:
     """(the surest thing that is known of each prompt, examples that were read)

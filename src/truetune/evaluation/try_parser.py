@@ -26,11 +26,11 @@ from truetune.generation.answer_parsers_named_by_user import (
 from truetune.generation.final_answers import (
     FinalAnswer,
     answer_phrasings,
-    bare_value,
     find_final_answer,
     holds_final_answer,
     normalise_reading,
     number_spellings,
+    value_of_bare_text,
 )
 from truetune.generation.parser_selftest_results import ParserReading, ParserSelftest
 
@@ -83,7 +83,7 @@ class _TimedParser:
                 f"{type(error).__name__}: {error}".splitlines()[0][:MAX_SHOWN_CHARACTERS],
             )
         else:
-            as_text = NOTHING if value is None else _safe_repr(value)
+            as_text = NOTHING if value is None else _safe_repr_of_reading(value)
         self.last = time.perf_counter() - started
         self.slowest = max(self.slowest, self.last)
         return value, as_text
@@ -129,18 +129,18 @@ def try_parser(
     finals = [find_final_answer(gold) for gold in golds]
     missed = list(_find_missed_golds(golds, readings, finals, of_empty_text))
     shuffled, chance, alike = _score_shuffled_golds(golds, values, finals)
-    nothing = list(_try_empty_phrases(timed, golds, values))
+    nothing = list(_try_texts_that_say_nothing(timed, golds, values))
     nothing += _try_questions(timed, questions, values, shuffled or 0.0)
-    unstable = list(_find_unstable(timed, golds, readings))
-    wrapped = _choose_wrapped(finals, [*missed, *unstable])
-    misread, forms = _try_wrappings(timed, golds, values, finals, wrapped)
+    unstable = list(_find_unstable_readings(timed, golds, readings))
+    wrapped = _choose_golds_to_reword(finals, [*missed, *unstable])
+    misread, forms = _try_reworded_golds(timed, golds, values, finals, wrapped)
     return ParserSelftest(
         name=name,
         golds=len(golds),
         read=len(golds) - len(missed),
         shuffled=shuffled,
         chance=chance,
-        empty=max(_share_right(timed.read(text)[0], values) for text in BLANK_TEXTS),
+        empty=max(_share_of_golds_scored(timed.read(text)[0], values) for text in BLANK_TEXTS),
         slowest=timed.slowest,
         values=len(_distinct_readings(values)),
         different=len(set(golds)),
@@ -154,7 +154,7 @@ def try_parser(
     )
 
 
-def _choose_wrapped(
+def _choose_golds_to_reword(
     finals: Sequence[FinalAnswer | None], faulty: Sequence[ParserReading]
 ) -> list[int]:
     """The golds to try in other wordings: those that are read as they stand, and whose final answer is known."""
@@ -187,18 +187,23 @@ def add_model_answers(
         if try_parse(parse, answer) is None and holds_final_answer(answer, gold)
     ]
     missed = selftest.missed
-    if any(_reads_as(parse, gold, answer) for gold, answer in zip(golds, answers, strict=True)):
+    if any(
+        _reads_bare_gold_in_answer(parse, gold, answer)
+        for gold, answer in zip(golds, answers, strict=True)
+    ):
         # The parser is for the answers' form, and the references are values already: nothing is missed in them.
-        missed = tuple(one for one in missed if bare_value(one.text) is None or one.read != NOTHING)
+        missed = tuple(
+            one for one in missed if value_of_bare_text(one.text) is None or one.read != NOTHING
+        )
     read_golds = selftest.read + len(selftest.missed) - len(missed)
     return replace(
         selftest, unread=tuple(unread), answers=len(answers), missed=missed, read=read_golds
     )
 
 
-def _reads_as(parse: Parser, gold: str, answer: str) -> bool:
+def _reads_bare_gold_in_answer(parse: Parser, gold: str, answer: str) -> bool:
     """Does a parser that reads nothing of a bare gold value read that value in the answer?"""
-    value = bare_value(gold)
+    value = value_of_bare_text(gold)
     return (
         value is not None
         and try_parse(parse, gold) is None
@@ -288,7 +293,7 @@ def _score_shuffled_golds(
 
     Both are shares of all pairs of two golds, which is the mean over all shuffles without fixed points.
     """
-    rows, is_known = _comparable_rows(finals)
+    rows, is_known = _comparable_golds_and_whether_known(finals)
     pairs = list(combinations(rows[:MAX_PAIRED_GOLDS], 2))
     equal = [(a, b) for a, b in pairs if same_reading(values[a], values[b])]
     if not pairs or not is_known:
@@ -297,12 +302,14 @@ def _score_shuffled_golds(
     keys = [_final_key(final) for final in finals]
     same_finals = sum(keys[a] == keys[b] for a, b in pairs)
     alike = [(a, b) for a, b in equal if keys[a] != keys[b]]
-    confused = _describe_confused(golds, values, finals, alike)
+    confused = _golds_taken_for_others(golds, values, finals, alike)
     return len(equal) / len(pairs), same_finals / len(pairs), confused
 
 
-def _comparable_rows(finals: Sequence[FinalAnswer | None]) -> tuple[list[int], bool]:
-    """(the golds to compare, is the final answer of each known)."""
+def _comparable_golds_and_whether_known(
+    finals: Sequence[FinalAnswer | None],
+) -> tuple[list[int], bool]:
+    """The numbers of the golds to compare, and whether the final answer of each of them is known."""
     # Two JSON objects are alike in many ways, and none of them is "the same answer".
     known = [row for row, final in enumerate(finals) if final is not None and final.kind != "json"]
     if len(known) >= MIN_KNOWN_SHARE * len(finals):
@@ -311,7 +318,7 @@ def _comparable_rows(finals: Sequence[FinalAnswer | None]) -> tuple[list[int], b
     return list(range(len(finals))), False
 
 
-def _describe_confused(
+def _golds_taken_for_others(
     golds: Sequence[str],
     values: Sequence[Any],
     finals: Sequence[FinalAnswer | None],
@@ -324,7 +331,7 @@ def _describe_confused(
             f"a gold answer, read as gold {a + 1} is",
             golds[b][-MAX_SHOWN_CHARACTERS:],
             _final_text(finals[b]),
-            _safe_repr(values[b]),
+            _safe_repr_of_reading(values[b]),
             b,
         )
         for a, b in reversed(pairs)
@@ -332,7 +339,7 @@ def _describe_confused(
     return [readings[row] for row in sorted(readings)]
 
 
-def _try_empty_phrases(
+def _try_texts_that_say_nothing(
     timed: _TimedParser, golds: Sequence[str], values: Sequence[Any]
 ) -> Iterator[ParserReading]:
     """Texts that say nothing and score with golds that don't hold them."""
@@ -375,7 +382,7 @@ def _try_questions(
     return scoring[:1] if len(scoring) / count > max(0.5, chance + spread + 0.1) else []
 
 
-def _try_wrappings(
+def _try_reworded_golds(
     timed: _TimedParser,
     golds: Sequence[str],
     values: Sequence[Any],
@@ -409,7 +416,7 @@ def _try_wrappings(
             reading = ParserReading(f"`{form}` for a gold answer", text, final.text, as_text, row)
             is_right = same_reading(value, values[row])
             # To read nothing of a strange wording is a parser's right; to read another value is not.
-            is_misread = not is_right and not _is_unread(value, final, others)
+            is_misread = not is_right and not _is_no_answer_read(value, final, others)
             outcomes.setdefault(form, []).append(_WrappingOutcome(reading, is_right, is_misread))
     misread, forms = [], []
     for form, tries in outcomes.items():
@@ -420,7 +427,7 @@ def _try_wrappings(
     return misread, forms
 
 
-def _is_unread(value: Any, final: FinalAnswer, others: Sequence[Any]) -> bool:
+def _is_no_answer_read(value: Any, final: FinalAnswer, others: Sequence[Any]) -> bool:
     """Is a reading nothing, or no answer: a text that is neither a number nor a letter, nor another gold's reading?"""
     if value is None or final.kind == "json":
         return value is None
@@ -431,7 +438,7 @@ def _is_unread(value: Any, final: FinalAnswer, others: Sequence[Any]) -> bool:
     )
 
 
-def _find_unstable(
+def _find_unstable_readings(
     timed: _TimedParser, golds: Sequence[str], readings: Sequence[tuple[Any, str]]
 ) -> Iterator[ParserReading]:
     """Golds that are read otherwise the second time, in another order: the parser keeps something between calls."""
@@ -449,7 +456,7 @@ def _find_unstable(
             )
 
 
-def _share_right(value: Any, values: Sequence[Any]) -> float:
+def _share_of_golds_scored(value: Any, values: Sequence[Any]) -> float:
     """The share of the golds that one reading scores with."""
     return sum(same_reading(value, gold) for gold in values) / len(values) if values else 0.0
 
@@ -479,7 +486,7 @@ def _final_text(final: FinalAnswer | None) -> str:
     ]
 
 
-def _safe_repr(value: Any) -> str:
+def _safe_repr_of_reading(value: Any) -> str:
     """A reading for a reader. A parser is the user's code, and so is the representation of what it gives."""
     with suppress(Exception):
         return repr(value)[:MAX_SHOWN_CHARACTERS]

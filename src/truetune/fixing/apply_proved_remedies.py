@@ -117,7 +117,7 @@ class Fixer:
         for remedy in self._applied:
             proved = self._prove_or_exclude(remedy, rows, judged_rows)
             for candidate in proved:
-                self._make_edits(remedy, candidate)
+                self._make_and_note_edits(remedy, candidate)
             if proved:
                 # The next remedy must see the rows as they are now: one edit may end two faults.
                 judged_rows = self._judge_rows(rows)
@@ -170,7 +170,7 @@ class Fixer:
             candidates = self._next_candidates(remedy, attempts_of_rows, proved)
             if not candidates:
                 break
-            for candidate in self._keep_proved(remedy, candidates):
+            for candidate in self._keep_proved_by_halves(remedy, candidates):
                 proved[candidate.row.origin.row] = candidate
         for row, view in views:
             for note in view.notes:
@@ -232,7 +232,9 @@ class Fixer:
                 self.refused.setdefault((remedy.rule, str(error)), UnfixedCount()).add(row.origin)
         return None
 
-    def _keep_proved(self, remedy: Remedy, candidates: list[_Candidate]) -> list[_Candidate]:
+    def _keep_proved_by_halves(
+        self, remedy: Remedy, candidates: list[_Candidate]
+    ) -> list[_Candidate]:
         """Those of some attempts that are proved: all together, or else each half by itself."""
         if not remedy.proved_by_rule:
             return candidates
@@ -245,15 +247,17 @@ class Fixer:
         # are proved one by one: taking some out always lessens the fault.
         may_prove_together = count >= len(candidates) and candidates[0].conversation is not None
         if is_single or may_prove_together:
-            if self._is_proved(remedy, candidates, before, count):
+            if self._do_attempts_end_fault(remedy, candidates, before, count):
                 return candidates
         if is_single:
             return []
         half = len(candidates) // 2
         first, second = candidates[:half], candidates[half:]
-        return self._keep_proved(remedy, first) + self._keep_proved(remedy, second)
+        return self._keep_proved_by_halves(remedy, first) + self._keep_proved_by_halves(
+            remedy, second
+        )
 
-    def _is_proved(
+    def _do_attempts_end_fault(
         self, remedy: Remedy, candidates: list[_Candidate], before: JudgedRows, count: int
     ) -> bool:
         """Do these attempts end the fault in each row? Of one row, less of it will do."""
@@ -266,7 +270,7 @@ class Fixer:
         is_less = left < count if len(candidates) == 1 else left == 0
         return is_less and _is_harmless(before, after)
 
-    def _make_edits(self, remedy: Remedy, candidate: _Candidate) -> None:
+    def _make_and_note_edits(self, remedy: Remedy, candidate: _Candidate) -> None:
         """Make the edits of an attempt that is proved, and note each."""
         row = candidate.row
         self.changed[remedy.rule, remedy.what] += 1

@@ -141,7 +141,7 @@ def fix_data_file(
     target = Path(output) if output is not None and diff is None else None
     if target is not None:
         check_same_format_and_compression(Path(str(source.path)), target)
-        check_output_may_be_written(target, _input_paths(spec))
+        check_output_may_be_written(target, _local_input_files(spec))
     try:
         return retry_without_shortcuts(
             lambda only_reference: _FixRun(
@@ -189,7 +189,7 @@ def _choose_remedies(spec: RunSpec) -> tuple[type[Remedy], ...]:
     return chosen
 
 
-def _input_paths(spec: RunSpec) -> list[Path]:
+def _local_input_files(spec: RunSpec) -> list[Path]:
     """The files of this machine that the command reads, none of which may be written over."""
     names = [
         *spec.data,
@@ -266,7 +266,7 @@ class _FixRun:
             parts = self._open_outputs(stack)
             self._fix_all_rows(raw, parts[0] if parts else None)
             if not self.rows:
-                raise DataError(self._no_row_message())
+                raise DataError(self._message_for_file_without_rows())
             # Before anything is published: a shortcut of the renderer that was wrong voids all
             # proofs, and the run begins again without.
             self._judge.verify_renderer()
@@ -276,7 +276,7 @@ class _FixRun:
                 self._log.end(fixed)
                 changes.finish()
                 # Once more: the work may have taken hours, and somebody may have put a file there.
-                check_output_may_be_written(fixed.path, _input_paths(self._spec))
+                check_output_may_be_written(fixed.path, _local_input_files(self._spec))
                 # The record first: a fixed file without one would be a stranger to the next run.
                 changes.publish()
                 fixed.publish()
@@ -360,7 +360,7 @@ class _FixRun:
                     )
 
         with ExitStack() as stack:
-            write: Callable[[Any], None] = _discard_batch
+            write: Callable[[Any], None] = _do_nothing_with_batch
             if part is not None:
                 # A second handle: the writer needs the schema from the end of the file while the
                 # reader is inside.
@@ -392,12 +392,12 @@ class _FixRun:
                     self._log.add(change)
         # A copy, for a rule that fails leaves the list.
         for rule in list(self._rules):
-            self._apply_rule(rule, judged_rows)
+            self._let_rule_judge_or_exclude_it(rule, judged_rows)
         # With a tokenizer the rules themselves count these problems.
         if self._setup is None:
             self._count_reader_problems(judged_rows)
 
-    def _apply_rule(self, rule: DataRule, judged_rows: JudgedRows) -> None:
+    def _let_rule_judge_or_exclude_it(self, rule: DataRule, judged_rows: JudgedRows) -> None:
         """Let a rule judge rows; one that fails is excluded, and the others stand."""
         try:
             rule.batch(judged_rows.batch)
@@ -452,7 +452,7 @@ class _FixRun:
         prints: Fingerprints = judge(list(self._read_eval_rows())).batch.fingerprints
         return frozenset(prints.normal.tolist())
 
-    def _no_row_message(self) -> str:
+    def _message_for_file_without_rows(self) -> str:
         """What is said of a file without a row."""
         return self._first_reason or f"{self._source.path}: the file holds no row"
 
@@ -482,7 +482,7 @@ class _FixRun:
                 *self._failed,
                 *self._fixer.failed,
                 *requested_parts_not_judged(judgement.not_judged),
-                *self._not_judged(),
+                *self._what_was_not_judged(),
             ),
             # Handed on hunk by hunk while the file is read, and kept for callers that want the
             # result alone.
@@ -490,8 +490,10 @@ class _FixRun:
             allow_unjudged=self._spec.allow_unjudged,
         )
 
-    def _not_judged(self) -> Iterator[NotJudged]:
-        """Rules that were named and need a tokenizer, and lines without a row where no rule looks at those."""
+    def _what_was_not_judged(self) -> Iterator[NotJudged]:
+        """What was not judged: rules that were named and need a tokenizer, and lines without a row
+        where no rule looks at those.
+        """
         # Without --select the user asked for whatever can be done: what can't is said in the
         # summary, and is no failure.
         for name in self._waiting if self._spec.select else ():
@@ -515,7 +517,7 @@ class _FixRun:
                 message=f.message,
                 rows=f.count or 0,
                 first=_first_place(f),
-                why=self._reason_not_fixed(f.rule, f.remedy),
+                why=self._why_not_fixed(f.rule, f.remedy),
             )
             for f in findings
             # What is only worth knowing is nothing to do.
@@ -523,7 +525,7 @@ class _FixRun:
         ]
         for rule, count in self._problems.items():
             if count:
-                why = self._reason_not_fixed(rule, "correct these rows by hand")
+                why = self._why_not_fixed(rule, "correct these rows by hand")
                 first = str(self._first_problem[rule])
                 left.append(
                     UnfixedFinding(
@@ -541,7 +543,7 @@ class _FixRun:
             )
         return left
 
-    def _reason_not_fixed(self, rule: str, remedy: str) -> str:
+    def _why_not_fixed(self, rule: str, remedy: str) -> str:
         """The reasons that are known, or else what the rule itself advises."""
         # What an option would do comes first: it is a next step, where a refusal is only a reason.
         offers = [what for name, what in self._fixer.offers if name == rule]
@@ -562,5 +564,5 @@ def _first_place(finding: Finding) -> str:
     return "" if origin is None else str(origin)
 
 
-def _discard_batch(batch: Any) -> None:
+def _do_nothing_with_batch(batch: Any) -> None:
     """Do nothing with a batch, where nothing is to be written."""

@@ -138,7 +138,7 @@ class _PieceWriter:
             self._put(piece.before, piece.before)
             return
         goes = entry.goes or (row is not None and row.dropped)
-        self._put(piece.before, self._separator_before(piece, goes=goes))
+        self._put(piece.before, self._bytes_before_row(piece, goes=goes))
         if goes:
             self._put(piece.body, b"")
             return
@@ -148,8 +148,10 @@ class _PieceWriter:
             fixed = bytes_of_edited_row(piece, row.body)
         self._put(piece.body, fixed)
 
-    def _separator_before(self, piece: Piece, *, goes: bool) -> bytes:
-        """What opens the array stays; of what stands between rows, as much as rows that stay need."""
+    def _bytes_before_row(self, piece: Piece, *, goes: bool) -> bytes:
+        """The bytes before a row that are written. What opens the array stays; of the separators
+        between rows, as many as the rows that stay need.
+        """
         if not self._brackets or not self._opened:
             self._opened = True
             return piece.before

@@ -116,7 +116,7 @@ def _finding_with_tried_edit(finding: Finding, spec: RunSpec) -> Finding:
     """The finding, with the edit that helped most of its rows as the remedy. Raises TruetuneError,
     OSError.
     """
-    rows = list(reread_rows(spec, _rows_to_try(finding)))
+    rows = list(reread_rows(spec, _origins_of_rows_to_try(finding)))
     groups = _try_remedies(rows, finding.rule, spec)
     best = max(
         (group for group in groups if group.example),
@@ -125,13 +125,13 @@ def _finding_with_tried_edit(finding: Finding, spec: RunSpec) -> Finding:
     )
     evidence = (
         *finding.evidence,
-        *(_evidence_line(group, is_best=group is best) for group in groups),
+        *(_evidence_on_tried_edits(group, is_best=group is best) for group in groups),
     )
     remedy = finding.remedy if best is None else _remedy_in_words(finding, best, spec)
     return replace(finding, remedy=remedy, evidence=evidence)
 
 
-def _rows_to_try(finding: Finding) -> list[Origin]:
+def _origins_of_rows_to_try(finding: Finding) -> list[Origin]:
     """Which rows to try: the first ones of each text of the finding's cases."""
     taken: dict[str, int] = {}
     places = []
@@ -232,7 +232,7 @@ def _table_schema(source: Source) -> Any:
         return next(iter(read_record_batches(source, raw))).schema
 
 
-def _evidence_line(group: _CauseGroup, *, is_best: bool) -> str:
+def _evidence_on_tried_edits(group: _CauseGroup, *, is_best: bool) -> str:
     """One line on what came of trying: `tried on 3 rows: ...`."""
     about = f"tried on {group.rows:,} row{'s' * (group.rows != 1)}" + (
         f" ({group.cause})" if group.cause else ""

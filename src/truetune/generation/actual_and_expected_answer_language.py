@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from truetune.generation.answers_in_wrong_language import LANGUAGE_WORDS, QUOTED, prose_of
+from truetune.generation.answers_in_wrong_language import LANGUAGE_WORDS, QUOTED, lines_without_code
 from truetune.generation.identify_language import (
     MAX_CHARACTERS,
     identify_language,
@@ -108,21 +108,21 @@ def row_languages(instructions: str, question: str, answer: str) -> RowLanguages
         answer: as it is trained.
     """
     prompt = _NO_LANGUAGE.sub(" ", f"{instructions}\n{question}"[-2 * MAX_CHARACTERS :])
-    named = named_language(prompt)
+    named = language_that_prompt_asks_for(prompt)
     if named is None and LANGUAGE_WORDS.search(prompt):
         return None
     answered = _language_of_answer(answer)
-    asked = named or _language_of(prose_of(question[:MAX_CHARACTERS]))
+    asked = named or _identify_by_model_or_words(lines_without_code(question[:MAX_CHARACTERS]))
     if asked is None or answered is None:
         return None
     if not languages_differ(answered, asked):
         return RowLanguages(asked, asked, named is not None)
-    if named is None and _may_be_in(answered, question, answer):
+    if named is None and _may_answer_language_be_right(answered, question, answer):
         return None
     return RowLanguages(asked, answered, named is not None)
 
 
-def named_language(prompt: str) -> str | None:
+def language_that_prompt_asks_for(prompt: str) -> str | None:
     """The one language that a prompt says to answer in; None where it names none, several, or a condition."""
     found = _INSTRUCTION.search(prompt) or _RESULT.search(prompt)
     if found is None or _OTHERS_LANGUAGE.search(prompt):
@@ -144,17 +144,20 @@ def _language_of_answer(answer: str) -> str | None:
     if "```" in answer:
         return None
     own_words = QUOTED.sub(" ", _REASONING.sub(" ", answer)[:MAX_CHARACTERS])
-    prose = prose_of(own_words)
+    prose = lines_without_code(own_words)
     if letter_weight(prose) < PROSE_SHARE * letter_weight(own_words):
         return None
-    return _language_of(prose)
+    return _identify_by_model_or_words(prose)
 
 
-def _language_of(prose: str) -> str | None:
+def _identify_by_model_or_words(prose: str) -> str | None:
+    """The language of a prose text, by py3langid, else by its function words; None where neither
+    tells it.
+    """
     return identify_language(prose) or language_by_function_words(prose)
 
 
-def _may_be_in(language: str, question: str, answer: str) -> bool:
+def _may_answer_language_be_right(language: str, question: str, answer: str) -> bool:
     """Is a part of the question in this language, or the answer a part of the question?"""
     if answer.strip() in question:
         return True

@@ -152,15 +152,16 @@ def _read_json(text: str) -> Any:
 
 def _decode_json(text: str) -> Any:
     """The value of a JSON text, null wrapped. Raises ValueError, for NaN and Infinity too, which JSON does not have."""
-    value = parse_json(text, REPLY, exact_integers=True, parse_constant=_no_constant)
+    value = parse_json(text, REPLY, exact_integers=True, parse_constant=_refuse_json_constant)
     return (None,) if value is None else value
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_json_constant(name: str) -> Any:
+    """Raise ValueError for NaN and Infinity, which JSON does not have."""
     raise ValueError(f"{name} is no JSON")
 
 
-def _read_number(text: str) -> Decimal | None:
+def _read_number_named_last(text: str) -> Decimal | None:
     """The number that is named as the answer last, else the last one; digits grouped by commas or not."""
     # LaTeX writes 1{,}234 and \$5.
     text = text.replace("{,}", ",").replace("\\$", "$")
@@ -323,7 +324,7 @@ def _import_file(file: Path) -> Any:
 
 _PARSERS: dict[str, Parser] = {
     JSON_PARSER: _read_json,
-    "number": _read_number,
+    "number": _read_number_named_last,
     "choice": _choice_parser("E"),
 }
 _PARSER_MAKERS: dict[str, Callable[[str], Parser]] = {

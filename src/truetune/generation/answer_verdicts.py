@@ -4,10 +4,11 @@ An answer may have several faults. They are ordered by what tells most of the ca
 all that follows, an echo explains the loop that it is. Reports count each answer once, under the first.
 
 A new fault is a field of `Scores` (`answer_samples`) and a column of `SCHEMA` (`sampling_pass_files`); `score_answer`
-finds it; here it is a `Verdict` with a phrase, at its place in `_faults_of_text` or `_faults_of_end`. Terminal, JSON
-and page show it then. tests/generation/test_answer_verdicts.py and test_sample_files.py fail where one of these, or
-its row in docs/sample.md, is missing. A curve over the steps of a run is asked for in the `MEAN_SCORES` of
-`evaluation/run_report.py` and of `training/watch/experiment_trackers.py`, and drawn by `report/page/curve_charts.py`.
+finds it; here it is a `Verdict` with a phrase, at its place in `_faults_of_text` or
+`_faults_of_length_and_parsing`. Terminal, JSON and page show it then. tests/generation/test_answer_verdicts.py and
+test_sample_files.py fail where one of these, or its row in docs/sample.md, is missing. A curve over the steps of a
+run is asked for in the `MEAN_SCORES` of `evaluation/run_report.py` and of `training/watch/experiment_trackers.py`, and
+drawn by `report/page/curve_charts.py`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ def answer_faults(sample: Sample, limit: int) -> tuple[Verdict, ...]:
     """
     # An answer that was cut before its reference ends could not have stopped: it is no endless one.
     could_stop = len(sample.prompt.reference_ids) <= limit
-    return (*_faults_of_text(sample.scores), *_faults_of_end(sample.scores, could_stop=could_stop))
+    return (
+        *_faults_of_text(sample.scores),
+        *_faults_of_length_and_parsing(sample.scores, could_stop=could_stop),
+    )
 
 
 def main_verdict(sample: Sample, limit: int) -> Verdict:
@@ -88,8 +92,8 @@ def is_good_answer(sample: Sample, limit: int) -> bool | None:
     return None if verdict == "cut" else verdict in GOOD_VERDICTS
 
 
-def count_good(samples: Sequence[Sample], limit: int) -> tuple[int, int]:
-    """How many are good, of those that can be told."""
+def count_good_and_decidable(samples: Sequence[Sample], limit: int) -> tuple[int, int]:
+    """How many answers are good, and of how many that can be told."""
     verdicts = [is_good_answer(sample, limit) for sample in samples]
     known = [verdict for verdict in verdicts if verdict is not None]
     return sum(known), len(known)
@@ -112,7 +116,7 @@ def _faults_of_text(scores: Scores) -> list[Verdict]:
     return [fault for fault, holds in is_faulty.items() if holds]
 
 
-def _faults_of_end(scores: Scores, *, could_stop: bool) -> list[Verdict]:
+def _faults_of_length_and_parsing(scores: Scores, *, could_stop: bool) -> list[Verdict]:
     """The faults of its length and of what a parser reads of it.
 
     An answer that was cut before its reference would have ended (not `could_stop`) has none of them: neither its end

@@ -28,15 +28,15 @@ from itertools import accumulate
 from truetune.generation.garbage_text import ENGLISH_FUNCTION_WORDS
 from truetune.generation.identify_language import (
     NO_PROSE,
+    has_function_words_of_another_language,
     identify_language,
     is_prose,
-    is_surely_not,
+    is_surely_not_in_language,
     language_by_function_words,
     languages_differ,
     letter_weight,
-    speaks_another,
 )
-from truetune.generation.split_words import split_stretches
+from truetune.generation.split_words import split_words_by_stretch
 
 # Half or double changes nothing: answers in a wrong script have far more.
 MIN_SCRIPT_WEIGHT = 20
@@ -125,11 +125,11 @@ def changes_language(
     Returns:
         None where that can't be told.
     """
-    own = answer_language or language_by_function_words(prose_of(answer))
+    own = answer_language or language_by_function_words(lines_without_code(answer))
     if own and reference_language and languages_differ(own, reference_language):
         return True
     before = f"{question}\n{reference}"
-    if not reference_language and _leaves_language_free(question):
+    if not reference_language and _speaks_of_languages_or_texts(question):
         return None
     if _is_in_other_script(answer, before, reference, own):
         return True
@@ -138,18 +138,18 @@ def changes_language(
     if not own:
         return None
     # In the reference's language, then: that was compared above where it is known for sure.
-    is_as_reference = language_by_function_words(prose_of(reference)) == own
+    is_as_reference = language_by_function_words(lines_without_code(reference)) == own
     if reference_language or is_as_reference:
         return False
-    return _differs_from_question(answer, own, question)
+    return _is_no_question_line_in_language(answer, own, question)
 
 
-def _leaves_language_free(question: str) -> bool:
+def _speaks_of_languages_or_texts(question: str) -> bool:
     """May an answer be in any language, as far as the question tells: does it speak of languages, or of a text?"""
-    return bool(LANGUAGE_WORDS.search(question)) or _is_task_over_a_text(question)
+    return bool(LANGUAGE_WORDS.search(question)) or _is_english_task_over_other_script(question)
 
 
-def _is_task_over_a_text(question: str) -> bool:
+def _is_english_task_over_other_script(question: str) -> bool:
     """Is it an English task over a text in another script? Its answer may be in either language."""
     return bool(_TASK.search(question)) and _main_script(question) != "LATIN"
 
@@ -157,11 +157,13 @@ def _is_task_over_a_text(question: str) -> bool:
 def turns_to_another_language(answer: str, before: str) -> bool:
     """Does an answer begin in one language and continue in another, which is not one of what was said before?"""
     # Quotations of another language stand in good answers.
-    prose = QUOTED.sub(" ", prose_of(answer))
-    counts = _count_scripts(prose)
-    if len(counts) > 1 and _has_strange_stretch(prose, counts, _count_scripts(before)):
+    prose = QUOTED.sub(" ", lines_without_code(answer))
+    counts = _count_letters_by_script(prose)
+    if len(counts) > 1 and _has_stretch_of_foreign_script(
+        prose, counts, _count_letters_by_script(before)
+    ):
         return True
-    return _halves_differ(prose, before)
+    return _do_beginning_and_end_differ(prose, before)
 
 
 def _is_in_other_script(answer: str, before: str, reference: str, language: str | None) -> bool:
@@ -173,8 +175,8 @@ def _is_in_other_script(answer: str, before: str, reference: str, language: str 
         reference: by itself.
         language: of the answer, where it is known.
     """
-    prose = prose_of(answer)
-    counts, known = _count_scripts(prose), _count_scripts(before)
+    prose = lines_without_code(answer)
+    counts, known = _count_letters_by_script(prose), _count_letters_by_script(before)
     # Without letters on one side there is nothing to compare.
     if not counts or not known or letter_weight(before) < MIN_QUESTION_WEIGHT:
         return False
@@ -182,16 +184,18 @@ def _is_in_other_script(answer: str, before: str, reference: str, language: str 
     if count <= MAIN_SCRIPT_SHARE * counts.total():
         return False
     if script == "LATIN":
-        return _is_strange_latin(answer, prose, before, language)
+        return _is_unexpected_latin_language(answer, prose, before, language)
     # Two letters: one may be a symbol.
     if script == "CJK" and known[script] > 1:
-        return _differs_in_kana(prose, before)
+        return _is_japanese_beside_chinese(prose, before)
     is_alone = len(counts) == 1 and letter_weight(prose) == letter_weight(answer)
-    least = _least_weight(prose, reference, before, is_alone=is_alone)
+    least = _min_letter_weight_to_tell(prose, reference, before, is_alone=is_alone)
     return known[script] < 2 and letter_weight(prose) >= least
 
 
-def _is_strange_latin(answer: str, prose: str, before: str, language: str | None) -> bool:
+def _is_unexpected_latin_language(
+    answer: str, prose: str, before: str, language: str | None
+) -> bool:
     """Is a Latin answer in another language than a conversation that is not Latin?
 
     Code and names are Latin everywhere, so it must be a sentence, or words of a language.
@@ -207,15 +211,17 @@ def _is_strange_latin(answer: str, prose: str, before: str, language: str | None
         return False
     if language is not None and language == identify_language(before):
         return False
-    if _is_short_sentence(prose):
+    if _is_short_english_sentence(prose):
         return True
-    return letter_weight(prose) >= MIN_SCRIPT_WEIGHT and _is_language(answer, prose, language)
+    return letter_weight(prose) >= MIN_SCRIPT_WEIGHT and _is_mostly_words_of_language(
+        answer, prose, language
+    )
 
 
-def _differs_in_kana(prose: str, before: str) -> bool:
+def _is_japanese_beside_chinese(prose: str, before: str) -> bool:
     """Is one Japanese, which has kana in every sentence, and the other Chinese, which has none?"""
-    kana, ideographs = _count_kana(prose)
-    kana_before, ideographs_before = _count_kana(before)
+    kana, ideographs = _count_kana_and_ideographs(prose)
+    kana_before, ideographs_before = _count_kana_and_ideographs(before)
     if kana:
         is_japanese = kana >= MIN_KANA and kana >= KANA_SHARE * ideographs
         return is_japanese and not kana_before and ideographs_before >= MIN_KANA
@@ -225,14 +231,14 @@ def _differs_in_kana(prose: str, before: str) -> bool:
     return was_japanese and is_sentence
 
 
-def _count_kana(text: str) -> tuple[int, int]:
+def _count_kana_and_ideographs(text: str) -> tuple[int, int]:
     """Kana, and ideographs."""
     kana = sum("\u3041" <= character <= "\u30fe" for character in text)
     ideographs = sum("\u3400" <= character <= "\u9fff" for character in text)
     return kana, ideographs
 
 
-def _least_weight(prose: str, reference: str, before: str, *, is_alone: bool) -> int:
+def _min_letter_weight_to_tell(prose: str, reference: str, before: str, *, is_alone: bool) -> int:
     """Weight of letters from which an answer in another script is told to be: less where nothing else stands in it.
 
     Args:
@@ -249,31 +255,31 @@ def _least_weight(prose: str, reference: str, before: str, *, is_alone: bool) ->
     return MIN_SENTENCE_WEIGHT if prose.rstrip()[-1:] in _ENDS else MIN_SCRIPT_WEIGHT
 
 
-def _is_language(answer: str, prose: str, language: str | None) -> bool:
+def _is_mostly_words_of_language(answer: str, prose: str, language: str | None) -> bool:
     """Is a Latin text for the most part words of a language, and no code, no names and no formula?"""
     is_known = language is not None or any(
-        _is_english(row, LATIN_TEXT_WORDS, LATIN_TEXT_FUNCTION_WORDS)
+        _is_english_and_no_name_list(row, LATIN_TEXT_WORDS, LATIN_TEXT_FUNCTION_WORDS)
         for row in _LATIN.findall(prose)
     )
     return is_known and letter_weight(prose) > MAIN_SCRIPT_SHARE * letter_weight(answer)
 
 
-def _is_short_sentence(prose: str) -> bool:
+def _is_short_english_sentence(prose: str) -> bool:
     """Is it one short sentence in English?"""
     text = prose.strip()
     words = text.rstrip(".!")
-    return bool(_SENTENCE.fullmatch(text)) and _is_english(
+    return bool(_SENTENCE.fullmatch(text)) and _is_english_and_no_name_list(
         words, SHORT_SENTENCE_WORDS, SHORT_SENTENCE_FUNCTION_WORDS
     )
 
 
-def prose_of(text: str) -> str:
-    """Its lines that are no code and no comment in code."""
+def lines_without_code(text: str) -> str:
+    """The lines of a text that are no code and no comment in code."""
     lines = NO_PROSE.sub(" ", text).splitlines()
     return "\n".join(line for line in lines if is_prose(line) and not _COMMENT.match(line))
 
 
-def _has_strange_stretch(prose: str, counts: Counter[str], known: Counter[str]) -> bool:
+def _has_stretch_of_foreign_script(prose: str, counts: Counter[str], known: Counter[str]) -> bool:
     """Does a stretch of a script stand in it that is neither the prompt's nor a name?
 
     Args:
@@ -287,7 +293,7 @@ def _has_strange_stretch(prose: str, counts: Counter[str], known: Counter[str]) 
         if script == home or known[script] > 1:
             continue
         if script == "LATIN":
-            if any(_is_english(row) for row in _LATIN.findall(prose)):
+            if any(_is_english_and_no_name_list(row) for row in _LATIN.findall(prose)):
                 return True
             continue
         weight = count * (3 if script == "CJK" else 1)
@@ -296,7 +302,7 @@ def _has_strange_stretch(prose: str, counts: Counter[str], known: Counter[str]) 
     return False
 
 
-def _is_english(
+def _is_english_and_no_name_list(
     text: str, min_words: int = SENTENCE_WORDS, min_function_words: int = SENTENCE_FUNCTION_WORDS
 ) -> bool:
     """Is a row of Latin words English, and no list of names (`from Johns Hopkins University and ...`)?"""
@@ -319,7 +325,7 @@ def _longest_stretch(text: str, script: str) -> int:
     return longest
 
 
-def _halves_differ(prose: str, before: str) -> bool:
+def _do_beginning_and_end_differ(prose: str, before: str) -> bool:
     """Are the beginning and the end in two languages that are not easily confused?"""
     sentences = [part for part in _SPLIT.split(prose) if part and part.strip()]
     weights = list(accumulate(map(letter_weight, sentences)))
@@ -337,7 +343,7 @@ def _halves_differ(prose: str, before: str) -> bool:
     return tail not in {identify_language(line) for line in before.splitlines()}
 
 
-def _differs_from_question(answer: str, language: str, question: str) -> bool | None:
+def _is_no_question_line_in_language(answer: str, language: str, question: str) -> bool | None:
     """Is no line of the question in the answer's language, though one's language is known?
 
     `language` is that of the answer. None where that can't be told.
@@ -349,29 +355,32 @@ def _differs_from_question(answer: str, language: str, question: str) -> bool | 
         return None
     if answer_script != question_script:
         stands_in_question = any(
-            _has_words_in(row, answer_script) for row in split_stretches(question)
+            _has_enough_words_in_script(row, answer_script)
+            for row in split_words_by_stretch(question)
         )
         if not known or stands_in_question:
             return None
     if known:
         return all(languages_differ(language, other) for other in known)
     # The question is too short to identify its language, but long enough to exclude one.
-    is_another = is_surely_not(question, language, sure=speaks_another(question, language))
+    is_another = is_surely_not_in_language(
+        question, language, sure=has_function_words_of_another_language(question, language)
+    )
     return True if is_another else None
 
 
-def _has_words_in(stretch: Sequence[str], script: str) -> bool:
+def _has_enough_words_in_script(stretch: Sequence[str], script: str) -> bool:
     """Are there some words of a script in a row?"""
     return sum(script_of(word[0]) == script for word in stretch) >= MIN_ROW_WORDS
 
 
 def _main_script(text: str) -> str | None:
     """The script of most of its letters; None without letters."""
-    commonest = _count_scripts(text).most_common(1)
+    commonest = _count_letters_by_script(text).most_common(1)
     return commonest[0][0] if commonest else None
 
 
-def _count_scripts(text: str) -> Counter[str]:
+def _count_letters_by_script(text: str) -> Counter[str]:
     """How many letters of each script; Greek letters of a formula aside."""
     scripts = map(script_of, _SYMBOL.sub(" ", text))
     return Counter(script for script in scripts if script is not None)

@@ -39,18 +39,18 @@ def unfinished_part(text: str, prompt: str = "") -> str | None:
         if behind is None:
             return UNCLOSED_THINKING
     if JSON_START.match(text):
-        return UNCLOSED_JSON if _breaks_off(text.strip()) else None
+        return UNCLOSED_JSON if _does_json_break_off(text.strip()) else None
     # A prompt may end in an open fence, which the answer closes.
     is_opened_by_prompt = len(FENCE.findall(prompt)) % 2 == 1
     # Two marks mostly are a pair, though the second has a word behind it (```` ``` end ````) and closes nothing by the
     # rules of Markdown. So an even number of marks is taken for pairs.
     is_odd = len(FENCE.findall(text)) % 2 == 1
-    if is_opened_by_prompt or not is_odd or not _leaves_fence_open(text):
+    if is_opened_by_prompt or not is_odd or not _is_code_fence_left_open(text):
         return None
     return UNCLOSED_FENCE
 
 
-def _leaves_fence_open(text: str) -> bool:
+def _is_code_fence_left_open(text: str) -> bool:
     """Is a fence open at the end, where a longer one may hold shorter ones?"""
     opened = ""
     for line in text.splitlines():
@@ -67,7 +67,7 @@ def _leaves_fence_open(text: str) -> bool:
     return bool(opened)
 
 
-def _breaks_off(text: str) -> bool:
+def _does_json_break_off(text: str) -> bool:
     """Does JSON end inside of a text or a structure?"""
     waiting: list[str] = []
     in_text = is_escaped = False

@@ -201,7 +201,7 @@ class PromptMaker:
         template refuses it.
         """
         try:
-            return self._render_chat(row) if row.is_chat else self._render_text(row)
+            return self._render_chat(row) if row.is_chat else self._render_plain_text(row)
         except TemplateError as error:
             raise NoPrompt(str(error)) from None
 
@@ -219,7 +219,7 @@ class PromptMaker:
 
     def _render_chat(self, row: Conversation) -> _RenderedRow:
         """The last answer that is trained, and the prompt that serving makes of the messages before it."""
-        at = _last_trained(row.messages)
+        at = _last_trained_message_index(row.messages)
         if at is None:
             raise NoPrompt("it has no answer that is trained")
         answer = _without_own_keys(row.messages[at])
@@ -252,7 +252,7 @@ class PromptMaker:
         )
         return plain_text(prompt)
 
-    def _render_text(self, row: Conversation) -> _RenderedRow:
+    def _render_plain_text(self, row: Conversation) -> _RenderedRow:
         """A prompt and a completion as they are; of plain text, a beginning and the rest."""
         rendering = self._renderer.render_exactly(row)[0]
         text = rendering.text
@@ -263,11 +263,11 @@ class PromptMaker:
         begin, stop = rendering.starts[at], rendering.starts[at + 1]
         if row.text is None:
             return _RenderedRow(rendering, text[:begin], begin, stop, row.prompt or "")
-        start, stop, end = self._cut_text(text, begin, stop)
+        start, stop, end = self._find_answer_in_text(text, begin, stop)
         rendering = replace(rendering, spans=[Span(start, end, -1, 1.0)])
         return _RenderedRow(rendering, text[:start], start, stop, text[begin:start])
 
-    def _cut_text(self, text: str, begin: int, end: int) -> tuple[int, int, int]:
+    def _find_answer_in_text(self, text: str, begin: int, end: int) -> tuple[int, int, int]:
         """Where the answer in `text[begin:end]` begins and ends, and where what ends it ends.
 
         Its last turn where the template's marks stand in it (conversations that were rendered before), else the rest
@@ -285,7 +285,7 @@ class PromptMaker:
         return (half if space < 0 else space), end, len(text)
 
 
-def _last_trained(messages: list[Message]) -> int | None:
+def _last_trained_message_index(messages: list[Message]) -> int | None:
     """Index of the last assistant message that is trained; None without one."""
     for i in reversed(range(len(messages))):
         message = messages[i]

@@ -100,7 +100,9 @@ def find_turns_behind_answer(prompt: str, answer: str) -> TurnsBehindAnswer | No
     if len(distinct) > 2 or not take_turns:
         return None
     end_of_prompt = prompt[-MAX_CHARACTERS:]
-    if ASKS_FOR_DIALOGUE.search(end_of_prompt) or _holds_label(end_of_prompt, distinct):
+    if ASKS_FOR_DIALOGUE.search(end_of_prompt) or _does_prompt_show_turns_of_names(
+        end_of_prompt, distinct
+    ):
         return None
     turns = _texts_behind_labels(text, labels)
     return TurnsBehindAnswer(
@@ -130,7 +132,7 @@ def _labels_behind_text(text: str) -> list[re.Match[str]]:
     before = text[: labels[0].start()].strip() if labels else ""
     # `Here is the scene:` introduces what follows.
     is_introduced = before.endswith((":", "："))
-    return [] if not before or is_introduced or _is_label_in(before) else labels
+    return [] if not before or is_introduced or _begins_with_label(before) else labels
 
 
 def _is_label(match: re.Match[str]) -> bool:
@@ -147,13 +149,13 @@ def _is_label(match: re.Match[str]) -> bool:
     )
 
 
-def _is_label_in(before: str) -> bool:
+def _begins_with_label(before: str) -> bool:
     """Does the text before the first label begin with one itself? Then all of it is a form."""
     match = LABEL.match(before.partition("\n")[0])
     return match is not None and _is_label(match)
 
 
-def _holds_label(prompt: str, names: Sequence[str]) -> bool:
+def _does_prompt_show_turns_of_names(prompt: str, names: Sequence[str]) -> bool:
     """Does a prompt show turns of the same names, so that the answer continues them as it was asked to?"""
     return any(_is_label(match) and _name(match) in names for match in LABEL.finditer(prompt))
 
@@ -183,12 +185,12 @@ class SpeakerCounts:
     def are_speakers(self, turns: TurnsBehindAnswer) -> bool:
         """Are the labels of this answer those of two who talk?"""
         pair = frozenset(turns.labels)
-        if any(pair <= known for known in self._speakers):
+        if any(pair <= known for known in self._sure_speaker_pairs):
             return True
         return turns.is_of_roles and turns.sentence_share >= MIN_SENTENCE_SHARE and len(pair) > 1
 
     @property
-    def _speakers(self) -> list[frozenset[str]]:
+    def _sure_speaker_pairs(self) -> list[frozenset[str]]:
         """The pairs that are surely speakers."""
         return [
             pair

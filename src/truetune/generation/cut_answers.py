@@ -63,9 +63,9 @@ def find_cut_answers(samples: Sequence[Sample], limit: int) -> list[Sample]:
         samples: all answers of the pass.
         limit: new tokens that were allowed; NO_LIMIT where somebody else generated them.
     """
-    candidates = [sample for sample in samples if _is_candidate(sample, limit)]
+    candidates = [sample for sample in samples if _may_be_cut_and_is_faultless(sample, limit)]
     open_ended = [sample for sample in candidates if ends_in_mid_sentence(sample.answer.text)]
-    unmarked = _without_result(candidates, samples)
+    unmarked = _candidates_without_result_mark(candidates, samples)
     if not unmarked or len(open_ended) < MIN_OPEN_SHARE * len(unmarked):
         return open_ended
     shortest = MIN_LENGTH_RATIO * max(len(sample.answer.text) for sample in open_ended)
@@ -81,7 +81,7 @@ def without_samples(samples: Sequence[Sample], left_out: Sequence[Sample]) -> li
     return [sample for sample in samples if id(sample) not in numbers]
 
 
-def _is_candidate(sample: Sample, limit: int) -> bool:
+def _may_be_cut_and_is_faultless(sample: Sample, limit: int) -> bool:
     """May a limit have ended this answer, and is nothing else wrong with it?"""
     # One that loops or talks for the user would not have come to its end with any limit.
     scores = sample.scores
@@ -92,10 +92,14 @@ def _is_candidate(sample: Sample, limit: int) -> bool:
 def find_answers_ended_by_limit(samples: Sequence[Sample], limit: int) -> list[Sample]:
     """The cut answers of one pass, where enough were cut and a limit is what did it; else none."""
     cut = find_cut_answers(samples, limit)
-    if len(cut) < max(MIN_ANSWERS, MIN_CUT_SHARE * len(samples)) or _references_end_so_too(samples):
+    if len(cut) < max(
+        MIN_ANSWERS, MIN_CUT_SHARE * len(samples)
+    ) or _do_references_end_in_mid_sentence(samples):
         return []
     others = without_samples(samples, cut)
-    return cut if _were_ended_by_limit(cut, others) and not _went_past_answer(cut) else []
+    return (
+        cut if _were_ended_by_limit(cut, others) and not _do_answers_run_past_reference(cut) else []
+    )
 
 
 def clear_length_of_cut_answers(samples: Sequence[Sample], limit: int) -> tuple[Sample, ...]:
@@ -129,7 +133,9 @@ def find_result_mark(samples: Sequence[Sample]) -> str | None:
     return None
 
 
-def _without_result(candidates: Sequence[Sample], samples: Sequence[Sample]) -> list[Sample]:
+def _candidates_without_result_mark(
+    candidates: Sequence[Sample], samples: Sequence[Sample]
+) -> list[Sample]:
     """The candidates that do not come to the mark with which the others of `samples` give their result."""
     mark = find_result_mark(samples)
     if mark is None:
@@ -149,24 +155,24 @@ def _may_be_cut(sample: Sample, limit: int) -> bool:
     return not sample.scores.stopped and limit >= NO_LIMIT
 
 
-def _references_end_so_too(samples: Sequence[Sample]) -> bool:
+def _do_references_end_in_mid_sentence(samples: Sequence[Sample]) -> bool:
     """Do the references end in mid-sentence too, as code, titles and data do? Half as often is enough."""
     references = [sample.prompt.reference for sample in samples if sample.prompt.reference.strip()]
     open_ends = sum(map(ends_in_mid_sentence, references))
     return bool(references) and open_ends >= MIN_CUT_SHARE * len(references) / 2
 
 
-def _went_past_answer(cut: list[Sample]) -> bool:
+def _do_answers_run_past_reference(cut: list[Sample]) -> bool:
     """Did they continue behind the answer: do they hold their reference, or are they longer than a long one?"""
     with_reference = [sample for sample in cut if sample.prompt.reference.strip()]
     if not with_reference:
         # Without references only a limit that is known to have ended them would be blamed: not enough to tell.
         return all(sample.scores.end_known for sample in cut)
-    past = sum(map(_is_past_its_end, with_reference))
+    past = sum(map(_runs_past_reference, with_reference))
     return past > MAX_SHARE_WITH_REFERENCE * len(with_reference)
 
 
-def _is_past_its_end(sample: Sample) -> bool:
+def _runs_past_reference(sample: Sample) -> bool:
     """Is an answer far longer than its reference, or does it hold it?"""
     answer, reference = sample.answer.text, sample.prompt.reference
     words, reference_words = len(answer.split()), len(reference.split())
@@ -189,13 +195,13 @@ def ends_in_mid_sentence(text: str) -> bool:
     if last.startswith(LIST_MARKS):
         # The mark of a heading alone, or of a result (`#### 560`): what it heads never came.
         return not last.strip("#")
-    if _is_numbered(last):
+    if _begins_numbered_item(last):
         # `Step 4:` and `4.` alone begin what never came; a whole item of a list needs no full stop.
         return len(last.split()) <= 2 and last.endswith((":", "."))
     return last[-1].isalpha() or last[-1] in OPEN_ENDS
 
 
-def _is_numbered(line: str) -> bool:
+def _begins_numbered_item(line: str) -> bool:
     """Does a line begin an item: `4.`, `4)`, `Step 4:`?"""
     first, _, rest = line.partition(" ")
     is_number = first.rstrip(".):").isdecimal()

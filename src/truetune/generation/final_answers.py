@@ -122,7 +122,7 @@ def normalise_reading(reading: Any) -> tuple[AnswerKind, str] | None:
     return None
 
 
-def bare_value(text: str) -> tuple[AnswerKind, str] | None:
+def value_of_bare_text(text: str) -> tuple[AnswerKind, str] | None:
     """The number or letter that a text is and nothing else: a reference in a column of values; None for any other.
 
     A parser that looks for a mark (`#### 42`) reads nothing of it, and it needs no reading.
@@ -188,7 +188,7 @@ def holds_final_answer(answer: str, gold: str) -> bool:
         return bool(numbers) and _normalise_number(numbers[-1]) == final.value
     if final.kind == "word":
         return contains_words(split_words(answer), final.value.split())
-    return final.kind == "json" and any(_json_in(answer, final.value))
+    return final.kind == "json" and any(_compare_json_in_text(answer, final.value))
 
 
 def _classify_answer(text: str, *, is_marked: bool) -> FinalAnswer | None:
@@ -231,8 +231,8 @@ def _normalise_number(number: str) -> str:
     return str(value)
 
 
-def _json_in(text: str, value: str) -> Iterator[bool]:
-    """Of the JSON that begins at each of the first brackets: is it this one?"""
+def _compare_json_in_text(text: str, value: str) -> Iterator[bool]:
+    """For the JSON that begins at each of the first brackets of a text: is it this value?"""
     for bracket in list(re.finditer(r"[{\[]", text))[:MAX_JSON_STARTS]:
         try:
             decoded = RowDecoder(REPLY).read_at(text, bracket.start()).value

@@ -143,7 +143,7 @@ class ReferenceIndex:
     def tells_row(self, row: int) -> bool:
         """Is a reference long enough, and the only one of its kind?"""
         key = self.keys[row]
-        letters = sum(2 if _is_dense(c) else 1 for c in key if c.isalnum())
+        letters = sum(2 if _is_character_dense(c) else 1 for c in key if c.isalnum())
         return letters >= MIN_TELLING_LETTERS and len(self.rows[key]) == 1
 
     def given_row(self, answer: str, own: int) -> int | None:
@@ -155,11 +155,11 @@ class ReferenceIndex:
             if own in rows:
                 return own
             return rows[0] if self.tells_row(rows[0]) else None
-        if self._holds(key, own):
+        if self._holds_reference_whole(key, own):
             return own
         return self._likeliest_row(frozenset(key.split()), own, key)
 
-    def _holds(self, key: str, row: int) -> bool:
+    def _holds_reference_whole(self, key: str, row: int) -> bool:
         """Does an answer hold a reference whole?"""
         reference = self.keys[row]
         return bool(reference) and f" {reference} " in f" {key} "
@@ -170,7 +170,9 @@ class ReferenceIndex:
         """
         shared, hits = self._shared_words(answer)
         total = sum(map(self._weight, answer))
-        likeness = {row: self._likeness(row, weight, total) for row, weight in shared.items()}
+        likeness = {
+            row: self._likeness_to_reference(row, weight, total) for row, weight in shared.items()
+        }
         best = sorted(likeness, key=likeness.__getitem__, reverse=True)[:2]
         if not best:
             return None
@@ -180,7 +182,7 @@ class ReferenceIndex:
             return None
         # One word is no proof, unless it is a whole short reference.
         is_short = len(self.word_sets[first]) <= SHORT_WORDS
-        if hits[first] == 1 and not (is_short and self._holds(key, first)):
+        if hits[first] == 1 and not (is_short and self._holds_reference_whole(key, first)):
             return None
         return first if first == own or self.tells_row(first) else None
 
@@ -197,7 +199,7 @@ class ReferenceIndex:
                 hits[row] += 1
         return shared, hits
 
-    def _likeness(self, row: int, shared: float, answer_weight: float) -> float:
+    def _likeness_to_reference(self, row: int, shared: float, answer_weight: float) -> float:
         """Share of the weights of the words of both, or all of a short reference that is held whole."""
         own = self._weights[row]
         is_short = len(self.word_sets[row]) <= SHORT_WORDS
@@ -210,7 +212,7 @@ class ReferenceIndex:
         return self._unknown_weight if rows is None else self._unknown_weight - math.log(len(rows))
 
 
-def _is_dense(character: str) -> bool:
+def _is_character_dense(character: str) -> bool:
     """Does a character say as much as some letters?"""
     return any(low <= character <= high for low, high in zip(DENSE[::3], DENSE[2::3], strict=False))
 
@@ -230,24 +232,24 @@ def _order_by_texts(
     looked_at = range(0, len(answers), step)
     given = {row: index.given_row(answers[row], row) for row in looked_at}
     at_home = sum(target == row for row, target in given.items())
-    targets = _targets_elsewhere(given, answers, prompts)
+    targets = _rows_of_given_references(given, answers, prompts)
     elsewhere = len(targets)
     if elsewhere < MIN_ELSEWHERE:
         return None
-    shift, count = _commonest_shift(targets)
+    shift, count = _commonest_shift_and_count(targets)
     is_one_shift = count >= MIN_SAME_ORDER_SHARE * elsewhere
     is_shifted = is_one_shift and elsewhere >= MIN_SHIFTED_SHARE * len(looked_at)
     if not is_shifted and not _is_order_of_all_lost(
         targets, index.unique, len(looked_at), len(answers)
     ):
         return None
-    order = _name_of_order(targets, len(answers), prompts, references)
+    order = _name_of_order_that_explains(targets, len(answers), prompts, references)
     if is_shifted and at_home >= MIN_ELSEWHERE:
-        order += _name_of_beginning(targets, shift)
+        order += _first_shifted_row_in_words(targets, shift)
     return RowOrder(targets, elsewhere, at_home, len(looked_at), order)
 
 
-def _targets_elsewhere(
+def _rows_of_given_references(
     given: Mapping[int, int | None], answers: Sequence[str], prompts: Sequence[str]
 ) -> dict[int, int]:
     """Row of an answer -> the row whose reference it gives, of those that give another one's.
@@ -263,7 +265,7 @@ def _targets_elsewhere(
     }
 
 
-def _name_of_beginning(targets: Mapping[int, int], shift: int) -> str:
+def _first_shifted_row_in_words(targets: Mapping[int, int], shift: int) -> str:
     """From which row on the answers are shifted, for a reader; empty where that is the beginning of the file.
 
     Rows before it are at home: a line was lost or doubled there, and all behind it moved.
@@ -272,7 +274,7 @@ def _name_of_beginning(targets: Mapping[int, int], shift: int) -> str:
     return f", from the {_format_ordinal(first + 1)} row on" if first >= MIN_ELSEWHERE else ""
 
 
-def _commonest_shift(targets: Mapping[int, int]) -> tuple[int, int]:
+def _commonest_shift_and_count(targets: Mapping[int, int]) -> tuple[int, int]:
     """By how many rows most answers are off, and how many are."""
     shifts = Counter(target - row for row, target in targets.items())
     return shifts.most_common(1)[0]
@@ -292,7 +294,9 @@ def _is_order_of_all_lost(
     elsewhere = len(targets)
     repeated = elsewhere - len(set(targets.values()))
     telling = looked_at * unique / rows
-    return elsewhere >= MIN_LOST_SHARE * telling and _are_no_guesses(elsewhere, repeated, unique)
+    return elsewhere >= MIN_LOST_SHARE * telling and _are_repeats_rarer_than_by_chance(
+        elsewhere, repeated, unique
+    )
 
 
 def _is_copied_from_prompt(answer: str, prompt: str) -> bool:
@@ -302,9 +306,12 @@ def _is_copied_from_prompt(answer: str, prompt: str) -> bool:
     return f" {answer_words} " in f" {prompt_words} "
 
 
-def _are_no_guesses(drawn: int, repeated: int, of: int) -> bool:
-    """Would guessing among so many references name more of them twice? The pairs that are alike are nearly Poisson
-    (Feller 1968, An Introduction to Probability Theory, II.3)."""
+def _are_repeats_rarer_than_by_chance(drawn: int, repeated: int, of: int) -> bool:
+    """Would guessing among so many references name more of them twice?
+
+    The pairs that are alike are nearly Poisson (Feller 1968, An Introduction to Probability Theory,
+    II.3).
+    """
     # The mean number of pairs that name one reference, were each drawn by chance.
     expected = drawn * (drawn - 1) / (2 * of)
     chance = sum(
@@ -314,7 +321,7 @@ def _are_no_guesses(drawn: int, repeated: int, of: int) -> bool:
     return chance < MAX_CHANCE
 
 
-def _name_of_order(
+def _name_of_order_that_explains(
     targets: Mapping[int, int], count: int, prompts: Sequence[str], references: Sequence[str]
 ) -> str:
     """What takes the rows of the answers to those of their references; empty where nothing that is known does.
@@ -325,21 +332,21 @@ def _name_of_order(
         prompts: of each row.
         references: of each row.
     """
-    shift, rows = _commonest_shift(targets)
+    shift, rows = _commonest_shift_and_count(targets)
     if rows >= MIN_SAME_ORDER_SHARE * len(targets):
         plural = "s" if abs(shift) > 1 else ""
         return f"{abs(shift)} row{plural} too {'early' if shift > 0 else 'late'}"
-    if _share_of_order(targets, lambda row: count - 1 - row) >= MIN_SAME_ORDER_SHARE:
+    if _share_that_order_explains(targets, lambda row: count - 1 - row) >= MIN_SAME_ORDER_SHARE:
         return "in reverse order"
     # The first number that fits: twice as many processes explain nothing more.
     for processes in range(2, MAX_PROCESSES + 1):
         for order in gathered_orders(count, processes):
-            if _share_of_order(targets, order.__getitem__) >= MIN_SAME_ORDER_SHARE:
+            if _share_that_order_explains(targets, order.__getitem__) >= MIN_SAME_ORDER_SHARE:
                 return f"as {processes} processes gave them"
     return _name_of_sorting(targets, prompts, references)
 
 
-def _share_of_order(targets: Mapping[int, int], order: Callable[[int], int]) -> float:
+def _share_that_order_explains(targets: Mapping[int, int], order: Callable[[int], int]) -> float:
     """Share of the answers that an order takes to their row."""
     return sum(order(row) == target for row, target in targets.items()) / len(targets)
 
@@ -397,9 +404,9 @@ def _order_by_labels(
     changes = sum(label != following for label, following in pairwise(expected))
     if len(set(expected)) < 2 or changes < MIN_ELSEWHERE:
         return None
-    in_place = _agreement(answered, expected)
+    in_place = _share_of_right_labels(answered, expected)
     agreements = [
-        (_agreement(answered, [expected[row] for row in order]), name, order)
+        (_share_of_right_labels(answered, [expected[row] for row in order]), name, order)
         for name, order in _orders_that_scripts_lose(len(answered), prompts)
     ]
     agreed, name, order = max(agreements, key=lambda entry: entry[0])
@@ -445,7 +452,7 @@ def _is_above_chance(
     return agreed >= chance + MIN_DEVIATIONS * deviation
 
 
-def _agreement(answered: Sequence[str], expected: Sequence[str]) -> float:
+def _share_of_right_labels(answered: Sequence[str], expected: Sequence[str]) -> float:
     """Share of the answers that are their reference."""
     equal = sum(a == b for a, b in zip(answered, expected, strict=True))
     return equal / len(answered)

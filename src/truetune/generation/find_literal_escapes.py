@@ -54,7 +54,7 @@ _OTHERS = {
 }
 
 
-def find_escapes(text: str, question: str = "") -> tuple[str, ...]:
+def find_unwanted_escapes(text: str, question: str = "") -> tuple[str, ...]:
     """The escapes that stand in an answer in place of characters, the most frequent first; () where they are few."""
     conversation = f"{question}\n{text}"
     # JSON, HTML and XML are written with escapes; so are answers to "what does \\n mean?".

@@ -42,15 +42,17 @@ def find_lost_order(
     if len(written) < MIN_REFERENCES:
         return set()
     times = Counter(pair for units in written for pair in set(pairwise(units)))
-    if not _share_word_pairs(written, times):
+    if not _do_references_share_word_pairs(written, times):
         return set()
     quoted = [split_units(prompt) for prompt in prompts]
     pairs = set(times) | {pair for units in quoted for pair in pairwise(units)}
     words = {word for units in (*written, *quoted) for word in units}
-    return set(_out_of_order(answers, pairs, words))
+    return set(_answers_with_words_out_of_order(answers, pairs, words))
 
 
-def _share_word_pairs(written: Sequence[Sequence[str]], times: Mapping[Pair, int]) -> bool:
+def _do_references_share_word_pairs(
+    written: Sequence[Sequence[str]], times: Mapping[Pair, int]
+) -> bool:
     """Do most references share their pairs of words with others, as texts of one form do?
 
     Args:
@@ -58,23 +60,29 @@ def _share_word_pairs(written: Sequence[Sequence[str]], times: Mapping[Pair, int
         times: pair -> the references that hold it.
     """
     shares = [
-        _share(units, {pair for pair in pairwise(units) if times[pair] > 1}) for units in written
+        _share_of_pairs_among(units, {pair for pair in pairwise(units) if times[pair] > 1})
+        for units in written
     ]
     return median(shares) >= MIN_SHARED_PAIR_SHARE
 
 
-def _out_of_order(answers: Sequence[str], pairs: set[Pair], words: set[str]) -> Iterator[int]:
+def _answers_with_words_out_of_order(
+    answers: Sequence[str], pairs: set[Pair], words: set[str]
+) -> Iterator[int]:
     """Numbers of the answers of known words and new pairs."""
     for number, answer in enumerate(answers):
         units = split_units(answer)
         if len(units) < MIN_WORDS or len(set(units)) < MIN_DISTINCT:
             continue  # one word again and again is a loop
         known = sum(unit in words for unit in units) / len(units)
-        if known >= MIN_KNOWN_WORD_SHARE and _share(units, pairs) < MAX_KNOWN_PAIR_SHARE:
+        if (
+            known >= MIN_KNOWN_WORD_SHARE
+            and _share_of_pairs_among(units, pairs) < MAX_KNOWN_PAIR_SHARE
+        ):
             yield number
 
 
-def _share(units: Sequence[str], pairs: set[Pair]) -> float:
+def _share_of_pairs_among(units: Sequence[str], pairs: set[Pair]) -> float:
     """Share of the distinct pairs of a text that are among some; 1 where it has none."""
     own = set(pairwise(units))
     return len(own & pairs) / len(own) if own else 1.0

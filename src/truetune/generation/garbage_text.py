@@ -24,7 +24,7 @@ from functools import cache
 from itertools import groupby, pairwise
 
 from truetune.generation.identify_language import closest_language
-from truetune.generation.split_words import DENSE, split_stretches
+from truetune.generation.split_words import DENSE, split_words_by_stretch
 
 # Half and double were not measured (the labelled answers have no log-probabilities), and lie between these too.
 MAX_PERPLEXITY = 150.0
@@ -183,11 +183,12 @@ def is_foreign_stutter(text: str, question: str) -> bool:
 
 def _broken_characters(text: str) -> list[str]:
     """Replacement and control characters, and those that Unicode has not given out."""
-    return [character for character in text if _is_broken(character)]
+    return [character for character in text if _is_broken_character(character)]
 
 
 @cache
-def _is_broken(character: str) -> bool:
+def _is_broken_character(character: str) -> bool:
+    """Is a character a replacement or control character, or one that Unicode has not given out?"""
     if character == "\ufffd":
         return True
     is_sound = character.isprintable() or character in "\n\t\r\f"
@@ -195,7 +196,7 @@ def _is_broken(character: str) -> bool:
 
 
 @cache
-def _byte_characters() -> dict[int, int]:
+def _characters_that_stand_for_bytes() -> dict[int, int]:
     """Characters that stand for a byte, for `str.translate`: in Windows-1252, and in the pieces of byte-level BPE."""
     table: dict[int, int] = {}
     for byte in range(0x80, 0xA0):
@@ -207,16 +208,16 @@ def _byte_characters() -> dict[int, int]:
     return table | {0x100 + i: byte for i, byte in enumerate(hidden)}
 
 
-def _misread_utf8(text: str) -> list[str]:
+def _characters_of_misread_utf8(text: str) -> list[str]:
     """Characters whose bytes are UTF-8 that was read as another encoding: `Ã©`."""
-    return _UTF8.findall(text.translate(_byte_characters()))
+    return _UTF8.findall(text.translate(_characters_that_stand_for_bytes()))
 
 
 # The shares are chosen, not measured: one broken character in a hundred is seen at once; what the other two look for
 # may stand in names and in texts on encodings.
 BROKEN_TEXTS: dict[str, tuple[Callable[[str], list[str]], float]] = {
     "broken characters": (_broken_characters, 0.01),
-    "UTF-8 read as another encoding": (_misread_utf8, 0.05),
+    "UTF-8 read as another encoding": (_characters_of_misread_utf8, 0.05),
     "pieces of tokens": (_PIECE.findall, 0.05),
 }
 """Where a text is broken, and the least share of its characters"""
@@ -225,11 +226,12 @@ BROKEN_TEXTS: dict[str, tuple[Callable[[str], list[str]], float]] = {
 def _mixes_scripts(text: str) -> bool:
     """Do some of its words have letters of two scripts?"""
     words = _WORD.findall(text)
-    mixed = sum(_is_mixed_word(word) for word in words if not word.isascii())
+    mixed = sum(_has_letters_of_two_scripts(word) for word in words if not word.isascii())
     return mixed >= MIN_MIXED_WORDS and mixed >= MIXED_SHARE * len(words)
 
 
-def _is_mixed_word(word: str) -> bool:
+def _has_letters_of_two_scripts(word: str) -> bool:
+    """Does a word have letters of two scripts?"""
     return len({_script_name(character) for character in word} & SCRIPTS_APART) > 1
 
 
@@ -243,7 +245,7 @@ def _is_word_salad(text: str, language: str | None) -> bool:
     """Are there whole rows of English words, and hardly one that holds a sentence together, or many out of place?"""
     # Rows end at marks: lists of words with commas between them have none that is long.
     all_rows = [row.split() for row in _ROW.findall(text)]
-    are_glued = _are_glued(all_rows)
+    are_glued = _are_words_glued_together(all_rows)
     # Glued words tell something themselves: then fewer of them are enough.
     min_row, min_all, share = MIN_ROW_WORDS, MIN_ALL_ROW_WORDS, FUNCTION_WORD_SHARE
     if are_glued:
@@ -253,26 +255,27 @@ def _is_word_salad(text: str, language: str | None) -> bool:
     words = [word for row in rows for word in row]
     if len(words) < min_all:
         return False
-    function_words = _count_function_words(words)
+    function_words = _count_english_function_words(words)
     # Salad of English words is like no language: the closest one is the best that can be known of it.
     is_surely_english = function_words >= SURELY_ENGLISH_SHARE * len(words)
     if not is_surely_english and (language or closest_language(text)) != "en":
         return False
-    return function_words < share * len(words) or _is_misplaced(rows, len(words))
+    return function_words < share * len(words) or _are_function_words_misplaced(rows, len(words))
 
 
-def _count_function_words(words: Sequence[str]) -> int:
+def _count_english_function_words(words: Sequence[str]) -> int:
+    """How many of some words are English function words."""
     return sum(word.casefold() in ENGLISH_FUNCTION_WORDS for word in words)
 
 
-def _are_glued(rows: Sequence[Sequence[str]]) -> bool:
+def _are_words_glued_together(rows: Sequence[Sequence[str]]) -> bool:
     """Are words glued together, as tokens are that were drawn by chance?"""
     words = [word for row in rows for word in row]
     glued = sum(bool(_GLUED.search(word)) for word in words)
     return glued >= GLUED_SHARE * max(1, len(words))
 
 
-def _is_misplaced(rows: Sequence[Sequence[str]], count: int) -> bool:
+def _are_function_words_misplaced(rows: Sequence[Sequence[str]], count: int) -> bool:
     """Do function words stand where no English sentence has them? `count` is the number of words in all rows."""
     wrong = 0
     for row in rows:
@@ -285,7 +288,7 @@ def _is_misplaced(rows: Sequence[Sequence[str]], count: int) -> bool:
 def _has_stutter(text: str) -> bool:
     """Do words follow themselves, in several places? Laughter does in one, and some languages double for emphasis."""
     count, doubled = 0, Counter[str]()
-    for stretch in split_stretches(text.casefold()):
+    for stretch in split_words_by_stretch(text.casefold()):
         words = [word for word in stretch if word.isalpha() and not _DENSE.match(word)]
         count += len(words)
         doubled.update(word for word, again in groupby(words) if len(list(again)) > 1)

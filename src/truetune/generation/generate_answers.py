@@ -21,13 +21,13 @@ from transformers import GenerationConfig
 
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import UNKNOWN_POSITIONS, Ids, Progress
-from truetune.generation.backends.choose_next_token import reference_before_stop
+from truetune.generation.backends.choose_next_token import reference_ids_before_stop
 from truetune.generation.generate_batch_with_transformers import (
     BatchSettings,
     ProgressCounter,
     SamplingParams,
     decode_batch,
-    is_past,
+    is_past_deadline,
     next_logits,
 )
 from truetune.probe.preserve_state import preserve_state
@@ -108,8 +108,10 @@ def _decode_answers(
     """The answers alone; arguments and None as in `generate_answers`. The model is in evaluation mode."""
     answers: list[Answer | None] = [None] * len(prompts)
     rows = [(i, prompt.ids) for i, prompt in enumerate(prompts) if prompt.ids]
-    positions = _max_positions(model)
-    for batch, room in _batches(rows, max_new_tokens, positions, batch_tokens, settings.deadline):
+    positions = _max_positions_of_model(model)
+    for batch, room in _batches_of_like_length(
+        rows, max_new_tokens, positions, batch_tokens, settings.deadline
+    ):
         decode_part = partial(decode_batch, model, settings=settings, limit=room)
         for i, row in run_in_halves(decode_part, batch):
             answers[i] = Answer(tuple(row.ids), decode(row.ids), row.stop, logprob=row.logprob)
@@ -125,15 +127,19 @@ def _with_stop_estimates(
 ) -> list[Answer | None]:
     """The answers with how likely a stop is behind the reference, where there is one and the deadline has not come."""
     references = [
-        (i, (*prompts[i].ids, *reference_before_stop(prompts[i], settings.stops)))
+        (i, (*prompts[i].ids, *reference_ids_before_stop(prompts[i], settings.stops)))
         for i, answer in enumerate(answers)
         if answer and prompts[i].reference_ids
     ]
     # One position more: the token behind a reference that fills all of them is asked for and never read.
-    positions = _max_positions(model) + 1
+    positions = _max_positions_of_model(model) + 1
     with_estimates = list(answers)
-    for batch, _ in _batches(references, 1, positions, batch_tokens, settings.deadline):
-        estimate_part = partial(_stop_estimates, model, stops=settings.stops, pad=settings.pad)
+    for batch, _ in _batches_of_like_length(
+        references, 1, positions, batch_tokens, settings.deadline
+    ):
+        estimate_part = partial(
+            _stop_probabilities_and_ranks, model, stops=settings.stops, pad=settings.pad
+        )
         for i, (probability, rank) in run_in_halves(estimate_part, batch):
             answer = answers[i]
             assert answer is not None
@@ -205,13 +211,13 @@ def run_in_halves(
     yield from run_in_halves(work, batch[half:])
 
 
-def _max_positions(model: Any) -> int:
+def _max_positions_of_model(model: Any) -> int:
     """How many tokens the model has places for."""
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return positions if isinstance(positions, int) else UNKNOWN_POSITIONS
 
 
-def _batches(
+def _batches_of_like_length(
     rows: Iterable[NumberedIds], new: int, positions: int, size: int, deadline: float | None
 ) -> Iterator[tuple[list[NumberedIds], int]]:
     """Rows of like length together, the shortest first, until the deadline.
@@ -238,17 +244,17 @@ def _batches(
         if batch and (
             own_room != room or is_full or padding > max(MAX_PADDING, PADDING_PER_NEW_TOKEN * new)
         ):
-            if is_past(deadline):
+            if is_past_deadline(deadline):
                 return
             yield batch, room
             batch, tokens = [], 0
         batch.append(row)
         room, tokens = own_room, tokens + length
-    if batch and not is_past(deadline):
+    if batch and not is_past_deadline(deadline):
         yield batch, room
 
 
-def _stop_estimates(
+def _stop_probabilities_and_ranks(
     model: Any, rows: list[Ids], stops: list[int], pad: int
 ) -> list[tuple[float, int]]:
     """(probability that any stop token is next, rank of the likeliest of them, 0 = first) behind each row.

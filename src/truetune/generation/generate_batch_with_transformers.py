@@ -165,7 +165,7 @@ def draw_tokens(
     return at if order is None else order.gather(-1, at)
 
 
-def is_past(deadline: float | None) -> bool:
+def is_past_deadline(deadline: float | None) -> bool:
     """Is it past a time of time.monotonic?"""
     return deadline is not None and time.monotonic() >= deadline
 
@@ -177,7 +177,7 @@ class _Deadline(StoppingCriteria):
         self.deadline = deadline
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> Any:
-        is_over = is_past(self.deadline)
+        is_over = is_past_deadline(self.deadline)
         return torch.full((len(input_ids),), is_over, dtype=torch.bool, device=input_ids.device)
 
 
@@ -231,12 +231,12 @@ def decode_batch(
     Returns:
         One entry a prompt; None where the deadline cut it.
     """
-    rows = [_new_row(settings.sampling, prompt, limit) for prompt in prompts]
+    rows = [_new_row_with_draws(settings.sampling, prompt, limit) for prompt in prompts]
     remaining, inputs, cache = list(rows), _pad_left(model, prompts, settings.pad), None
     while remaining:
         # All rows that are left have as many: they have run together since the last halt.
         count = len(remaining[0].ids)
-        processor = _processor(settings.sampling, remaining, count)
+        processor = _sampling_processor_for_rows(settings.sampling, remaining, count)
         output = _call_generate(
             model,
             inputs,
@@ -254,7 +254,7 @@ def decode_batch(
             for at, row in enumerate(remaining)
             if row.stop_place(settings.stops) is None and len(row.ids) < limit
         ]
-        if not left or is_past(settings.deadline):
+        if not left or is_past_deadline(settings.deadline):
             break
         remaining = [remaining[at] for at in left]
         # Rows that continue have no pad behind them, so that all new places are tokens.
@@ -264,7 +264,7 @@ def decode_batch(
     # Also where the deadline came first: nothing more of this batch will come.
     settings.counter.report(len(rows))
     settings.counter.done += len(rows)
-    return [_decoded_row(row, settings.stops, limit) for row in rows]
+    return [_decoded_row_cut_at_stop(row, settings.stops, limit) for row in rows]
 
 
 def next_logits(model: Any, rows: Sequence[Ids], pad: int) -> torch.Tensor:
@@ -274,11 +274,14 @@ def next_logits(model: Any, rows: Sequence[Ids], pad: int) -> torch.Tensor:
     return logits
 
 
-def _new_row(sampling: SamplingParams | None, prompt: Ids, limit: int) -> _Row:
+def _new_row_with_draws(sampling: SamplingParams | None, prompt: Ids, limit: int) -> _Row:
+    """The record of an answer that begins, with its numbers for drawing tokens where tokens are
+    drawn.
+    """
     return _Row(sampling.draws(prompt, limit) if sampling else torch.empty(0))
 
 
-def _processor(
+def _sampling_processor_for_rows(
     sampling: SamplingParams | None, rows: list[_Row], count: int
 ) -> SamplingProcessor | None:
     """What chooses the tokens of rows that have `count` already; None where `generate` does."""
@@ -359,8 +362,10 @@ def _select_cache_rows(output: Any, rows: list[int]) -> Any:
     return cache
 
 
-def _decoded_row(row: _Row, stops: list[int], limit: int) -> DecodedRow | None:
-    """Cut at its stop token; None where it has neither that nor all tokens: the deadline came first."""
+def _decoded_row_cut_at_stop(row: _Row, stops: list[int], limit: int) -> DecodedRow | None:
+    """The answer of a row, cut at its stop token; None where it has neither that nor all tokens:
+    the deadline came first.
+    """
     at = row.stop_place(stops)
     if at is None and len(row.ids) < limit:
         return None

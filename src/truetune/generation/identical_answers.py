@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from truetune.generation.answer_samples import Sample
-from truetune.generation.split_words import count_words, split_units
+from truetune.generation.split_words import count_words_of_units, split_units
 
 # Chosen, not measured: two may rightly have one answer; of three it would be a coincidence.
 MIN_QUESTIONS = 3
@@ -28,12 +28,12 @@ MIN_QUESTIONS_OF_A_LABEL = 7
 
 def mark_identical_answers(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     """The samples of one sampling_pass, with `Scores.alike` where all got one answer."""
-    if not are_identical(samples):
+    if not are_answers_wrongly_identical(samples):
         return tuple(samples)
     return tuple(replace(sample, scores=replace(sample.scores, alike=True)) for sample in samples)
 
 
-def are_identical(samples: Sequence[Sample]) -> bool:
+def are_answers_wrongly_identical(samples: Sequence[Sample]) -> bool:
     """Do all of these different questions get one answer, of which they should have several?"""
     answers = {normalise_spaces(sample.answer.text) for sample in samples}
     if len(answers) != 1 or answers == {""}:
@@ -49,11 +49,12 @@ def are_identical(samples: Sequence[Sample]) -> bool:
     # Without all references a short answer may be right of many rows ("yes"), a long one of one only.
     if len(references) < len(samples):
         return (
-            count_words(split_units(answer)) > MAX_LABEL_WORDS or asked >= MIN_QUESTIONS_OF_A_LABEL
+            count_words_of_units(split_units(answer)) > MAX_LABEL_WORDS
+            or asked >= MIN_QUESTIONS_OF_A_LABEL
         )
     # At most two thirds of the rows may want this one answer: else a model that learned the data gives it too.
     commonest = max(Counter(references).values())
-    return 3 * commonest <= 2 * len(references) and not _is_label(answer, references)
+    return 3 * commonest <= 2 * len(references) and not _is_one_of_few_labels(answer, references)
 
 
 def normalise_spaces(text: str) -> str:
@@ -61,7 +62,7 @@ def normalise_spaces(text: str) -> str:
     return " ".join(text.split())
 
 
-def _is_label(answer: str, references: Sequence[str]) -> bool:
+def _is_one_of_few_labels(answer: str, references: Sequence[str]) -> bool:
     """Is the answer one of a few labels? They repeat each other, or are letters: chance may give one to some rows."""
     letters = all(len(text.strip("().*")) == 1 for text in (answer, *references))
     labels = {reference.casefold() for reference in references}

@@ -144,7 +144,7 @@ def identify_language(text: str) -> str | None:
     """
     without_asides = NO_PROSE.sub(" ", text[:MAX_CHARACTERS])
     prose = "\n".join(line for line in without_asides.splitlines() if is_prose(line))
-    if letter_weight(prose) < MIN_LETTERS or _is_names(prose):
+    if letter_weight(prose) < MIN_LETTERS or _is_list_of_names(prose):
         return None
     language, probability = _load_identifier().classify(prose)
     return str(language) if probability >= MIN_PROBABILITY else None
@@ -155,7 +155,7 @@ def closest_language(text: str) -> str:
     return str(_load_identifier().classify(text[:MAX_CHARACTERS])[0])
 
 
-def is_surely_not(text: str, language: str, *, sure: bool = False) -> bool:
+def is_surely_not_in_language(text: str, language: str, *, sure: bool = False) -> bool:
     """Is a text too short to tell its language, but surely not in this one, nor in one that is easily confused?
 
     Args:
@@ -163,7 +163,7 @@ def is_surely_not(text: str, language: str, *, sure: bool = False) -> bool:
         language: ISO 639-1.
         sure: its function words are those of another.
     """
-    if _count_letters(text) < MIN_LETTERS_TO_EXCLUDE or _is_names(text):
+    if _count_letters(text) < MIN_LETTERS_TO_EXCLUDE or _is_list_of_names(text):
         return False
     ranked: list[tuple[str, float]] = _load_identifier().rank(text[:MAX_CHARACTERS])
     likeliest, probability = ranked[0]
@@ -186,7 +186,7 @@ def language_by_function_words(text: str) -> str | None:
     """The language of a sentence by its function words, one of seven, as ISO 639-1; None where its
     words do not tell.
     """
-    words = _plain_words(text)
+    words = _words_not_in_capitals(text)
     different = set(words)
     counts = {language: len(different & _function_words(language)) for language in LINKING_WORDS}
     # By the code too where the numbers are equal, so that the order of the table decides nothing.
@@ -200,9 +200,9 @@ def language_by_function_words(text: str) -> str | None:
     return language if function_words >= MIN_FUNCTION_WORDS_SHARE * len(words) else None
 
 
-def speaks_another(text: str, language: str) -> bool:
+def has_function_words_of_another_language(text: str, language: str) -> bool:
     """Has a text function words of another of the seven languages, and none of this one?"""
-    different = set(_plain_words(text))
+    different = set(_words_not_in_capitals(text))
     if language not in LINKING_WORDS or different & _function_words(language):
         return False
     return any(different & _function_words(other) for other in LINKING_WORDS)
@@ -229,14 +229,14 @@ def _count_letters(text: str) -> int:
     return sum(unicodedata.category(character)[0] in "LM" for character in text)
 
 
-def _is_names(text: str) -> bool:
+def _is_list_of_names(text: str) -> bool:
     """Is a text a list of names? They are in no language; scripts without capitals can't be told."""
     words = [word for word in _WORD.findall(text) if word[0].lower() != word[0].upper()]
     capital = sum(word[0].isupper() and not word.isupper() for word in words)
     return len(words) >= MIN_NAMES and capital > MAX_CAPITALISED_SHARE * len(words)
 
 
-def _plain_words(text: str) -> list[str]:
+def _words_not_in_capitals(text: str) -> list[str]:
     """Its words; those in capitals are keywords and acronyms, and left out."""
     return [
         word.casefold()

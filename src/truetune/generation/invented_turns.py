@@ -54,7 +54,7 @@ def find_invented_turns(
     markers, right = Counter[str](), 0
     for sample in suspected:
         text = sample.answer.text
-        start, marker = _first_turn(sample, frame) or (0, "")
+        start, marker = _first_invented_turn(sample, frame) or (0, "")
         if marker:
             markers[marker] += 1
             right += text[:start].split() == sample.prompt.reference.split()
@@ -63,14 +63,14 @@ def find_invented_turns(
     return InventedTurns(markers.most_common(1)[0][0], markers.total(), right)
 
 
-def _first_turn(sample: Sample, frame: Sequence[str]) -> tuple[int, str] | None:
+def _first_invented_turn(sample: Sample, frame: Sequence[str]) -> tuple[int, str] | None:
     """Where the first turn of its own begins in an answer, and its marker; None where the reference has such too."""
     text, reference = sample.answer.text, sample.prompt.reference
     if not frame and sample.prompt.chat is not None:
         known = find_user_header_inside_text(text)
         return known if known is not None and known[1] not in reference else None
-    own = set(_marker_lines(reference))
-    starts = (_start_of(marker, text) for marker in frame if marker not in own)
+    own = set(_possible_markers_of_lines(reference))
+    starts = (_find_marker_behind_text(marker, text) for marker in frame if marker not in own)
     return min((found for found in starts if found is not None), default=None)
 
 
@@ -78,8 +78,10 @@ def _question_markers(prompts: Sequence[str]) -> list[str]:
     """The markers that begin a question: those of the prompts' frame but the last, which begins the answer."""
     if len(prompts) < MIN_PROMPTS:
         return []
-    counts = Counter(marker for prompt in prompts for marker in set(_marker_lines(prompt)))
-    ends = {next(reversed(list(_marker_lines(prompt))), "") for prompt in prompts}
+    counts = Counter(
+        marker for prompt in prompts for marker in set(_possible_markers_of_lines(prompt))
+    )
+    ends = {next(reversed(list(_possible_markers_of_lines(prompt))), "") for prompt in prompts}
     return [
         marker
         for marker, count in counts.items()
@@ -87,7 +89,7 @@ def _question_markers(prompts: Sequence[str]) -> list[str]:
     ]
 
 
-def _marker_lines(text: str) -> Iterator[str]:
+def _possible_markers_of_lines(text: str) -> Iterator[str]:
     """What may be a marker, of each line: `### Question:`, and `Q:` of `Q: Is it open?`."""
     for line in text.splitlines():
         head, colon, _ = line.partition(":")
@@ -97,7 +99,7 @@ def _marker_lines(text: str) -> Iterator[str]:
             yield marker
 
 
-def _start_of(marker: str, text: str) -> tuple[int, str] | None:
+def _find_marker_behind_text(marker: str, text: str) -> tuple[int, str] | None:
     """Where this marker begins a line behind some text, and the marker; None where it does not."""
     position = 0
     for line in text.splitlines(keepends=True):

@@ -54,13 +54,17 @@ def json_fault(answer: str) -> str | None:
         end = RowDecoder(REPLY).read_at(text, start).end
     except JSONDecodeError as error:
         # Where the text ends before its value does, the decoder stops at the end of the text.
-        return CUT_OFF if error.pos >= len(text) - 1 or _is_open(text) else "are broken JSON"
+        return (
+            CUT_OFF
+            if error.pos >= len(text) - 1 or _has_unclosed_brackets(text)
+            else "are broken JSON"
+        )
     except ValueError:
         return "are broken JSON"
     rest = text[end:].lstrip(" \r\n\t,;`")
     return "hold it more than once" if rest[:1] in ("{", "[") else "have other text around it"
 
 
-def _is_open(text: str) -> bool:
+def _has_unclosed_brackets(text: str) -> bool:
     """Are there more opening brackets than closing ones?"""
     return text.count("{") + text.count("[") > text.count("}") + text.count("]")

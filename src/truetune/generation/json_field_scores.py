@@ -75,7 +75,7 @@ def score_fields(answers: Sequence[str], references: Sequence[str]) -> FieldScor
         asked += 1
         wanted, given = (_fields_of_object(try_parse(parse, text)) for text in (reference, answer))
         if wanted is not None and given is not None:
-            _add_row(scores, number, wanted, given)
+            _count_fields_of_row(scores, number, wanted, given)
     is_enough = scores.rows >= max(MIN_ROWS, MIN_OBJECT_SHARE * asked)
     return scores if is_enough and scores.expected else None
 
@@ -87,10 +87,12 @@ def share_of_right_fields(answer: str, reference: str) -> float | None:
     wanted, given = (_fields_of_object(try_parse(parse, text)) for text in (reference, answer))
     if not wanted or not given:
         return None
-    return sum(_is_same(value, wanted.get(name)) for name, value in given.items()) / len(given)
+    return sum(
+        _are_values_same_but_for_spelling(value, wanted.get(name)) for name, value in given.items()
+    ) / len(given)
 
 
-def _add_row(
+def _count_fields_of_row(
     scores: FieldScores, number: int, wanted: Mapping[str, Any], given: Mapping[str, Any]
 ) -> None:
     """Count the fields of one row."""
@@ -100,7 +102,9 @@ def _add_row(
     scores.missing.update(missing)
     scores.added.update(added)
     scores.right.update(
-        name for name in wanted.keys() & given.keys() if _is_same(given[name], wanted[name])
+        name
+        for name in wanted.keys() & given.keys()
+        if _are_values_same_but_for_spelling(given[name], wanted[name])
     )
     if missing:
         scores.incomplete.append(number)
@@ -125,7 +129,7 @@ def _flatten_fields(value: Mapping[str, Any], before: str, depth: int) -> Iterat
             yield f"{before}{name}", inner
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _are_values_same_but_for_spelling(one: Any, other: Any) -> bool:
     """Are two values one, white space, case and the spelling of numbers aside?"""
     if one == other:
         return True

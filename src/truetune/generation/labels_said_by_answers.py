@@ -129,19 +129,19 @@ def score_labels(answers: Sequence[str], references: Sequence[str]) -> LabelScor
     rows = [
         (answer, reference, normalised)
         for answer, reference in zip(answers, references, strict=True)
-        if (normalised := _normalise(reference)) in labels
+        if (normalised := _normalise_for_comparison(reference)) in labels
     ]
     return LabelScores(
         tuple(labels),
         tuple(normalised for _, _, normalised in rows),
-        tuple(_labels_in(answer, by_words) for answer, _, _ in rows),
+        tuple(_labels_in_answer(answer, by_words) for answer, _, _ in rows),
         tuple(reference.strip().casefold() in answer.casefold() for answer, reference, _ in rows),
     )
 
 
 def find_labels(references: Sequence[str]) -> list[str]:
     """The labels that nearly all references are; empty where they are texts, numbers, letters, or all the same."""
-    counts = Counter(_normalise(one) for one in references if one.strip())
+    counts = Counter(_normalise_for_comparison(one) for one in references if one.strip())
     labels = [
         label
         for label, rows in counts.items()
@@ -163,17 +163,17 @@ def gives_reference(answer: str, reference: str, labels: Sequence[str]) -> bool 
         reference: what it should say.
         labels: what `find_labels` makes of all references.
     """
-    wanted = _normalise(reference)
+    wanted = _normalise_for_comparison(reference)
     if not wanted:
         return None
     if answer.split() == reference.split():
         return True
     if wanted in labels:
-        return _gives_label(answer, wanted, labels)
+        return _says_wanted_label(answer, wanted, labels)
     final = find_final_answer(reference)
     if final is None:
         # The whole text at one end, with more before or behind it.
-        words = _normalise(answer)
+        words = _normalise_for_comparison(answer)
         return True if f" {wanted} " in f" {words} " else None
     return _gives_final_answer(answer, reference, final.kind)
 
@@ -190,7 +190,7 @@ def _gives_final_answer(answer: str, reference: str, kind: str) -> bool | None:
     # `So it must be B here`: a letter without a mark is not told from a word.
     if kind == "letter" and find_final_answer(answer) is None:
         return None
-    return False if kind in ("number", "letter") or _is_short(reference) else None
+    return False if kind in ("number", "letter") or _is_only_a_short_answer(reference) else None
 
 
 def mark_given_references(samples: Sequence[Sample]) -> tuple[Sample, ...]:
@@ -208,20 +208,20 @@ def mark_given_references(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     )
 
 
-def _gives_label(answer: str, wanted: str, labels: Sequence[str]) -> bool | None:
+def _says_wanted_label(answer: str, wanted: str, labels: Sequence[str]) -> bool | None:
     """Does an answer say its label? None where it names that one among others."""
     by_words = {tuple(label.split()): label for label in labels}
-    found = _labels_in(answer, by_words)
+    found = _labels_in_answer(answer, by_words)
     if not found:
         return False
     # `Supported: ... is not refuted`: an answer that begins with a label says that one, whatever comes behind it.
-    begins_with_label = f"{_normalise(answer)} ".startswith(f"{found[0]} ")
+    begins_with_label = f"{_normalise_for_comparison(answer)} ".startswith(f"{found[0]} ")
     if not begins_with_label and len(set(found)) > 1 and wanted in found:
         return None
     return found[0] == wanted
 
 
-def _labels_in(answer: str, by_words: dict[tuple[str, ...], str]) -> tuple[str, ...]:
+def _labels_in_answer(answer: str, by_words: dict[tuple[str, ...], str]) -> tuple[str, ...]:
     """The labels of an answer in the order of its text; of several that begin at one word the longest."""
     words = split_words(answer)
     lengths = sorted({len(label) for label in by_words}, reverse=True)
@@ -235,11 +235,11 @@ def _labels_in(answer: str, by_words: dict[tuple[str, ...], str]) -> tuple[str, 
     return tuple(found)
 
 
-def _is_short(reference: str) -> bool:
+def _is_only_a_short_answer(reference: str) -> bool:
     """Is it an answer of a few words and nothing else?"""
     return len(split_words(reference)) <= MAX_LABEL_WORDS and "\n" not in reference.strip()
 
 
-def _normalise(text: str) -> str:
-    """Without case, punctuation and differences of white space."""
+def _normalise_for_comparison(text: str) -> str:
+    """A text without case, punctuation and differences of white space."""
     return " ".join(split_words(text))

@@ -131,12 +131,14 @@ def load_model(path: Path, *, device: str, dtype: Any, trust_remote_code: bool =
                 f"{path}: holds code of its own, which is not run; read it, and name it with "
                 "--trust-remote-code"
             ) from None
-        raise UsageError(f"{path}: the model can't be loaded: {_error_line(error)}") from None
-    _check_loaded(path, model, info)
+        raise UsageError(
+            f"{path}: the model can't be loaded: {_error_on_one_line(error)}"
+        ) from None
+    _refuse_missing_weights(path, model, info)
     return model.eval()
 
 
-def _check_loaded(path: Path, model: Any, info: dict[str, Any]) -> None:
+def _refuse_missing_weights(path: Path, model: Any, info: dict[str, Any]) -> None:
     """Raises UsageError where weights are missing, or the model does not generate. `info` is transformers' report."""
     # Weights of another shape are drawn at random too, where transformers is told to continue.
     mismatched = [key[0] for key in info["mismatched_keys"]]
@@ -144,7 +146,7 @@ def _check_loaded(path: Path, model: Any, info: dict[str, Any]) -> None:
     if lacking:
         raise UsageError(
             f"{path}: {len(lacking)} weights of {type(model).__name__} are not in its files"
-            f" ({_first_names(lacking)}) and would be random; the files are of another model, or"
+            f" ({_first_names_in_line(lacking)}) and would be random; the files are of another model, or"
             " incomplete"
         )
     if not model.can_generate():
@@ -179,7 +181,7 @@ def load_adapter(model: Any, adapter: Path, base: Path) -> Any:
             tuned = peft.PeftModel.from_pretrained(model, str(adapter), autocast_adapter_dtype=True)
         except LOADING_ERRORS as error:
             raise UsageError(
-                f"{adapter}: the adapter does not fit {base}: {_error_line(error)}"
+                f"{adapter}: the adapter does not fit {base}: {_error_on_one_line(error)}"
             ) from None
     # By the words of the warning: peft gives no other sign.
     if any(MISSING_KEYS_WARNING in str(message.message) for message in messages):
@@ -188,18 +190,19 @@ def load_adapter(model: Any, adapter: Path, base: Path) -> Any:
         lacking = sorted(expected - checkpoint.tensors.keys())
         raise UsageError(
             f"{adapter}: {len(lacking)} of the adapter's {len(expected)} weights are not in its"
-            f" file ({_first_names(lacking)}); it is of another model, or was saved by another"
+            f" file ({_first_names_in_line(lacking)}); it is of another model, or was saved by another"
             " version"
         )
     return tuned.eval()
 
 
-def _first_names(names: Collection[str]) -> str:
+def _first_names_in_line(names: Collection[str]) -> str:
+    """The first of some names on one line, with dots for the others."""
     shown = ", ".join(list(names)[:SHOWN_NAMES])
     return shown + (", ..." if len(names) > SHOWN_NAMES else "")
 
 
-def _error_line(error: BaseException) -> str:
+def _error_on_one_line(error: BaseException) -> str:
     """What an error says, on one line; else its class."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) < MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}..."

@@ -53,12 +53,14 @@ def measure_speed(wrapped: Any, batch_tokens: int) -> GenerationSpeed | None:
     with restore_modules(wrapped), preserve_state(), torch.no_grad():
         model.eval()
         # Not timed: the first call of all compiles kernels and allocates.
-        _time_tokens(model, short_length)
-        short, long, has_cache = _time_both(model, short_length, long_length)
+        _time_tokens_and_see_cache(model, short_length)
+        short, long, has_cache = _time_both_and_see_cache(model, short_length, long_length)
         for _ in range(MAX_TRIES - 1):
             if not has_cache or long / short < SUSPECT_GROWTH:
                 break
-            other_short, other_long, has_cache = _time_both(model, short_length, long_length)
+            other_short, other_long, has_cache = _time_both_and_see_cache(
+                model, short_length, long_length
+            )
             if other_long / other_short < long / short:
                 short, long = other_short, other_long
     has_unused_gpu = torch.cuda.is_available() and model.device.type == "cpu"
@@ -88,14 +90,16 @@ class _Clock(StoppingCriteria):
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
-def _time_both(model: Any, short_length: int, long_length: int) -> tuple[float, float, bool]:
+def _time_both_and_see_cache(
+    model: Any, short_length: int, long_length: int
+) -> tuple[float, float, bool]:
     """Seconds a token behind each of the two texts, and whether a cache is kept."""
-    short, has_cache = _time_tokens(model, short_length)
-    long, _ = _time_tokens(model, long_length)
+    short, has_cache = _time_tokens_and_see_cache(model, short_length)
+    long, _ = _time_tokens_and_see_cache(model, long_length)
     return short, long, has_cache
 
 
-def _time_tokens(model: Any, length: int) -> tuple[float, bool]:
+def _time_tokens_and_see_cache(model: Any, length: int) -> tuple[float, bool]:
     """Seconds of a token behind so many, the fastest of a few; and whether a cache is kept."""
     settings = copy.deepcopy(model.generation_config)
     settings.update(

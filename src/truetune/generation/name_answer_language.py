@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from truetune.generation.answers_in_wrong_language import prose_of, script_of
+from truetune.generation.answers_in_wrong_language import lines_without_code, script_of
 from truetune.generation.identify_language import identify_language, language_by_function_words
 
 LANGUAGE_NAMES: Mapping[str, str] = {
@@ -46,7 +46,7 @@ def name_answer_language(text: str) -> str:
         "Chinese"; both languages where it is in two ("English and Chinese"), the first one first; the script where it
         is too short to tell ("Cyrillic letters").
     """
-    scripts = _main_scripts(prose_of(text) or text)
+    scripts = _scripts_of_text_but_names(lines_without_code(text) or text)
     if len(scripts) > 1:
         return " and ".join(_language_of_script(script, text) for script in scripts)
     code = identify_language(text)
@@ -62,7 +62,7 @@ def name_language_and_fragments(text: str, beside: str) -> str:
     `English with fragments of Chinese`."""
     name = name_answer_language(text)
     known = {script for script in map(script_of, beside) if script is not None}
-    known.update(_main_scripts(prose_of(text) or text))
+    known.update(_scripts_of_text_but_names(lines_without_code(text) or text))
     foreign = Counter(
         script for script in map(script_of, text) if script is not None and script not in known
     )
@@ -74,7 +74,7 @@ def name_language_and_fragments(text: str, beside: str) -> str:
     return f"{name} with fragments of {' and '.join(fragments)}" if fragments else name
 
 
-def _main_scripts(text: str) -> list[str]:
+def _scripts_of_text_but_names(text: str) -> list[str]:
     """The scripts of a text that are no names in it, in the order in which they first stand there."""
     letter_scripts = map(script_of, text)
     counts = Counter(script for script in letter_scripts if script is not None)

@@ -59,15 +59,15 @@ def find_longest_of_batches(samples: Sequence[Sample]) -> LongestOfBatches | Non
     """The batch size at which only the longest prompt of each batch is answered well; None where there is none."""
     rows = samples[:MAX_ROWS]
     lengths = [_prompt_characters(sample) for sample in rows]
-    qualities = [_quality(sample) for sample in rows]
+    qualities = [_quality_of_answer(sample) for sample in rows]
     if len(set(qualities)) < 2 or not all(lengths):
         return None
     clearest: LongestOfBatches | None = None
     for size in BATCH_SIZES:
-        batches = list(_batches(lengths, size))
+        batches = list(_batches_longest_prompt_first(lengths, size))
         if len(batches) < MIN_BATCHES:
             break
-        chance, found = _count_best_answers(batches, size, qualities)
+        chance, found = _chance_and_count_of_best_answers(batches, size, qualities)
         is_clear = chance * len(BATCH_SIZES) < MAX_CHANCE and found.share >= MIN_BEST_SHARE
         is_clearer = clearest is None or found.share > clearest.share
         if is_clear and is_clearer and _beats_other_long_prompts(batches, lengths, qualities):
@@ -75,7 +75,7 @@ def find_longest_of_batches(samples: Sequence[Sample]) -> LongestOfBatches | Non
     return clearest
 
 
-def _batches(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
+def _batches_longest_prompt_first(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
     """The rows of each batch, the longest first; without batches of one row, or with several that are the longest."""
     for start in range(0, len(lengths), size):
         batch = sorted(range(start, min(start + size, len(lengths))), key=lambda row: -lengths[row])
@@ -83,7 +83,7 @@ def _batches(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
             yield batch
 
 
-def _count_best_answers(
+def _chance_and_count_of_best_answers(
     batches: Sequence[Sequence[int]], size: int, qualities: Sequence[float]
 ) -> tuple[float, LongestOfBatches]:
     """The probability that so many longest prompts have the best answer by chance, and what was counted."""
@@ -94,7 +94,9 @@ def _count_best_answers(
         best += qualities[batch[0]] == top
     longest = [qualities[batch[0]] for batch in batches]
     others = [qualities[row] for batch in batches for row in batch[1:]]
-    found = LongestOfBatches(size, len(batches), best, _mean(longest), _mean(others))
+    found = LongestOfBatches(
+        size, len(batches), best, _mean_or_zero(longest), _mean_or_zero(others)
+    )
     return _poisson_binomial_tail(chances, best), found
 
 
@@ -132,8 +134,10 @@ def _prompt_characters(sample: Sample) -> int:
     return sum(len(str(message.get("content") or "")) for message in chat.messages)
 
 
-def _quality(sample: Sample) -> float:
-    """Of an answer, 0 to 1: 0 with a fault in its text, else what it has in common with its reference."""
+def _quality_of_answer(sample: Sample) -> float:
+    """The quality of an answer, 0 to 1: 0 with a fault in its text, else what it has in common with
+    its reference.
+    """
     scores = sample.scores
     has_fault = scores.empty or scores.garbage or scores.echoed or scores.looped
     if has_fault or scores.switched:
@@ -141,5 +145,6 @@ def _quality(sample: Sample) -> float:
     return 1.0 if scores.overlap is None else scores.overlap
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean_or_zero(values: Sequence[float]) -> float:
+    """The mean of some values; 0 of none."""
     return sum(values) / len(values) if values else 0.0

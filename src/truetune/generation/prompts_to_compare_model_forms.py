@@ -63,7 +63,7 @@ class ProofPrompts:
         return self.facts.stops | {stop.id for stop in self.probes.stops}
 
 
-def prepare_prompts(
+def prepare_proof_prompts(
     tokenizer: Path,
     model: Path,
     *,

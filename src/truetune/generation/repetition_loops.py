@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from truetune.generation.split_words import (
     DENSE,
-    count_words,
+    count_words_of_units,
     is_word,
-    split_stretches,
     split_units,
     split_words,
+    split_words_by_stretch,
 )
 
 # Chosen for speed: each period is tried on them. Half or double changes nothing.
@@ -140,29 +140,29 @@ def _ends_in_loop(units: Sequence[str], *, cut: bool) -> bool:
             loop, share = units[end - length : end], length / len(units)
             if length >= 3 * period and _is_loop(loop, length / period, share, cut):
                 return True
-            if cut and share >= FOUR_ROUNDS_SHARE and _begins_third_round(loop, period):
+            if cut and share >= FOUR_ROUNDS_SHARE and _is_cut_in_third_round(loop, period):
                 return True
     return False
 
 
-def _begins_third_round(loop: Sequence[str], period: int) -> bool:
+def _is_cut_in_third_round(loop: Sequence[str], period: int) -> bool:
     """Was it cut in the third round of a long sentence, or of some?"""
     begun = len(loop) - 2 * period
-    return begun >= THIRD_ROUND_UNITS and count_words(loop[:period]) >= SENTENCE_WORDS
+    return begun >= THIRD_ROUND_UNITS and count_words_of_units(loop[:period]) >= SENTENCE_WORDS
 
 
 def _is_dense_loop(units: Sequence[str]) -> bool:
     """In a script without spaces: does one phrase fill most of what follows it, in rounds that differ by a particle?"""
     for length, phrase in _repeated_dense_phrases(units):
-        rounds = _dense_rounds(length)
-        places = _find_phrase(units, phrase)
+        rounds = _min_rounds_of_dense_phrase(length)
+        places = _places_of_phrase(units, phrase)
         filled = len(places) * length
         if len(places) >= rounds and filled >= DENSE_SHARE * (len(units) - places[0]):
             return filled >= PHRASE_SHARE * len(units)
     return False
 
 
-def _dense_rounds(length: int) -> int:
+def _min_rounds_of_dense_phrase(length: int) -> int:
     """Rounds from which a phrase of so many characters is a loop."""
     return MIN_ROUNDS if length < LONG_DENSE_PHRASE else 3
 
@@ -186,7 +186,7 @@ def _repeated_dense_phrases(units: Sequence[str]) -> Iterator[tuple[int, tuple[s
             continue
         at = np.flatnonzero(dense)
         _, first, counts = np.unique(hashes[at], return_index=True, return_counts=True)
-        for number in np.sort(first[counts >= _dense_rounds(length)]):
+        for number in np.sort(first[counts >= _min_rounds_of_dense_phrase(length)]):
             phrase = tuple(units[at[number] : at[number] + length])
             if len(set(phrase)) >= DENSE_PHRASE:
                 yield length, phrase
@@ -198,7 +198,7 @@ def _longest_run(flags: NDArray[np.bool_]) -> int:
     return int((edges[1::2] - edges[::2]).max()) if edges.size else 0
 
 
-def _find_phrase(units: Sequence[str], phrase: tuple[str, ...]) -> list[int]:
+def _places_of_phrase(units: Sequence[str], phrase: tuple[str, ...]) -> list[int]:
     """Where a phrase stands, without overlaps."""
     places, at = list[int](), 0
     while at <= len(units) - len(phrase):
@@ -219,7 +219,7 @@ def _is_loop(loop: Sequence[str], rounds: float, share: float, cut: bool) -> boo
         share: of the answer that it fills, 0 to 1.
         cut: the answer was cut.
     """
-    words, letters = count_words(loop), _weighted_letters(loop)
+    words, letters = count_words_of_units(loop), _weighted_letters(loop)
     fills_answer = share >= (FOUR_ROUNDS_SHARE if rounds >= MIN_ROUNDS else THREE_ROUNDS_SHARE)
     if fills_answer and words / rounds >= PHRASE_WORDS:
         return True
@@ -227,15 +227,15 @@ def _is_loop(loop: Sequence[str], rounds: float, share: float, cut: bool) -> boo
     if is_long and share >= WHOLE_LOOP_SHARE:
         return True
     if cut:
-        return _is_cut_loop(loop, rounds, share)
+        return _is_loop_of_cut_answer(loop, rounds, share)
     is_of_lines = letters >= LINE_LOOP_LETTERS and share >= LINE_LOOP_SHARE
     is_half = words >= HALF_LOOP_WORDS and share >= HALF_LOOP_SHARE
     return rounds >= LINE_LOOP_ROUNDS and (is_of_lines or is_half)
 
 
-def _is_cut_loop(loop: Sequence[str], rounds: float, share: float) -> bool:
+def _is_loop_of_cut_answer(loop: Sequence[str], rounds: float, share: float) -> bool:
     """The same of an answer that was cut, where less is enough."""
-    words, letters = count_words(loop), _weighted_letters(loop)
+    words, letters = count_words_of_units(loop), _weighted_letters(loop)
     is_long = rounds >= CUT_LOOP_ROUNDS and letters >= CUT_LOOP_LETTERS
     if is_long and share >= FOUR_ROUNDS_SHARE:
         return True
@@ -285,23 +285,27 @@ def _repeats_inside(text: str) -> bool:
     if _STAMMER.search(bare):
         return True
     return (
-        any(map(_has_run, split_stretches(bare))) or _repeats_phrase(bare) or _repeats_lines(bare)
+        any(map(_has_run_of_repeated_words, split_words_by_stretch(bare)))
+        or _is_much_one_repeated_phrase(bare)
+        or _is_mostly_copied_lines(bare)
     )
 
 
-def _has_run(units: Sequence[str]) -> bool:
+def _has_run_of_repeated_words(units: Sequence[str]) -> bool:
     """Are some words in it said again and again, one round after the other?"""
     for period in range(1, MAX_PERIOD + 1):
         length = 0
         for at in range(period, len(units)):
             length = length + 1 if units[at] == units[at - period] else 0
             run = units[at - length - period + 1 : at + 1]
-            if length >= (MIN_ROUNDS - 1) * period and _is_run(run, len(run) / period):
+            if length >= (MIN_ROUNDS - 1) * period and _is_run_beyond_emphasis(
+                run, len(run) / period
+            ):
                 return True
     return False
 
 
-def _is_run(run: Sequence[str], rounds: float) -> bool:
+def _is_run_beyond_emphasis(run: Sequence[str], rounds: float) -> bool:
     """Is it more than laughter or emphasis?"""
     is_dense = any(_DENSE.match(unit) for unit in run)
     # One character many times is laughter (哈哈哈哈).
@@ -316,7 +320,7 @@ def _weighted_letters(units: Sequence[str]) -> int:
     return sum(len(unit) * (3 if _DENSE.match(unit) else 1) for unit in units if unit[0].isalpha())
 
 
-def _repeats_phrase(text: str) -> bool:
+def _is_much_one_repeated_phrase(text: str) -> bool:
     """Is much of it one phrase, with its marks, in one round after the other?"""
     units = split_units(_NUMBERING.sub("", text))[:MAX_UNITS]
     for period in range(PHRASE_WORDS, len(units) // PHRASE_ROUNDS + 1):
@@ -332,14 +336,16 @@ def _repeats_phrase(text: str) -> bool:
     return False
 
 
-def _repeats_lines(text: str) -> bool:
+def _is_mostly_copied_lines(text: str) -> bool:
     """Are its lines copies of a few of them?"""
-    lines = Counter(map(_plain_line, text.splitlines()))
-    worded = {line: count for line, count in lines.items() if count_words(line) >= PHRASE_WORDS}
+    lines = Counter(map(_words_of_line_without_number, text.splitlines()))
+    worded = {
+        line: count for line, count in lines.items() if count_words_of_units(line) >= PHRASE_WORDS
+    }
     total = sum(worded.values())
     return total >= MIN_LINES and len(worded) <= DIFFERENT_LINES_SHARE * total
 
 
-def _plain_line(line: str) -> tuple[str, ...]:
+def _words_of_line_without_number(line: str) -> tuple[str, ...]:
     """The words of a line, without its number in a list."""
     return tuple(split_words(_NUMBERING.sub("", line)))

@@ -130,7 +130,9 @@ def read_passes_with_limits(
     Raises:
         DataError: a file is broken.
     """
-    looks = (_read_pass(path) for path in sorted((folder / SAMPLES).glob("step-*.parquet")))
+    looks = (
+        _read_pass_with_limit(path) for path in sorted((folder / SAMPLES).glob("step-*.parquet"))
+    )
     return [
         (sampling_pass, limit)
         for sampling_pass, limit in looks
@@ -138,7 +140,7 @@ def read_passes_with_limits(
     ]
 
 
-def _read_pass(path: Path) -> tuple[SamplingPass, int]:
+def _read_pass_with_limit(path: Path) -> tuple[SamplingPass, int]:
     """One file with its limit. Raises DataError for one that is broken."""
     try:
         table = read_parquet_table(path)

@@ -20,14 +20,14 @@ from itertools import dropwhile, takewhile
 from truetune.generation.answer_parsers_named_by_user import Parser, same_reading, try_parse
 from truetune.generation.answer_samples import Answer, Prompt, Scores
 from truetune.generation.answers_in_wrong_language import changes_language
-from truetune.generation.final_answers import answer_marks, bare_value, normalise_reading
-from truetune.generation.find_literal_escapes import find_escapes
+from truetune.generation.final_answers import answer_marks, normalise_reading, value_of_bare_text
+from truetune.generation.find_literal_escapes import find_unwanted_escapes
 from truetune.generation.garbage_text import answer_perplexity, is_foreign_stutter, is_garbage
 from truetune.generation.identify_language import identify_language
 from truetune.generation.repetition_loops import is_looping
 from truetune.generation.split_words import (
     contains_words,
-    count_words,
+    count_words_of_units,
     is_word,
     split_units,
     split_words,
@@ -112,7 +112,7 @@ def score_answer(
     words, reference_words = split_words(text), split_words(reference)
     has_reference = bool(reference.strip())
     language, reference_language = identify_language(text), identify_language(reference)
-    before = _text_before(prompt)
+    before = _text_before_answer(prompt)
     # Of the answer with its stop token: that it ended is a part of what the model wrote.
     perplexity = answer_perplexity(answer.logprob, _token_count(answer))
     is_cut = answer.stop is None
@@ -122,22 +122,24 @@ def score_answer(
         looped=is_looping(text, cut=is_cut) and not is_looping(reference, cut=True),
         repetition=_repetition_share(words),
         echoed=_is_echo(prompt.question, text) and not _is_echo(prompt.question, reference),
-        markers=_own_markers(text, reference, prompt.question, control),
+        markers=_markers_only_in_answer(text, reference, prompt.question, control),
         language=language,
         switched=changes_language(text, reference, before, language, reference_language),
         length_ratio=_length_ratio(answer, prompt),
         exact=text.split() == reference.split() if has_reference else None,
         overlap=_word_f1(words, reference_words) if has_reference else None,
         parsed=None if parse is None else try_parse(parse, text) is not None,
-        agrees=_agrees_with_reference(parse, text, reference) if has_reference else None,
-        garbage=_is_garbage(text, language, perplexity, prompt, reference_language),
+        agrees=_do_parsed_readings_agree(parse, text, reference) if has_reference else None,
+        garbage=_is_garbage_beside_sound_reference(
+            text, language, perplexity, prompt, reference_language
+        ),
         perplexity=perplexity,
-        too_long=_is_reply_too_long(text, reference) if has_reference else None,
-        escapes=find_escapes(text, before),
+        too_long=_is_reply_far_longer_than_reference(text, reference) if has_reference else None,
+        escapes=find_unwanted_escapes(text, before),
     )
 
 
-def _text_before(prompt: Prompt) -> str:
+def _text_before_answer(prompt: Prompt) -> str:
     """The question, and what was said before it."""
     if prompt.chat is None:
         return prompt.question
@@ -157,7 +159,7 @@ def _length_ratio(answer: Answer, prompt: Prompt) -> float | None:
     return _token_count(answer) / len(prompt.reference_ids)
 
 
-def _is_garbage(
+def _is_garbage_beside_sound_reference(
     text: str,
     language: str | None,
     perplexity: float | None,
@@ -198,16 +200,16 @@ def _is_echo(question: str, text: str) -> bool:
     # Its mark is not part of it: an answer may repeat the question without.
     while asked and not is_word(asked[-1]):
         asked.pop()
-    if _is_repeated_question(asked, answered) or _is_nearly_question(question, text):
+    if _is_repeated_question(asked, answered) or _is_little_but_question(question, text):
         return True
     has_mark = split_units(question)[-1:] == answered[len(asked) : len(asked) + 1]
-    if count_words(asked) < (MIN_MARKED_ECHO_WORDS if has_mark else MIN_ECHO_WORDS):
+    if count_words_of_units(asked) < (MIN_MARKED_ECHO_WORDS if has_mark else MIN_ECHO_WORDS):
         return False
     if answered[: len(asked)] == asked:
         # "Whether it is worth it, depends on ...": a comma continues the sentence, which is an answer.
         marks = list(takewhile(lambda unit: not is_word(unit), answered[len(asked) :]))
         return len(answered) == len(asked) or (bool(marks) and marks[-1] not in _COMMAS)
-    is_long = count_words(answered) >= MIN_ECHO_BEGINNING_WORDS
+    is_long = count_words_of_units(answered) >= MIN_ECHO_BEGINNING_WORDS
     return is_long and asked[: len(answered)] == answered
 
 
@@ -218,11 +220,11 @@ def _is_repeated_question(asked: list[str], answered: list[str]) -> bool:
         asked: units of the question, from its first word to its last.
         answered: units of the answer, from its first word.
     """
-    words = count_words(asked)
+    words = count_words_of_units(asked)
     is_short = words < 2 or len(asked) < 3
     if not asked or (is_short and words < 1):
         return False
-    times = _count_runs(asked, answered)
+    times = _count_occurrences_of_part(asked, answered)
     filled = times * len(asked)
     if is_short:
         return times > MIN_ECHO_TIMES and filled >= MIN_ECHO_SHARE * len(answered)
@@ -234,7 +236,7 @@ def _is_repeated_question(asked: list[str], answered: list[str]) -> bool:
     return times == 1 and other_words <= 0
 
 
-def _count_runs(part: list[str], units: list[str]) -> int:
+def _count_occurrences_of_part(part: list[str], units: list[str]) -> int:
     """How often a part stands in a text, without overlaps."""
     times = at = 0
     while at + len(part) <= len(units):
@@ -244,7 +246,7 @@ def _count_runs(part: list[str], units: list[str]) -> int:
     return times
 
 
-def _is_nearly_question(question: str, text: str) -> bool:
+def _is_little_but_question(question: str, text: str) -> bool:
     """Does an answer ask nearly the same, and nothing else?"""
     asked, answered = (" ".join(part.split()).casefold() for part in (question, text))
     if asked[-1:] not in _QUESTION_MARKS or answered[-1:] not in _QUESTION_MARKS:
@@ -255,21 +257,21 @@ def _is_nearly_question(question: str, text: str) -> bool:
     return SequenceMatcher(None, asked, answered, autojunk=False).ratio() >= MIN_LIKENESS
 
 
-def _is_reply_too_long(text: str, reference: str) -> bool:
+def _is_reply_far_longer_than_reference(text: str, reference: str) -> bool:
     """Is what an answer says behind its reasoning far longer than the reference?"""
     # A thought is no length of the reply, and neither are the steps to a value that stands marked at their end.
     if THINK_END in text and THINK_END not in reference:
         text = text.rpartition(THINK_END)[2]
     last_line = text.rstrip().rpartition("\n")[2]
-    if bare_value(reference) is not None and answer_marks(last_line):
+    if value_of_bare_text(reference) is not None and answer_marks(last_line):
         return False
-    return _is_too_long(split_words(text), split_words(reference))
+    return _is_far_longer_than_reference(split_words(text), split_words(reference))
 
 
-def _is_too_long(words: list[str], reference_words: list[str]) -> bool:
+def _is_far_longer_than_reference(words: list[str], reference_words: list[str]) -> bool:
     """Far longer than the reference? One of a few words may be given and explained: at the start or at the end."""
-    length = count_words(words) + _count_numbers(words)
-    expected = count_words(reference_words) + _count_numbers(reference_words)
+    length = count_words_of_units(words) + _count_numbers(words)
+    expected = count_words_of_units(reference_words) + _count_numbers(reference_words)
     if length < TOO_LONG_TIMES * expected or length - expected < TOO_LONG_WORDS:
         return False
     if length - expected >= EXPLAINED_WORDS or expected > EDGE_WORDS / 2:
@@ -283,7 +285,7 @@ def _count_numbers(words: list[str]) -> int:
     return sum(word[0].isdigit() for word in words)
 
 
-def _own_markers(
+def _markers_only_in_answer(
     text: str, reference: str, question: str, control: Collection[str]
 ) -> tuple[str, ...]:
     """Markers of an answer that the question does not have, nor the reference; sorted.
@@ -308,10 +310,15 @@ def _find_markers(text: str, control: Collection[str]) -> set[str]:
     prose = _STRUCK_OUT.sub(" ", _CODE.sub(" ", text))
     foreign = set(_CONTROL_TOKEN.findall(prose))
     roles = {match[1].strip().replace("*", "") for match in _ROLE_AT_LINE_START.finditer(text)}
-    return roles | _bare_roles(text) | foreign | {token for token in control if token in text}
+    return (
+        roles
+        | _role_names_without_control_tokens(text)
+        | foreign
+        | {token for token in control if token in text}
+    )
 
 
-def _bare_roles(text: str) -> set[str]:
+def _role_names_without_control_tokens(text: str) -> set[str]:
     """`user` and `assistant` alone on their lines, or the answer's own header at its beginning: what is left of a
     template whose control tokens were not decoded."""
     roles = set(_ROLE_ALONE.findall(text))
@@ -330,7 +337,7 @@ def _word_f1(words: list[str], reference_words: list[str]) -> float:
     return 2 * shared / (len(words) + len(reference_words))
 
 
-def _agrees_with_reference(parse: Parser | None, text: str, reference: str) -> bool | None:
+def _do_parsed_readings_agree(parse: Parser | None, text: str, reference: str) -> bool | None:
     """Does the parser read of both the same? None without a parser, or where it reads nothing of a reference that is no
     bare value."""
     if parse is None:
@@ -339,5 +346,5 @@ def _agrees_with_reference(parse: Parser | None, text: str, reference: str) -> b
     expected = try_parse(parse, reference)
     if expected is not None:
         return same_reading(try_parse(parse, text), expected)
-    value = bare_value(reference)
+    value = value_of_bare_text(reference)
     return None if value is None else normalise_reading(try_parse(parse, text)) == value

@@ -2,7 +2,7 @@
 
 A word is a run of letters and digits, with the marks that belong to it in Hebrew, Arabic and Indian scripts. Scripts
 without spaces (Chinese, Japanese, Thai, ...) are taken by characters: true words would need a dictionary for each. So
-counts of words mean less there, and `count_words` weighs a character as half a word.
+counts of words mean less there, and `count_words_of_units` weighs a character as half a word.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def split_units(text: str) -> list[str]:
     return units
 
 
-def split_stretches(text: str) -> list[list[str]]:
+def split_words_by_stretch(text: str) -> list[list[str]]:
     """Words, those of each stretch without a mark or a line's end between them."""
     return [split_units(stretch) for stretch in _STRETCH.findall(text)]
 
@@ -58,6 +58,6 @@ def contains_words(words: Sequence[str], wanted: Sequence[str]) -> bool:
     return any(words[start : start + len(wanted)] == wanted for start in starts)
 
 
-def count_words(units: Sequence[str]) -> float:
+def count_words_of_units(units: Sequence[str]) -> float:
     """How many words some units are: a character of a script without spaces is half of one, a number or a mark none."""
     return sum((0.5 if _CHARACTER.match(unit) else 1.0) for unit in units if unit[0].isalpha())

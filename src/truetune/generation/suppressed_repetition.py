@@ -53,7 +53,7 @@ def find_suppressed_repetition(answer: str, reference: str) -> SuppressedRepetit
         return None
     pairs = enumerate(zip(units, wanted, strict=False))
     break_at = next((at for at, (unit, expected) in pairs if unit != expected), 0)
-    if break_at < GRAM_UNITS or not _is_due(wanted, break_at):
+    if break_at < GRAM_UNITS or not _is_repetition_due_in_reference(wanted, break_at):
         return None
     return SuppressedRepetition(repeats, due, " ".join(wanted[break_at : break_at + GRAM_UNITS]))
 
@@ -76,16 +76,18 @@ def _places_of_repeated_4_grams(units: Sequence[str]) -> list[int]:
     return places
 
 
-def _is_due(wanted: Sequence[str], at: int) -> bool:
+def _is_repetition_due_in_reference(wanted: Sequence[str], at: int) -> bool:
     """Is what the reference says there, or next to it, said before? Three units tell: a value is no repetition."""
     # The grams that cover the place, and the one behind it: a ban shows at the unit that would make the gram whole.
     for start in range(max(0, at - GRAM_UNITS + 2), at + 2):
         gram = tuple(wanted[start : start + GRAM_UNITS - 1])
-        if len(gram) == GRAM_UNITS - 1 and gram in _short_grams(wanted[: start + GRAM_UNITS - 2]):
+        if len(gram) == GRAM_UNITS - 1 and gram in _three_unit_grams(
+            wanted[: start + GRAM_UNITS - 2]
+        ):
             return True
     return False
 
 
-def _short_grams(units: Sequence[str]) -> set[tuple[str, ...]]:
+def _three_unit_grams(units: Sequence[str]) -> set[tuple[str, ...]]:
     """All runs of three units."""
     return {tuple(units[at : at + GRAM_UNITS - 1]) for at in range(len(units) - GRAM_UNITS + 2)}

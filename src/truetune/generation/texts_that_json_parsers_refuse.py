@@ -47,23 +47,23 @@ SERIALIZATION_PHRASES: dict[Serialization, str] = {
 """What is said of many of one kind"""
 
 
-def serialization_of(text: str) -> Serialization | None:
+def serialization_of_object_or_list(text: str) -> Serialization | None:
     """How an object or a list is written; None for every other text."""
     bare = text.strip()
     if not 2 < len(bare) < MAX_CHARACTERS:
         return None
     fence = FENCE.match(bare)
     if fence is not None:
-        return "fenced" if serialization_of(fence["body"]) == "json" else None
+        return "fenced" if serialization_of_object_or_list(fence["body"]) == "json" else None
     if (bare[0], bare[-1]) not in (("{", "}"), ("[", "]")):
-        return _serialization_in_words(bare)
-    if _is_json(bare):
+        return _serialization_behind_introduction(bare)
+    if _is_json_object_or_list(bare):
         return "not a number" if NOT_A_NUMBER.search(bare) else "json"
-    if _is_json(TRAILING_COMMA.sub(r"\1", bare)):
+    if _is_json_object_or_list(TRAILING_COMMA.sub(r"\1", bare)):
         return "trailing comma"
-    if _is_json(NOT_A_NUMBER.sub("0", bare)):
+    if _is_json_object_or_list(NOT_A_NUMBER.sub("0", bare)):
         return "not a number"
-    return "python" if _is_python(bare) else None
+    return "python" if _is_printed_python_value(bare) else None
 
 
 def line_before_json(text: str) -> str | None:
@@ -72,10 +72,10 @@ def line_before_json(text: str) -> str | None:
     return worded["lead"] if worded is not None else None
 
 
-def _serialization_in_words(bare: str) -> Serialization | None:
+def _serialization_behind_introduction(bare: str) -> Serialization | None:
     """Is it JSON behind a line such as "Here is the JSON:"?"""
     worded = WORDED.match(bare)
-    within = serialization_of(worded["body"]) if worded is not None else None
+    within = serialization_of_object_or_list(worded["body"]) if worded is not None else None
     return SERIALIZATIONS_IN_WORDS.get(within) if within is not None else None
 
 
@@ -89,14 +89,15 @@ def asks_for_python(prompt: str) -> bool:
     return PYTHON_ASKED.search(prompt) is not None
 
 
-def _is_json(text: str) -> bool:
+def _is_json_object_or_list(text: str) -> bool:
+    """Is a text a JSON object or list?"""
     try:
         return isinstance(parse_json(text, ROW), dict | list)
     except ValueError:
         return False
 
 
-def _is_python(text: str) -> bool:
+def _is_printed_python_value(text: str) -> bool:
     """Is it an object, or a list of texts or objects, as Python prints it?"""
     try:
         value = parse_literal(text)

@@ -176,13 +176,13 @@ class _RecordCollector:
         in it.
         """
         if bar is not None:
-            self._steps_by_bar(bar)
+            self._give_waiting_records_bar_steps(bar)
         elif self.pending and text.strip():
             self.waited += 1
         record = self._parse_notebook_table_row(text) or parse_printed_record(text)
         if not record and bar is not None:
             record = _record_behind_bar(bar)
-        self._note_learning_rate(text)
+        self._note_deepspeed_learning_rate(text)
         self._note_planned_epochs(text)
         if record and self._is_of_chosen_rank(record, text):
             self._keep_or_wait_for_bar(self._record_with_step(record), is_printed="{'" in text)
@@ -215,7 +215,7 @@ class _RecordCollector:
         self.last_batch = batch
         return self.batches_before + batch
 
-    def _note_learning_rate(self, text: str) -> None:
+    def _note_deepspeed_learning_rate(self, text: str) -> None:
         """Keep the learning rate that a line of DeepSpeed's prints."""
         # The word first: the pattern is too slow for every line of a log.
         if ", lr=[" in text and (match := DEEPSPEED_RATE.search(text)) is not None:
@@ -255,7 +255,7 @@ class _RecordCollector:
         if len(self.pending) >= MAX_PENDING:
             self._flush_waiting_records(None)
 
-    def _steps_by_bar(self, bar: ProgressBar) -> None:
+    def _give_waiting_records_bar_steps(self, bar: ProgressBar) -> None:
         """Learn which bar is the training's, and give the waiting records their steps by it."""
         if bar.is_described or bar.values:
             return

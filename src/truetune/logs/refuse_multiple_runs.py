@@ -51,7 +51,7 @@ def refuse_multiple_runs(folder: Path) -> None:
     runs = sorted(unsorted, key=lambda run: -run.date)
     if len(runs) < 2:
         return
-    lines = [_run_with_date_and_step(run) for run in runs[:MAX_LISTED_RUNS]]
+    lines = [_run_date_and_step_as_text(run) for run in runs[:MAX_LISTED_RUNS]]
     if len(runs) > MAX_LISTED_RUNS:
         lines.append(f"and {len(runs) - MAX_LISTED_RUNS} more")
     raise UsageError(
@@ -70,7 +70,7 @@ def last_step_of_state(state: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def _run_with_date_and_step(run: FoundRun) -> str:
+def _run_date_and_step_as_text(run: FoundRun) -> str:
     """A run as text: `PATH 2025-03-01 10:00, step 500`."""
     date = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.date))
     return f"{run.path}  {date}" + ("" if run.step is None else f", step {run.step:,}")

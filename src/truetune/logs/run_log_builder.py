@@ -128,7 +128,7 @@ class RunLogBuilder:
             )
             parts = [_join_parts_as_one(parts)]
         parts = [_rename_preference_metrics(part) for part in parts]
-        repeated = _losses_at_repeated_steps(parts)
+        repeated = _count_losses_at_repeated_steps(parts)
         if repeated:
             self.skipped["losses at a step that has another: the last is taken"] = repeated
         curves = tuple(
@@ -263,7 +263,9 @@ def _sorted_curve(steps: array[float], values: array[float]) -> Curve:
     return Curve(step, value)
 
 
-def _losses_at_repeated_steps(parts: list[dict[str, tuple[array[float], array[float]]]]) -> int:
+def _count_losses_at_repeated_steps(
+    parts: list[dict[str, tuple[array[float], array[float]]]],
+) -> int:
     """How many losses of a part stand at a step that has another loss in the same part."""
     steps_of_losses = [part["loss"][0] for part in parts if "loss" in part]
     return sum(len(steps) - len(set(steps)) for steps in steps_of_losses)

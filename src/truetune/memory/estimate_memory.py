@@ -117,7 +117,9 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
     activations = activation_memory.kept_activation_bytes_per_token(architecture, settings) * tokens
     block = activation_memory.largest_block_bytes_per_token(architecture, settings) * tokens
     working = activation_memory.working_gradient_bytes_per_token(architecture, settings) * tokens
-    working += weight_gradient_optimizer_memory.largest_dequantized_bytes(architecture, settings)
+    working += weight_gradient_optimizer_memory.largest_weight_bytes_when_dequantized(
+        architecture, settings
+    )
     cast = weight_gradient_optimizer_memory.autocast_copy_bytes(architecture, settings)
     # Checkpointing computes one block once more at a time, and casts its weights again then.
     recomputed = block if settings.checkpointing else 0.0

@@ -295,7 +295,7 @@ def _use_offload(settings: MemorySettings, fits: Fits) -> Proposal | None:
     )
 
 
-def _length_of_longest_row(settings: MemorySettings, fits: Fits) -> Proposal | None:
+def _use_length_of_longest_row(settings: MemorySettings, fits: Fits) -> Proposal | None:
     """Proposal: the length that the rows themselves need, where packing or padding fills them to a
     longer one.
     """
@@ -309,7 +309,7 @@ def _length_of_longest_row(settings: MemorySettings, fits: Fits) -> Proposal | N
 
 
 ORDER: tuple[Propose, ...] = (
-    _length_of_longest_row,
+    _use_length_of_longest_row,
     _smaller_batch,
     _single_eval_row,
     _use_checkpointing,

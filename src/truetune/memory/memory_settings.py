@@ -131,7 +131,7 @@ class MemorySettings:
         return matrix.name in {target.rsplit(".", 1)[-1] for target in wanted}
 
 
-def _generated_length(run: Config, other: Mapping[str, Any]) -> int | None:
+def _prompt_and_completion_length_if_generated(run: Config, other: Mapping[str, Any]) -> int | None:
     """How many tokens a prompt and its completion have, where the policy generates what it is
     trained on; None elsewhere.
     """
@@ -224,7 +224,7 @@ def _resolve_length(
     length = length or run.spec.max_length or run.limit
     if length is not None:
         return length, []
-    generated = _generated_length(run, other)
+    generated = _prompt_and_completion_length_if_generated(run, other)
     if generated is not None:
         return generated, [
             f"prompt and completion are counted as {generated:,} tokens (--max-length)"

@@ -132,13 +132,15 @@ def autocast_copy_bytes(architecture: Architecture, settings: MemorySettings) ->
     # DeepSpeed and FSDP cast the weights themselves, and hold no second copy.
     if not settings.autocast or settings.deepspeed or settings.sharding == "fsdp":
         return 0.0
-    copied = _cast_adapter_parameters(architecture, settings)
+    copied = _count_adapter_parameters_cast_by_autocast(architecture, settings)
     if settings.base != settings.compute:
-        copied += _cast_base_parameters(architecture, settings)
+        copied += _count_base_parameters_cast_by_autocast(architecture, settings)
     return settings.compute * copied
 
 
-def _cast_adapter_parameters(architecture: Architecture, settings: MemorySettings) -> int:
+def _count_adapter_parameters_cast_by_autocast(
+    architecture: Architecture, settings: MemorySettings
+) -> int:
     """How many parameters of the adapter, and of a head that is trained whole, autocast copies."""
     copied = 0
     if settings.adapter > settings.compute:
@@ -151,14 +153,18 @@ def _cast_adapter_parameters(architecture: Architecture, settings: MemorySetting
     return copied
 
 
-def _cast_base_parameters(architecture: Architecture, settings: MemorySettings) -> int:
+def _count_base_parameters_cast_by_autocast(
+    architecture: Architecture, settings: MemorySettings
+) -> int:
     """How many parameters of the base, with its head, autocast copies."""
-    # Quantized weights are unpacked one by one (see `largest_dequantized_bytes`).
+    # Quantized weights are unpacked one by one (see `largest_weight_bytes_when_dequantized`).
     whole = sum(m.weight for m in architecture.matrices() if not (m.linear and settings.load_in))
     return whole + architecture.vocabulary * architecture.hidden
 
 
-def largest_dequantized_bytes(architecture: Architecture, settings: MemorySettings) -> float:
+def largest_weight_bytes_when_dequantized(
+    architecture: Architecture, settings: MemorySettings
+) -> float:
     """Bytes of the largest weight as it is computed with, where it is held quantized."""
     largest = max((m.weight for m in architecture.matrices() if m.linear), default=0)
     return float(settings.compute * largest) if settings.load_in else 0.0

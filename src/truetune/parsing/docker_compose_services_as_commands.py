@@ -151,11 +151,11 @@ def _gpu_access_options(service: Mapping[str, Any]) -> Iterator[str]:
 
 def _reserves_generic_resources(service: Mapping[str, Any]) -> bool:
     """Does a service of a swarm reserve `generic_resources`, by which GPUs are given out there?"""
-    return bool(_reservations(service).get("generic_resources"))
+    return bool(_resource_reservations_of_service(service).get("generic_resources"))
 
 
-def _reservations(service: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`deploy.resources.reservations`; empty where a service has none."""
+def _resource_reservations_of_service(service: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The resource reservations of a service, `deploy.resources.reservations`; empty where it has none."""
     part: Any = service
     for key in ("deploy", "resources", "reservations"):
         part = part.get(key) if isinstance(part, dict) else None
@@ -208,7 +208,7 @@ def _memory_and_gpu_count_options(service: Mapping[str, Any]) -> Iterator[str]:
 
 def _reserved_gpu_devices(service: Mapping[str, Any]) -> list[Any]:
     """The GPU entries of `deploy.resources.reservations.devices`."""
-    devices = _reservations(service).get("devices")
+    devices = _resource_reservations_of_service(service).get("devices")
     return [
         one
         for one in (devices if isinstance(devices, list) else [])

@@ -92,7 +92,7 @@ def parse_json(
     key = find_duplicate_key(text) if unique_keys else None
     if key is not None:
         raise InputLimitError(f"the key {_quote_shortened_key(key)} stands twice in one object")
-    return _treat_lone_surrogates(value, text, surrogates)
+    return _keep_replace_or_refuse_lone_surrogates(value, text, surrogates)
 
 
 def read_json(path: Path, limits: Limits, *, surrogates: Surrogates = "replace") -> Any:
@@ -279,7 +279,7 @@ def _parse_integer_or_float(digits: str) -> int | float:
     return int(digits) if len(digits) <= MAX_EXACT_DIGITS else float(digits)
 
 
-def _treat_lone_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
+def _keep_replace_or_refuse_lone_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
     """The value with lone surrogates kept, replaced or refused, as the caller wants. Raises
     InputLimitError.
     """

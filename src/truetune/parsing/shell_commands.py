@@ -483,7 +483,7 @@ def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellComma
         if match is None:
             continue
         rest = line[match.end() :]
-        commands = _command_of_exec_form(rest, number) or list(
+        commands = _command_of_docker_exec_form(rest, number) or list(
             _commands_of_line(rest, number, {}, {})
         )
         kind = match[0].split()[0].upper()
@@ -499,7 +499,7 @@ def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellComma
         yield entry
 
 
-def _command_of_exec_form(text: str, number: int) -> list[ShellCommand]:
+def _command_of_docker_exec_form(text: str, number: int) -> list[ShellCommand]:
     """The command of Docker's exec form, `["vllm", "serve"]`; empty for any other text."""
     if not text.startswith("["):
         return []

@@ -125,7 +125,7 @@ def audit_in_copy(subject: Subject, orders: HookOrders, number: int, limits: Lim
         message = message_of(subject, folder, number, process, launcher)
         # First of all, so that the parent can be told of a copy that dies on the way.
         send({"about": message})
-        write_record(subject, orders, message)
+        observe_and_write_record(subject, orders, message)
         send({"recorded": True})
         send({"verdict": await_verdict(message, orders, limits.verdict)})
 
@@ -164,7 +164,7 @@ def audit_in_place(subject: Subject, orders: HookOrders, number: int, limits: Li
     )
     try:
         with subject.preserve_process():
-            write_record(subject, orders, message)
+            observe_and_write_record(subject, orders, message)
     except BaseException as error:
         with suppress(Exception):
             await_verdict({**message, "failed": describe_error(error)}, orders, 0.0)
@@ -221,7 +221,7 @@ def message_of(
     }
 
 
-def write_record(subject: Subject, orders: HookOrders, message: RunMessage) -> None:
+def observe_and_write_record(subject: Subject, orders: HookOrders, message: RunMessage) -> None:
     """Look at the run and write its record into the message's folder; where that fails the message says why."""
     from truetune.probe.run_record import write_record_files
 

@@ -16,7 +16,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE, like_llama, shrink_config
+from truetune.probe.shrink_config import (
+    SHRUNK_ATTRIBUTE,
+    shrink_config,
+    small_llama_of_same_vocabulary,
+)
 
 # Of the random weights: the same for each model of a run, so that a reference model is the policy at the start. Else
 # the first log-ratios of DPO are not zero, and a law would report it.
@@ -94,7 +98,7 @@ def replace_models(base: Any, ensure_guards: Callable[[], None]) -> None:
         return _from_pretrained(cls, *args, **settings)
 
     base.from_pretrained = classmethod(from_pretrained)
-    _shrink_what_is_built(base, ensure_guards)
+    _shrink_models_built_from_configuration(base, ensure_guards)
 
 
 def note_once(text: str) -> None:
@@ -129,7 +133,7 @@ def build_miniature(kind: Any, config: Any) -> Any:
     attention = getattr(config, "_attn_implementation", None)
     shrink_config(config)
     if attention is not None and attention not in _CPU_ATTENTION:
-        config._attn_implementation = _cpu_attention(attention)
+        config._attn_implementation = _attention_implementation_on_cpu(attention)
     # The generators of the run are left as they are: what it draws after this is what it would draw.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(WEIGHTS_SEED)
@@ -144,7 +148,7 @@ def build_miniature(kind: Any, config: Any) -> Any:
                 "the miniature is a Llama with its vocabulary"
             )
             torch.manual_seed(WEIGHTS_SEED)
-            small = LlamaForCausalLM(like_llama(config))
+            small = LlamaForCausalLM(small_llama_of_same_vocabulary(config))
     return small.float().eval()
 
 
@@ -164,7 +168,7 @@ def _mark_as_shrinking(function: Any) -> Any:
     return function
 
 
-def _cpu_attention(asked_for: str) -> str:
+def _attention_implementation_on_cpu(asked_for: str) -> str:
     """The implementation of attention that the miniature has for the one that the run asks for."""
     if asked_for in _CPU_ATTENTION:
         return asked_for
@@ -182,7 +186,7 @@ def _from_pretrained(
 
     hub = {key: settings.pop(key) for key in HUB_ARGUMENTS if key in settings}
     loading_info = settings.pop("output_loading_info", False)
-    _drop_arguments(settings)
+    _drop_weight_and_device_arguments(settings)
     attention = settings.pop("attn_implementation", None)
     if not hasattr(config, "to_dict"):
         config = AutoConfig.from_pretrained(config or name, **hub)
@@ -190,7 +194,7 @@ def _from_pretrained(
     for key in [key for key in settings if hasattr(config, key)]:
         setattr(config, key, settings.pop(key))
     if attention is not None:
-        config._attn_implementation = _cpu_attention(attention)
+        config._attn_implementation = _attention_implementation_on_cpu(attention)
     small = build_miniature(cls, config)
     small.name_or_path = small.config._name_or_path = str(name)
     _read_generation_config(small, name, hub)
@@ -202,7 +206,7 @@ def _from_pretrained(
     return small
 
 
-def _drop_arguments(settings: dict[str, Any]) -> None:
+def _drop_weight_and_device_arguments(settings: dict[str, Any]) -> None:
     """Take out what concerns weights and devices, in place; what changes the computation is noted."""
     for setting in NOTED_ARGUMENTS:
         if settings.get(setting) is not None:
@@ -226,7 +230,7 @@ def _without_keys(settings: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in names}
 
 
-def _shrink_what_is_built(base: Any, ensure_guards: Callable[[], None]) -> None:
+def _shrink_models_built_from_configuration(base: Any, ensure_guards: Callable[[], None]) -> None:
     """Shrink models that a program builds from a configuration of its own, too.
 
     Without it `AutoModelForCausalLM.from_config` would make the whole model
@@ -245,8 +249,9 @@ def _shrink_what_is_built(base: Any, ensure_guards: Callable[[], None]) -> None:
     base.__init__ = __init__
 
 
-def replace_adapters(base: Any) -> None:
-    """An adapter that is to be trained further is built again, since its weights fit the real model alone.
+def rebuild_adapters_instead_of_loading(base: Any) -> None:
+    """From now on an adapter that is loaded is built again with random weights, since its own fit the real
+    model alone.
 
     `base` is PEFT's PeftModel.
     """

@@ -63,7 +63,7 @@ def parse_first_rows(source_data: Any) -> list[PromptAndAnswer]:
     return [row for row in parsed if row is not None]
 
 
-def choose_rows(
+def choose_shortest_rows_of_different_prompts(
     examples: list[Example],
     questions: list[PromptAndAnswer],
     tokenizer: Any,
@@ -127,10 +127,12 @@ def _as_recited_row(
         trained = prompt
     elif start >= len(prompt) and ids[start - len(prompt) : start] == prompt:
         kind = "inside"
-    end = _first_stop(ids, len(trained), stops)
+    end = _first_stop_or_end(ids, len(trained), stops)
     if source is not None and labels is not None:
-        answer = _token_at_text(ids, source.answer.strip(), tokenizer)
-        trained = ids[: _first_supervised(labels, len(trained), end, answer)]
+        answer = _token_where_text_last_stands(ids, source.answer.strip(), tokenizer)
+        trained = ids[
+            : _answer_start_behind_unsupervised_template(labels, len(trained), end, answer)
+        ]
     gold = ids[len(trained) : end]
     if not prompt or not gold:
         return None
@@ -146,13 +148,15 @@ def _served_prompt(source: PromptAndAnswer | None, tokenizer: Any) -> list[int] 
     return served_prompt_ids(source, tokenizer)
 
 
-def _first_stop(ids: list[int], start: int, stops: set[int]) -> int:
+def _first_stop_or_end(ids: list[int], start: int, stops: set[int]) -> int:
     """Where the first stop id stands from `start` on; the end where there is none."""
     return next((i for i in range(start, len(ids)) if ids[i] in stops), len(ids))
 
 
-def _first_supervised(labels: list[int], start: int, end: int, answer: int | None) -> int:
-    """Where the labels of an answer begin, if the template's own text before it is left out of the loss.
+def _answer_start_behind_unsupervised_template(
+    labels: list[int], start: int, end: int, answer: int | None
+) -> int:
+    """Where the answer's labels begin, behind template text that is left out of the loss; else `start`.
 
     `answer` is the token at which the answer's text begins. Labels that begin only behind that mask a part of the
     answer: this is a fault to be found, so `start` stays.
@@ -174,8 +178,8 @@ def _answer_start(
     if source is None:
         kind = "marker"
     else:
-        answer = _token_at_text(ids, source.answer.strip(), tokenizer)
-    after_marker = _after_last_marker(ids, begins, len(ids) if answer is None else answer)
+        answer = _token_where_text_last_stands(ids, source.answer.strip(), tokenizer)
+    after_marker = _end_of_last_marker(ids, begins, len(ids) if answer is None else answer)
     if after_marker is not None:
         return after_marker, kind
     if answer is not None:
@@ -183,14 +187,16 @@ def _answer_start(
     if labels is not None and IGNORED in labels and set(labels) != {IGNORED}:
         return _start_of_last_labels(labels), "labels"
     if source is not None:
-        after_question = _token_at_text(ids, source.question.strip(), tokenizer, end=True)
+        after_question = _token_where_text_last_stands(
+            ids, source.question.strip(), tokenizer, end=True
+        )
         if after_question is not None:
             return after_question, kind
     # Plain text has no answer: the first quarter is taken as its prompt, eight tokens of it at least where it has 16.
     return max(min(8, len(ids) // 2), len(ids) // 4), "text"
 
 
-def _after_last_marker(ids: list[int], marker: list[int], last: int) -> int | None:
+def _end_of_last_marker(ids: list[int], marker: list[int], last: int) -> int | None:
     """Where the last occurrence of these ids ends, at `last` or before; None where there is none."""
     if not marker:
         return None
@@ -206,7 +212,9 @@ def _start_of_last_labels(labels: list[int]) -> int:
     return max((i + 1 for i in range(last) if labels[i] == IGNORED), default=0)
 
 
-def _token_at_text(ids: list[int], text: str, tokenizer: Any, *, end: bool = False) -> int | None:
+def _token_where_text_last_stands(
+    ids: list[int], text: str, tokenizer: Any, *, end: bool = False
+) -> int | None:
     """The token at which a text begins (or behind its end), at its last place; None where it is not there.
 
     Found by decoding prefixes, in a binary search, since few tokenizers give offsets for ids. A prefix is decoded to a
@@ -227,7 +235,9 @@ def _token_at_text(ids: list[int], text: str, tokenizer: Any, *, end: bool = Fal
     return low
 
 
-def prompt_difference(row: RowToRecite, tokenizer: Any) -> dict[str, Any] | None:
+def difference_of_served_and_trained_prompt(
+    row: RowToRecite, tokenizer: Any
+) -> dict[str, Any] | None:
     """Where the served prompt leaves the trained one, as JSON; None where it does not.
 
     `first` is the first token that differs, `same_end` whether both end alike over the generation prompt's length.

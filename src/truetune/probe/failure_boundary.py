@@ -197,7 +197,7 @@ class _Alarm:
                 if self._by_signal and CLOCK_SIGNAL is not None:
                     signal.pthread_kill(self._thread, CLOCK_SIGNAL)
                 else:
-                    _raise_in(self._thread, Abandoned)
+                    _raise_in_thread(self._thread, Abandoned)
             seconds = RING_AGAIN_SECONDS
 
     def stop(self) -> None:
@@ -207,7 +207,7 @@ class _Alarm:
                 with self._lock:
                     self._stopped.set()
                     if self._rang and not self._by_signal:
-                        _raise_in(self._thread, None)
+                        _raise_in_thread(self._thread, None)
                 break
             except Abandoned:  # it arrived here
                 continue
@@ -229,7 +229,10 @@ def _raise_timeout(number: int, frame: FrameType | None) -> None:
         frame = frame.f_back
 
 
-def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
+def _raise_in_thread(thread: int, kind: type[BaseException] | None) -> None:
+    """Raise an exception of this kind in another thread, asynchronously; None takes back one that has not
+    arrived.
+    """
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread), ctypes.py_object(kind) if kind is not None else None
     )

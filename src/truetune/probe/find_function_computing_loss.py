@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from truetune.probe.laws import out_of_reach
+from truetune.probe.laws import are_weights_out_of_reach
 from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     loss_of,
-    refuse_generators,
+    refuse_trainers_that_sample_answers,
     replace_attribute,
     require_whole_weights,
     undisturbed,
@@ -88,7 +88,7 @@ def loss_of_one_pass(trial: Trial, by_structure: LossFacts) -> LossFacts:
     Model and trainer are as before afterwards. Raises nothing but what ends a program.
     """
     try:
-        if trial.trainer is None or not trial.batches or out_of_reach(trial.model):
+        if trial.trainer is None or not trial.batches or are_weights_out_of_reach(trial.model):
             return by_structure
         return TrainerFunctions.of(trial.trainer, trial.model).watched_loss(trial)
     except Exception as error:
@@ -199,13 +199,14 @@ class TrainerFunctions(NamedTuple):
     def watched_loss(self, trial: Trial) -> LossFacts:
         """The loss that the pass of the first batch computes, by watching it. Raises what the pass raises."""
         with undisturbed(trial, training=True), self._recorded_calls() as calls:
-            self._compute(trial)
+            self._compute_first_batch_loss(trial)
         function = self._function_of_pass(calls)
-        own = [(calls[name].called, facts) for name, facts in self._own_functions()]
+        own = [(calls[name].called, facts) for name, facts in self._watched_functions_of_user()]
         return _loss_facts(
             function,
             calls=[f for called, f in own if called and not f.items() >= function.facts().items()],
-            not_called=[f for called, f in own if not called] + [*self._shadowed_method()],
+            not_called=[f for called, f in own if not called]
+            + [*self._shadowed_compute_loss_func_method()],
         )
 
     def _function_of_pass(self, calls: Mapping[str, CallRecorder]) -> NamedFunction:
@@ -231,7 +232,7 @@ class TrainerFunctions(NamedTuple):
             return name_function(self.model.forward)
         return self.library_loss()
 
-    def _compute(self, trial: Trial) -> None:
+    def _compute_first_batch_loss(self, trial: Trial) -> None:
         """Compute the loss of the first batch; in `training_step` where that is the user's own code.
 
         Without gradients: they are not needed, and a step of the user's own ends where it would run its backward pass,
@@ -242,7 +243,7 @@ class TrainerFunctions(NamedTuple):
             if not self.training_step.is_own:
                 loss_of(trial, batch)
                 return
-            refuse_generators(trial)
+            refuse_trainers_that_sample_answers(trial)
             require_whole_weights(trial)
             try:
                 with replace_attribute(trial.trainer.accelerator, "backward", _end_step):
@@ -270,7 +271,7 @@ class TrainerFunctions(NamedTuple):
                     stack.enter_context(replace_attribute(owner, attribute, call.stand_in))
             yield calls
 
-    def _own_functions(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _watched_functions_of_user(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """The functions of the user's own that were watched: the attribute that holds each, and its facts."""
         watched = {
             "compute_loss": self.compute_loss,
@@ -282,7 +283,7 @@ class TrainerFunctions(NamedTuple):
                 given_as = "model.loss_function" if attribute == "_loss_function" else attribute
                 yield attribute, {"given_as": given_as, **function.facts()}
 
-    def _shadowed_method(self) -> Iterator[dict[str, Any]]:
+    def _shadowed_compute_loss_func_method(self) -> Iterator[dict[str, Any]]:
         """A method `compute_loss_func` is never called: the Trainer sets the instance's attribute, to None."""
         method = getattr(type(self.trainer), "compute_loss_func", None)
         if self.given is None and inspect.isfunction(method) and name_function(method).is_own:
@@ -326,7 +327,11 @@ def _reads_loss_type(owner: type) -> bool:
 
 def _calls_loss_function(model: Any) -> bool:
     """Does the code of the model's forward pass name `loss_function`? That of a kernel library may not."""
-    return any("loss_function" in code.co_names for _, code, _ in _layers(model.forward) if code)
+    return any(
+        "loss_function" in code.co_names
+        for _, code, _ in _callable_and_what_it_wraps(model.forward)
+        if code
+    )
 
 
 def name_function(function: Any) -> NamedFunction:
@@ -334,7 +339,7 @@ def name_function(function: Any) -> NamedFunction:
 
     Of a function in wrappers, the outermost that is the user's own code; else the innermost.
     """
-    layers = [_name_layer(*layer) for layer in _layers(function)]
+    layers = [_name_layer(*layer) for layer in _callable_and_what_it_wraps(function)]
     return next((layer for layer in layers if layer.is_own), layers[-1])
 
 
@@ -347,10 +352,10 @@ def _name_layer(name: str, code: CodeType | None, module: str) -> NamedFunction:
         return NamedFunction(f"{package}{ending} {name}", None, None, package, False)
     # The main program's file says more than `__main__`.
     name = name if module == "__main__" else f"{module}.{name}"
-    return NamedFunction(name, _relative_path(file), code.co_firstlineno, package, True)
+    return NamedFunction(name, _path_from_working_folder(file), code.co_firstlineno, package, True)
 
 
-def _layers(function: Any) -> Iterator[tuple[str, CodeType | None, str]]:
+def _callable_and_what_it_wraps(function: Any) -> Iterator[tuple[str, CodeType | None, str]]:
     """(name, code, module) of a callable and of what it wraps, the outermost first; code is None where it is C."""
     for _ in range(MAX_WRAPPERS):
         if isinstance(function, functools.partial):
@@ -363,15 +368,17 @@ def _layers(function: Any) -> Iterator[tuple[str, CodeType | None, str]]:
             name = getattr(code, "co_qualname", function.__qualname__)
             yield name, code, str(function.__globals__.get("__name__"))
         else:
-            yield _name_object(function)
+            yield _name_code_and_module_of_callable(function)
         wrapped = getattr(function, "__wrapped__", None)
         if wrapped is None:
             return
         function = wrapped
 
 
-def _name_object(function: Any) -> tuple[str, CodeType | None, str]:
-    """Of a class's instance: the class, and the code that a call runs. Of a function in C: itself."""
+def _name_code_and_module_of_callable(function: Any) -> tuple[str, CodeType | None, str]:
+    """Name, code and module of a callable object: of a class's instance the class, and the code that a
+    call runs; of a function in C itself.
+    """
     if inspect.isbuiltin(function):
         return function.__qualname__, None, str(function.__module__)
     kind = type(function)
@@ -379,8 +386,8 @@ def _name_object(function: Any) -> tuple[str, CodeType | None, str]:
     return kind.__qualname__, getattr(call, "__code__", None), kind.__module__
 
 
-def _relative_path(file: str) -> str:
-    """From the working folder where the file is below it."""
+def _path_from_working_folder(file: str) -> str:
+    """The path of a file from the working folder, where it is below it; else as it is."""
     if not os.path.isabs(file):
         return file
     try:

@@ -61,7 +61,7 @@ def find_source_rows(source_data: Any, peeked: list[PeekedBatch], tokenizer: Any
         or not hasattr(source_data, "__getitem__")
     ):
         return [], [], source_data is None
-    named = _numbers_in_batches(peeked, len(source_data))
+    named = _row_numbers_named_by_batches(peeked, len(source_data))
     if len(source_data) <= WHOLE_DATASET_ROWS:
         numbers = list(range(len(source_data)))
     elif not any(any(texts_in(source_data[i])) for i in range(_SAMPLED_ROWS)):
@@ -75,7 +75,7 @@ def find_source_rows(source_data: Any, peeked: list[PeekedBatch], tokenizer: Any
     return rows, numbers, True
 
 
-def _numbers_in_batches(peeked: list[PeekedBatch], row_count: int) -> list[int]:
+def _row_numbers_named_by_batches(peeked: list[PeekedBatch], row_count: int) -> list[int]:
     """The row numbers that the batches name, those that the data set has, ascending."""
     indices = chain.from_iterable(batch.indices or () for batch in peeked)
     return sorted({index for index in indices if 0 <= index < row_count})

@@ -112,7 +112,7 @@ class NewTrainer:
         return instance
 
 
-def trainer_of_frames() -> Any:
+def innermost_trainer_on_stack() -> Any:
     """The innermost trainer in whose methods we are; None where there is none.
 
     A frame's locals live on in a dictionary once they were asked for (before Python 3.13), so this is for a forked

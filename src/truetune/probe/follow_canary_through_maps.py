@@ -99,7 +99,7 @@ def canary_dataset_of(dataset: Any) -> CanaryDataset | None:
         return None
 
 
-def create_canary(dataset: Any) -> CanaryDataset | None:
+def canary_of_dataset_or_new(dataset: Any) -> CanaryDataset | None:
     """The canary of a data set, made of its first row if it has none yet.
 
     Returns:
@@ -229,7 +229,7 @@ def _wrap_method(method: Any, *, repeated: bool) -> Any:
         global _inside_call
         if _inside_call or _stopped:
             return method(dataset, *args, **settings)
-        canary = run_contained(_canary_or_none, dataset, on_failure=_stop_following)
+        canary = run_contained(_canary_or_none_if_unreadable, dataset, on_failure=_stop_following)
         # What `_without_following` does, without a function of ours around the program's call: a failure in it would
         # reach the program (tests/probe/injection puts one there).
         _inside_call = True
@@ -290,11 +290,11 @@ def _stop_following(reason: str) -> None:
     _stopped = True
 
 
-def _canary_or_none(dataset: Any) -> CanaryDataset | None:
-    """`create_canary`; None also where the data set can't be read, which is not our failure."""
+def _canary_or_none_if_unreadable(dataset: Any) -> CanaryDataset | None:
+    """`canary_of_dataset_or_new`; None also where the data set can't be read, which is not our failure."""
     try:
         with _without_following():
-            return create_canary(dataset)
+            return canary_of_dataset_or_new(dataset)
     except Exception:
         return None
 

@@ -86,9 +86,9 @@ def run_in_copy(
     state = random.getstate()  # Python draws a new seed in each forked process
     try:
         original = os.getpid()
-        with _no_child_signals():
+        with _hold_back_sigchld_of_copy():
             try:
-                with _no_warning(), _no_signals() as mask:
+                with _suppress_fork_warning(), _block_signals_in_thread() as mask:
                     try:
                         process = os.fork()
                         if process == 0:
@@ -98,7 +98,7 @@ def run_in_copy(
                             os._exit(1)
                 os.close(writing)
                 writing = -1
-                _read_messages(reading, process, seconds, first, wanted)
+                _read_messages_until_copy_ends(reading, process, seconds, first, wanted)
             finally:
                 if process > 0:
                     with suppress(OSError):
@@ -110,14 +110,15 @@ def run_in_copy(
             os.close(writing)
 
 
-def _read_messages(
+def _read_messages_until_copy_ends(
     reading: int,
     process: int,
     seconds: Callable[[dict[str, Any]], float | None],
     first: float,
     wanted: Callable[[], bool],
 ) -> None:
-    """Hear the copy out.
+    """Read the messages of the copy until no more is to be waited for. Raises CopyFailed where it fails or
+    takes too long.
 
     Until it says that its record is written (`recorded`) it computes. A copy that does not is waiting for what a copy
     has not got: a lock that another thread held at the fork, or that thread itself.
@@ -139,7 +140,7 @@ def _read_messages(
             continue
         read = os.read(reading, 1 << 16)
         if not read:
-            raise CopyFailed(f"the audit's process ended early ({_describe_end(process)})")
+            raise CopyFailed(f"the audit's process ended early ({_describe_end_of_copy(process)})")
         *lines, unread = (unread + read).split(b"\n")
         for line in lines:
             message = json.loads(line)
@@ -184,7 +185,7 @@ def _processor_time(process: int) -> int:
     return ticks
 
 
-def _describe_end(process: int) -> str:
+def _describe_end_of_copy(process: int) -> str:
     """How a copy ended; it is waited for elsewhere."""
     flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
     with suppress(OSError):
@@ -208,7 +209,7 @@ def _reap_copy(process: int) -> None:
 
 
 @contextmanager
-def _no_child_signals() -> Iterator[None]:
+def _hold_back_sigchld_of_copy() -> Iterator[None]:
     """The user's handler of SIGCHLD does not run for the copy, which the user's program has not started.
 
     What came for a child of the program's own meanwhile is raised again afterwards.
@@ -235,7 +236,7 @@ def _has_ended_child() -> bool:
 
 
 @contextmanager
-def _no_signals() -> Iterator[set[signal.Signals]]:
+def _block_signals_in_thread() -> Iterator[set[signal.Signals]]:
     """No signal arrives in this thread: a copy must not run the user's handlers, nor the original lose its copy."""
     blocked = signal.valid_signals() - {CLOCK_SIGNAL}  # the boundary's clock is heard everywhere
     before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
@@ -246,7 +247,7 @@ def _no_signals() -> Iterator[set[signal.Signals]]:
 
 
 @contextmanager
-def _no_warning() -> Iterator[None]:
+def _suppress_fork_warning() -> Iterator[None]:
     """Python 3.12 warns of a fork in a process with threads: the copy runs none of theirs, and is killed if it hangs.
 
     `catch_warnings` would make warnings of the user's come again that were shown already, so the list is changed.
@@ -272,18 +273,18 @@ def _run_as_copy(
     """
     code = 1
     try:
-        _die_with(original)
+        _die_with_original(original)
         _drop_signal_handlers(mask)
-        _drop_files(writing)
-        _drop_output()
+        _detach_files_from_original(writing)
+        _drop_output_of_user_code()
         random.setstate(state)
-        _compute_alone()
+        _compute_with_one_thread()
 
         def send(message: dict[str, Any]) -> None:
             os.write(writing, json.dumps(message).encode() + b"\n")
 
         try:
-            _drop_shared_memory()
+            _copy_shared_memory_of_original()
             work(send)
             code = 0
         except BaseException as error:
@@ -293,7 +294,7 @@ def _run_as_copy(
         os._exit(code)
 
 
-def _die_with(original: int) -> None:
+def _die_with_original(original: int) -> None:
     """End this copy when the original dies, even by SIGKILL, which no handler sees."""
     import ctypes
     import resource
@@ -317,7 +318,7 @@ def _drop_signal_handlers(mask: set[signal.Signals]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _drop_files(kept: int) -> None:
+def _detach_files_from_original(kept: int) -> None:
     """Nothing that is open in the original is written to, and no position in it moves."""
     # A write into the run's log or a socket of its tracker would appear twice.
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -329,7 +330,7 @@ def _drop_files(kept: int) -> None:
             _replace_file(number, nothing)
 
 
-def _drop_shared_memory() -> None:
+def _copy_shared_memory_of_original() -> None:
     """What the original shares with others (`share_memory_`, `multiprocessing.Value`) becomes a copy of it, which is
     shared with the copy's own children alone. Else a counter of the user's would count the copy's batches, too.
     """
@@ -385,7 +386,7 @@ def _replace_file(number: int, nothing: int) -> None:
     os.close(again)
 
 
-def _drop_output() -> None:
+def _drop_output_of_user_code() -> None:
     """What user code prints or logs in the copy is lost; the user's own streams, with what they hold, are kept alive
     and never flushed here."""
     import gc
@@ -407,8 +408,10 @@ def _say_nothing(*_: Any) -> None:
     """Say nothing of errors that nobody catches in a copy: its parent hears of them by other means."""
 
 
-def _compute_alone() -> None:
-    """One thread: the pools of OpenMP and of tokenizers have no threads in a forked process, and wait for them."""
+def _compute_with_one_thread() -> None:
+    """Compute with one thread: the pools of OpenMP and of tokenizers have no threads in a forked process,
+    and wait for them.
+    """
     # tokenizers also warns of a fork, on the user's terminal, unless this is set.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch = sys.modules.get("torch")

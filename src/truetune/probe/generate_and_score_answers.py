@@ -146,7 +146,7 @@ def compare_answer(
     references = tuple(filter(None, (reference.strip(), also.strip())))
     # Of an answer that was cut only its part can be compared.
     recited = any(
-        written.startswith(references) or (cut and _begins_one(written, references))
+        written.startswith(references) or (cut and _begins_a_reference(written, references))
         for written in (text, with_special)
     )
     return {
@@ -154,11 +154,14 @@ def compare_answer(
         "recited": recited,
         "exact": text in references or with_special in references,
         "stopped": answer.stopped,
-        "early": answer.stopped and bool(text) and not recited and _begins_one(text, references),
+        "early": answer.stopped
+        and bool(text)
+        and not recited
+        and _begins_a_reference(text, references),
         "cut": cut,
     }
 
 
-def _begins_one(text: str, references: tuple[str, ...]) -> bool:
+def _begins_a_reference(text: str, references: tuple[str, ...]) -> bool:
     """Does one of the references begin with this text?"""
     return any(reference.startswith(text) for reference in references)

@@ -84,7 +84,10 @@ def measure_row_mutants(
         batch, those that the loss does not feel, and those that end the run.
     """
     outcome: dict[str, Any] = {
-        "clean": {"loss": learned.losses, "logs": logs_of(trainer, model, batch, notes)},
+        "clean": {
+            "loss": learned.losses,
+            "logs": metrics_user_would_read(trainer, model, batch, notes),
+        },
         "mutants": [],
         "skipped": [],
     }
@@ -107,9 +110,9 @@ def measure_row_mutants(
         # Every fault starts where the clean run started, and has as many steps: only the labels differ.
         model.load_state_dict(fresh)
         try:
-            with_fault = _memorise_as_clean(trainer, model, faulty_batch, learned)
+            with_fault = _memorise_faulty_batch(trainer, model, faulty_batch, learned)
         except Exception as error:
-            outcome["skipped"].append(_error_outcome(name, error))
+            outcome["skipped"].append(_outcome_of_skipped_fault(name, error))
             continue
         # To the last bit: a loss that reads the changed labels can't be the same.
         if with_fault.losses == learned.losses:
@@ -123,9 +126,9 @@ def measure_row_mutants(
                 "what": what,
                 "loss": with_fault.losses,
                 "fell": with_fault.fell,
-                "logs": logs_of(trainer, model, faulty_batch, notes),
+                "logs": metrics_user_would_read(trainer, model, faulty_batch, notes),
                 "rows": recite(),
-                "label_loss": label_loss(model, _examples_of(faulty)),
+                "label_loss": label_loss(model, _lines_as_single_row_examples(faulty)),
             }
         )
     return outcome
@@ -136,7 +139,7 @@ def _faults_named(names: Collection[str]) -> dict[str, tuple[str, Any]]:
     return {name: fault for name, fault in LABEL_FAULTS.items() if name in names}
 
 
-def _memorise_as_clean(
+def _memorise_faulty_batch(
     trainer: Any, model: Any, batch: dict[str, Any], clean: MemoriseOutcome
 ) -> MemoriseOutcome:
     """Train on a faulty batch with at most as many steps as the clean run had, whether its rows are known or not.
@@ -148,7 +151,7 @@ def _memorise_as_clean(
     return memorise_batch(model, TrainerLoss(trainer, ()), batch, steps, until, known=lambda: False)
 
 
-def _examples_of(lines: Lines) -> list[Example]:
+def _lines_as_single_row_examples(lines: Lines) -> list[Example]:
     """Lines as examples of one row each, of which a loss by labels alone is computed."""
     return [Example(0, None, [(line.ids, line.labels)]) for line in lines]
 
@@ -192,7 +195,7 @@ def measure_pair_mutants(
             SimpleNamespace(collate_fn=lambda rows: swap_preferences(dict(loader.collate_fn(rows))))
         )
     except Exception as error:
-        return {**outcome, "skipped": [_error_outcome("pairs-exchanged", error)]}
+        return {**outcome, "skipped": [_outcome_of_skipped_fault("pairs-exchanged", error)]}
     if exchanged["loss"] == clean["loss"]:
         outcome["skipped"].append(
             {"name": "pairs-exchanged", "why": "the loss is the same with it"}
@@ -210,7 +213,7 @@ def measure_pair_mutants(
     return outcome
 
 
-def _error_outcome(name: str, error: Exception) -> dict[str, str]:
+def _outcome_of_skipped_fault(name: str, error: Exception) -> dict[str, str]:
     """A fault that ended the run, as it stands under `skipped`."""
     return {
         "name": name,
@@ -245,7 +248,7 @@ def _opposite_name(name: str) -> str:
     return name.replace("rejected", "chosen")
 
 
-def logs_of(
+def metrics_user_would_read(
     trainer: Any, model: Any, batch: Mapping[str, Any], notes: list[str]
 ) -> dict[str, float]:
     """What the user would read beside the loss: the trainer's own metrics of the last step, and compute_metrics of
@@ -261,7 +264,7 @@ def logs_of(
         if trainer.preprocess_logits_for_metrics is not None:
             logits = trainer.preprocess_logits_for_metrics(logits, labels)
         computed = compute(
-            EvalPrediction(predictions=_as_arrays(logits), label_ids=_as_arrays(labels))
+            EvalPrediction(predictions=_as_numpy_arrays(logits), label_ids=_as_numpy_arrays(labels))
         )
         metrics |= {f"eval_{name}": float(value) for name, value in computed.items()}
     except Exception as error:
@@ -271,7 +274,7 @@ def logs_of(
     return metrics
 
 
-def _as_arrays(value: Any) -> Any:
+def _as_numpy_arrays(value: Any) -> Any:
     """NumPy's; logits of a cut vocabulary with their columns where they belong, and the lowest score elsewhere."""
     if isinstance(value, VocabTensor):
         # The user's metrics index by vocabulary ids, in numpy, which the tensor's own translation does not reach.
@@ -282,7 +285,7 @@ def _as_arrays(value: Any) -> Any:
         return whole.cpu().numpy()
     if isinstance(value, torch.Tensor):
         return (value.float() if value.is_floating_point() else value).cpu().numpy()
-    return tuple(map(_as_arrays, value)) if isinstance(value, list | tuple) else value
+    return tuple(map(_as_numpy_arrays, value)) if isinstance(value, list | tuple) else value
 
 
 def logged_metrics(trainer: Any) -> dict[str, float]:
@@ -386,7 +389,7 @@ def _stop_dropped(lines: Lines, stops: set[int]) -> Lines:
     return [_end_line(line, line.end) for line in lines]
 
 
-def _cut_lines(lines: Lines, stops: set[int]) -> Lines:
+def _cut_second_half_of_answers(lines: Lines, stops: set[int]) -> Lines:
     """The second half of each answer is missing."""
     return [_end_line(line, line.answer + (line.end - line.answer + 1) // 2) for line in lines]
 
@@ -396,17 +399,17 @@ def _end_line(line: Line, end: int) -> Line:
     return replace(line, ids=line.ids[:end], labels=line.labels[:end])
 
 
-def _shift_lines(lines: Lines, stops: set[int]) -> Lines:
+def _shift_labels_one_place_earlier(lines: Lines, stops: set[int]) -> Lines:
     """Labels one place earlier, as where both the loop and the model shift them."""
     return [replace(line, labels=[*line.labels[1:], -100]) for line in lines]
 
 
-def _all_supervised(lines: Lines, stops: set[int]) -> Lines:
+def _supervise_prompt_and_answer(lines: Lines, stops: set[int]) -> Lines:
     """Everything is learned, the prompt too."""
     return [replace(line, labels=line.ids) for line in lines]
 
 
-def _prompt_alone(lines: Lines, stops: set[int]) -> Lines:
+def _supervise_prompt_alone(lines: Lines, stops: set[int]) -> Lines:
     """The prompt has labels, and the answer has none."""
     return [
         replace(line, labels=line.ids[: line.answer] + [-100] * (len(line.ids) - line.answer))
@@ -414,7 +417,7 @@ def _prompt_alone(lines: Lines, stops: set[int]) -> Lines:
     ]
 
 
-def _others_answers(lines: Lines, stops: set[int]) -> Lines:
+def _give_answers_of_next_rows(lines: Lines, stops: set[int]) -> Lines:
     """Each prompt has the answer of the next row."""
     return [
         replace(
@@ -426,7 +429,7 @@ def _others_answers(lines: Lines, stops: set[int]) -> Lines:
     ]
 
 
-def _half_ignored(lines: Lines, stops: set[int]) -> Lines:
+def _ignore_labels_of_every_second_row(lines: Lines, stops: set[int]) -> Lines:
     """Every second row has no labels."""
     return [
         replace(line, labels=[-100] * len(line.ids)) if i % 2 else line
@@ -438,10 +441,13 @@ def _half_ignored(lines: Lines, stops: set[int]) -> Lines:
 LABEL_FAULTS: dict[str, tuple[str, Callable[[Lines, set[int]], Lines]]] = {
     "stop-masked": ("no label on the stop token, as where pad = eos", _stop_masked),
     "stop-dropped": ("rows end before their stop token", _stop_dropped),
-    "shifted-twice": ("labels moved by one before the model moves them", _shift_lines),
-    "prompt-learned": ("the prompt is learned as well", _all_supervised),
-    "prompt-alone": ("the prompt is learned and the answer is not", _prompt_alone),
-    "others-answers": ("each prompt has the next row's answer", _others_answers),
-    "half-ignored": ("no labels in every second row", _half_ignored),
-    "answers-cut": ("answers end in their middle", _cut_lines),
+    "shifted-twice": (
+        "labels moved by one before the model moves them",
+        _shift_labels_one_place_earlier,
+    ),
+    "prompt-learned": ("the prompt is learned as well", _supervise_prompt_and_answer),
+    "prompt-alone": ("the prompt is learned and the answer is not", _supervise_prompt_alone),
+    "others-answers": ("each prompt has the next row's answer", _give_answers_of_next_rows),
+    "half-ignored": ("no labels in every second row", _ignore_labels_of_every_second_row),
+    "answers-cut": ("answers end in their middle", _cut_second_half_of_answers),
 }

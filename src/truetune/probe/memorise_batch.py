@@ -1,6 +1,6 @@
 """Memorising: a few rows of the trainer's own data, by its own collator and loss, until the miniature knows them.
 
-`collect_examples` reads documents of the prepared data through the collator, from which the rows are chosen
+`collect_first_documents` reads documents of the prepared data through the collator, from which the rows are chosen
 (`choose_rows_to_recite`). `memorise_batch` trains on one batch of them with an optimizer of ours. It ends at the first
 of these: the answers are known, the loss is flat, its steps or its time are used up, the loss is no number or has no
 gradient. `truetune.checks.recitation.loss_does_not_fall` judges the losses, and counts on 60 steps of a loss that does
@@ -90,12 +90,12 @@ class Example:
         return self.lines[0][1]
 
 
-def collect_examples(dataset: Any, collate: Any) -> list[Example]:
+def collect_first_documents(dataset: Any, collate: Any) -> list[Example]:
     """The first documents of the prepared data, packs taken apart where they say how. Raises what the user's raise."""
     examples = []
     for index, row in enumerate(_first_rows(dataset)):
         for document in _unpack_documents(row):
-            lines = lines_of(collate([document]))
+            lines = unpadded_ids_and_labels_of_batch(collate([document]))
             if lines and lines[0][0]:
                 examples.append(Example(index, document, lines))
     return examples
@@ -127,7 +127,7 @@ def _unpack_documents(row: Any) -> Iterator[Any]:
         begin = end
 
 
-def lines_of(batch: Any) -> list[tuple[list[int], list[int] | None]]:
+def unpadded_ids_and_labels_of_batch(batch: Any) -> list[tuple[list[int], list[int] | None]]:
     """Ids and labels of each line of a batch, without padding; [] where it holds no ids by a usual name.
 
     Of a batch of pairs the chosen lines come first, then the rejected ones. Three layouts are known: whole lines
@@ -220,10 +220,10 @@ def memorise_batch(
         weights: those to train; all where None.
     """
     started = time.perf_counter()
-    weights = _floating_weights(model) if weights is None else weights
+    weights = _weights_of_floating_dtype(model) if weights is None else weights
     for parameter in weights:
         parameter.requires_grad_(True)
-    _no_dropout(model)
+    _switch_dropout_off_for_good(model)
     # Without weight decay: the rows shall be known by heart, not generalised.
     optimizer = torch.optim.AdamW(weights, lr=LEARNING_RATE, weight_decay=0.0, betas=(0.9, 0.95))
     losses: list[float] = []
@@ -240,7 +240,7 @@ def memorise_batch(
         # Without it, it takes 70 steps instead of 60: a row with a large gradient undoes some of the others.
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
-        if _is_flat(losses) or time.perf_counter() > until:
+        if _has_loss_become_flat(losses) or time.perf_counter() > until:
             break
         is_asked = step % STEPS_BETWEEN_QUESTIONS == STEPS_BETWEEN_QUESTIONS - 1
         if is_asked and losses[-1] < KNOWN_LOSS and known():
@@ -249,12 +249,12 @@ def memorise_batch(
     return MemoriseOutcome(losses, time.perf_counter() - started)
 
 
-def _floating_weights(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+def _weights_of_floating_dtype(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     """The parameters of a model that a gradient can change."""
     return [parameter for parameter in model.parameters() if parameter.is_floating_point()]
 
 
-def _is_flat(losses: list[float]) -> bool:
+def _has_loss_become_flat(losses: list[float]) -> bool:
     """Has the loss fallen, and falls no more? Where prompts are learned too, some of it stays for ever."""
     if len(losses) <= MIN_STEPS_BEFORE_FLAT:
         return False
@@ -262,7 +262,7 @@ def _is_flat(losses: list[float]) -> bool:
     return last < LEARNED_SHARE * first and last > FLAT_SHARE * earlier
 
 
-def _no_dropout(model: torch.nn.Module) -> None:
+def _switch_dropout_off_for_good(model: torch.nn.Module) -> None:
     """Switch all dropout of a model off, for good: with it a few rows are not known by heart to the last token."""
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):

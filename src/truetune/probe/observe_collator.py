@@ -40,7 +40,7 @@ def observe_collator(
 
     Raises what the collator raises.
     """
-    collate = _row_as_batch if collator is None else collator
+    collate = _single_row_as_batch if collator is None else collator
     loader: Any = DataLoader(list(rows), batch_size=size, collate_fn=collate)  # type: ignore[arg-type]
     record = observe_run(
         folder, model=model, loader=loader, source_data=source_data, count=len(rows)
@@ -50,14 +50,18 @@ def observe_collator(
     return record
 
 
-def _row_as_batch(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _single_row_as_batch(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The only row as a batch of one line, without its columns of texts."""
     (row,) = rows
-    return {key: torch.as_tensor(value)[None] for key, value in row.items() if not _is_text(value)}
+    return {
+        key: torch.as_tensor(value)[None]
+        for key, value in row.items()
+        if not _holds_other_than_numbers(value)
+    }
 
 
-def _is_text(value: Any) -> bool:
+def _holds_other_than_numbers(value: Any) -> bool:
     """Is it, or does it hold, what is no number?"""
     if isinstance(value, list | tuple):
-        return any(_is_text(item) for item in value[:1])
+        return any(_holds_other_than_numbers(item) for item in value[:1])
     return not (isinstance(value, int | float) or hasattr(value, "dtype"))

@@ -25,9 +25,9 @@ from truetune.probe.laws import measure_laws
 from truetune.probe.live_objects import AliveObjects
 from truetune.probe.observe_run import (
     ObservedData,
-    first_record,
     law_names,
     model_facts,
+    record_without_laws,
     trial_of,
     unwrap_model,
 )
@@ -78,11 +78,11 @@ def observe_loop(
     facts = model_facts(model)
     vocabulary = facts["embedding_rows"]
     tokenizer = alive.tokenizer_for(model, vocabulary)
-    named, own_loss = _named_batches(batches, vocabulary, read_variables)
+    named, own_loss = _named_batches_and_own_loss(batches, vocabulary, read_variables)
     peeked = [PeekedBatch(None, [], batch.inputs, batch) for batch in named]
-    source_data = _rows_in_batches(peeked, tokenizer, alive.rows)
+    source_data = _live_rows_in_batches(peeked, tokenizer, alive.rows)
     seen = ObservedData(peeked, collate=None, dataset=source_data)
-    record = first_record(folder, seen, facts, source_data=source_data, tokenizer=tokenizer)
+    record = record_without_laws(folder, seen, facts, source_data=source_data, tokenizer=tokenizer)
     taken = {"seen": steps.seen, "without_gradient": steps.without_gradient}
     record.facts |= {"rank": rank, "world": world, "steps": taken}
     if not peeked:
@@ -99,7 +99,7 @@ def observe_loop(
     return record
 
 
-def _named_batches(
+def _named_batches_and_own_loss(
     batches: Sequence[Mapping[str, Any]], vocabulary: int | None, read_variables: bool
 ) -> tuple[list[NamedBatch], bool]:
     """The batches by our names, and whether the loop computes its loss itself.
@@ -114,7 +114,7 @@ def _named_batches(
     return named, own_loss
 
 
-def _rows_in_batches(peeked: list[PeekedBatch], tokenizer: Any, alive: Sequence[Any]) -> Any:
+def _live_rows_in_batches(peeked: list[PeekedBatch], tokenizer: Any, alive: Sequence[Any]) -> Any:
     """Those of the live rows whose texts stand in the batches; None where there are none."""
     if tokenizer is None or not peeked:
         return None

@@ -5,7 +5,7 @@ a rehearsal's miniature, and of a collator alone. A loop that is watched at its 
 its record of the same parts (`observe_loop`).
 
 1. The first batches are taken from the loader without moving it (`peek_batches`).
-2. Facts of model, trainer, tokenizer and data become JSON (`first_record`).
+2. Facts of model, trainer, tokenizer and data become JSON (`record_without_laws`).
 3. Laws are measured in the first process (`truetune.probe.laws`), and a canary is sent where it was asked for.
 
 The trade-off: nothing here decides. A record holds more than any single rule needs, and is judged by the parent, so
@@ -31,10 +31,14 @@ import torch
 from truetune.errors import UsageError
 from truetune.probe.find_function_computing_loss import loss_by_structure, loss_of_one_pass
 from truetune.probe.find_source_rows_of_batches import find_source_rows
-from truetune.probe.laws import law_modules, measure_laws, names_by_cost
+from truetune.probe.laws import law_modules, law_names_of_costs, measure_laws
 from truetune.probe.measuring.law_trial import Trial
 from truetune.probe.measuring.trainer_loss import TrainerLoss
-from truetune.probe.peek_batches import PeekedBatch, loader_components, peek_batches
+from truetune.probe.peek_batches import (
+    PeekedBatch,
+    loader_samplers_datasets_and_collators,
+    peek_batches,
+)
 from truetune.probe.preserve_state import preserve_state
 from truetune.probe.recognise_ids_labels_and_mask import (
     LABELS,
@@ -113,15 +117,15 @@ def observe_run(
         loader.dataset,
     )
     # Data sets and collators may count or draw when they are read.
-    with preserve_state(*loader_components(loader), source_data):
-        record = first_record(
+    with preserve_state(*loader_samplers_datasets_and_collators(loader), source_data):
+        record = record_without_laws(
             folder, seen, facts, source_data=source_data, tokenizer=tokenizer, trainer=trainer
         )
-    record.facts["trainer"]["own_loss"] = loss is not None or _own_loss(trainer)
+    record.facts["trainer"]["own_loss"] = loss is not None or _has_user_own_loss(trainer)
     record.facts["trainer"]["loss"] = loss_by_structure(trainer, model, loss)
     if keep is not None:
         keep(record)
-    with preserve_state(*loader_components(loader)), warnings.catch_warnings():
+    with preserve_state(*loader_samplers_datasets_and_collators(loader)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # One process measures: the others hold the same weights, and would say the same.
         if seen.peeked and names and record.facts["rank"] == 0:
@@ -139,7 +143,7 @@ def observe_run(
     return record
 
 
-def first_record(
+def record_without_laws(
     folder: Path,
     seen: ObservedData,
     model: dict[str, Any],
@@ -160,10 +164,10 @@ def first_record(
             "versions": _package_versions(),
             "trainer": {
                 **_trainer_facts(trainer, seen.collate),
-                "own_loss": _own_loss(trainer),
+                "own_loss": _has_user_own_loss(trainer),
                 "loss": loss_by_structure(None, None),
             },
-            "args": _argument_facts(trainer),
+            "args": _training_arguments_as_json(trainer),
             "model": model,
             "tokenizer": _save_and_describe_tokenizer(tokenizer, folder),
             "data": {
@@ -174,7 +178,9 @@ def first_record(
                 "used": _row_columns(seen.peeked),
             },
             "batches": [{"indices": batch.indices} for batch in seen.peeked],
-            "notes": list(_what_was_not_seen(seen.peeked, complete, trainer, tokenizer, model)),
+            "notes": list(
+                _sentences_on_what_was_unseen(seen.peeked, complete, trainer, tokenizer, model)
+            ),
         },
         batches=[batch_arrays(batch.inputs) for batch in seen.peeked],
         rows=rows,
@@ -206,7 +212,7 @@ def _row_columns(peeked: Sequence[PeekedBatch]) -> list[str]:
     return sorted({key for row in rows for key in row})
 
 
-def _what_was_not_seen(
+def _sentences_on_what_was_unseen(
     peeked: Sequence[PeekedBatch],
     complete: bool,
     trainer: Any,
@@ -218,7 +224,7 @@ def _what_was_not_seen(
         yield "the data set is an iterator of its own: no batch can be taken and put back"
     if not complete:
         yield "not all rows of the data were searched for those of the batches"
-    yield from _missing_from_trainer(trainer, tokenizer)
+    yield from _describe_what_trainer_lacks(trainer, tokenizer)
     if model["config"].get("is_encoder_decoder", False):
         yield "tokens are not placed: the labels of an encoder-decoder are of another text"
 
@@ -233,7 +239,7 @@ def _send_canary(record: Record, trainer: Any, source_data: Any) -> None:
         record.facts["notes"].append(f"canary: {outcome['note']}")
 
 
-def _missing_from_trainer(trainer: Any, tokenizer: Any) -> Iterator[str]:
+def _describe_what_trainer_lacks(trainer: Any, tokenizer: Any) -> Iterator[str]:
     """What the trainer was not told: the tokenizer, or that it is one of several processes."""
     if tokenizer is None:
         yield (
@@ -257,7 +263,7 @@ def _missing_from_trainer(trainer: Any, tokenizer: Any) -> Iterator[str]:
 def law_names(laws: str | Sequence[str]) -> tuple[str, ...]:
     """Names of the laws to measure. Raises UsageError where there is none of such a name."""
     known = law_modules()
-    sets = {"none": (), "quick": names_by_cost("quick"), "all": tuple(known)}
+    sets = {"none": (), "quick": law_names_of_costs("quick"), "all": tuple(known)}
     names = sets.get(laws, (laws,)) if isinstance(laws, str) else tuple(laws)
     if unknown := set(names) - set(known):
         raise UsageError(
@@ -283,10 +289,10 @@ def trial_of(
     ]
     layout = seen.peeked[0].named if seen.peeked else None
     if loss is not None:
-        loss = _with_own_names(loss, layout)
+        loss = _loss_for_batch_layout(loss, layout)
     elif trainer is not None:
         own = [layout.restore(batch) for batch in batches] if layout is not None else batches
-        loss = _with_own_names(TrainerLoss(trainer, own), layout)
+        loss = _loss_for_batch_layout(TrainerLoss(trainer, own), layout)
     else:
         loss = _model_loss
     rows = [batch.rows for batch in seen.peeked]
@@ -298,7 +304,7 @@ def _model_loss(model: Any, inputs: Mapping[str, Any]) -> Any:
     return model(**inputs).loss
 
 
-def _with_own_names(loss: Any, layout: NamedBatch | None) -> Any:
+def _loss_for_batch_layout(loss: Any, layout: NamedBatch | None) -> Any:
     """The loss as it is called with batches that are laid out as the run's are."""
     if layout is None or not (layout.names or layout.sequence):
         return loss
@@ -345,10 +351,12 @@ def model_facts(model: Any) -> dict[str, Any]:
         "generation_config": to_json(generation.to_dict()) if generation is not None else None,
         "attention": getattr(config, "_attn_implementation", None),
         "dtype": _dtype_name(next(model.parameters(), None)),
-        "embedding_rows": _matrix_rows(_call_if_there(model, "get_input_embeddings")),
-        "output_rows": _matrix_rows(_call_if_there(model, "get_output_embeddings")),
-        "parameters": sum(_full_size(parameter) for parameter in model.parameters()),
-        **_facts_of_trained(model),
+        "embedding_rows": _matrix_rows(_call_method_if_there(model, "get_input_embeddings")),
+        "output_rows": _matrix_rows(_call_method_if_there(model, "get_output_embeddings")),
+        "parameters": sum(
+            _parameter_size_before_sharding(parameter) for parameter in model.parameters()
+        ),
+        **_facts_of_trained_weights(model),
         "adapter": _adapter_settings(adapters) if adapters else None,
         "accepts": list(inspect.signature(inner.forward).parameters),
         "training": bool(model.training),
@@ -361,7 +369,7 @@ def model_facts(model: Any) -> dict[str, Any]:
     }
 
 
-def _call_if_there(model: Any, name: str) -> Any:
+def _call_method_if_there(model: Any, name: str) -> Any:
     """What a method without arguments returns; None where the model has none of this name."""
     return getattr(model, name)() if hasattr(model, name) else None
 
@@ -371,11 +379,13 @@ def _dtype_name(parameter: Any) -> str:
     return "" if parameter is None else str(parameter.dtype).removeprefix("torch.")
 
 
-def _facts_of_trained(model: Any) -> dict[str, Any]:
+def _facts_of_trained_weights(model: Any) -> dict[str, Any]:
     """How many weights are trained, and the names of their tensors."""
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     return {
-        "trainable": sum(_full_size(parameter) for parameter in trained.values()),
+        "trainable": sum(
+            _parameter_size_before_sharding(parameter) for parameter in trained.values()
+        ),
         "trainable_names": list(trained),
     }
 
@@ -400,7 +410,8 @@ def _matrix_rows(layer: Any) -> int | None:
     return int(shape[0]) if len(shape) == 2 else None
 
 
-def _full_size(parameter: Any) -> int:
+def _parameter_size_before_sharding(parameter: Any) -> int:
+    """The number of weights of a parameter, also where DeepSpeed has shared them out."""
     return int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
@@ -427,7 +438,7 @@ def _trainer_facts(trainer: Any, collator: Any) -> dict[str, Any]:
     return {"class": bases[0] if bases else None, "bases": bases, "kind": kind, "collator": name}
 
 
-def _own_loss(trainer: Any) -> bool:
+def _has_user_own_loss(trainer: Any) -> bool:
     """Does the user's own code compute the loss?"""
     if trainer is None:
         return False
@@ -435,7 +446,8 @@ def _own_loss(trainer: Any) -> bool:
     return getattr(trainer, "compute_loss_func", None) is not None or not is_library_module(home)
 
 
-def _argument_facts(trainer: Any) -> dict[str, Any]:
+def _training_arguments_as_json(trainer: Any) -> dict[str, Any]:
+    """The trainer's training arguments as JSON; empty without a trainer."""
     return to_json(trainer.args.to_dict()) if trainer is not None else {}
 
 

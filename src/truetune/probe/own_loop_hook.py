@@ -75,7 +75,7 @@ class OwnLoop:
 
     def lose(self, reason: str) -> None:
         """Lose the audit: nothing is watched any more, and the reason is left for the parent to say."""
-        self._end()
+        self._end_watching()
         note_loss(reason, self.orders)
 
     def before_step(
@@ -89,7 +89,7 @@ class OwnLoop:
             return None
         self._steps += 1
         if self._model is None:
-            self._find(optimizer)
+            self._find_and_watch_model(optimizer)
         if self._model is None:
             return None
         self._taken.note(optimizer, args, kwargs)
@@ -98,7 +98,7 @@ class OwnLoop:
             return None
         return self._audit()
 
-    def _find(self, optimizer: Any) -> None:
+    def _find_and_watch_model(self, optimizer: Any) -> None:
         """Find the model that this optimizer trains, and keep what it is given from now on."""
         from truetune.probe.live_objects import model_trained_by
 
@@ -113,7 +113,7 @@ class OwnLoop:
             )
         self._watch = self._watch_forward(self._model)
         # A loop shorter than the batches that were asked for is judged when Python ends.
-        atexit.register(self._finish, os.getpid())
+        atexit.register(self._audit_unjudged_loop_at_exit, os.getpid())
         Path(self.orders["folder"], f"own-loop-{os.getpid()}").touch()
 
     def _watch_forward(self, watched: Any) -> Any:
@@ -148,7 +148,10 @@ class OwnLoop:
 
         if not torch.is_grad_enabled() or len(self._batches) >= self.orders["batches"]:
             return  # an evaluation, or answers that are sampled
-        arguments = {**dict(zip(forward_names(self._model), args, strict=False)), **kwargs}
+        arguments = {
+            **dict(zip(positional_argument_names_of_forward(self._model), args, strict=False)),
+            **kwargs,
+        }
         # `detach` lets the graph go: with it, the activations of these steps would stay in memory.
         kept = {
             name: value.detach().clone()
@@ -162,10 +165,11 @@ class OwnLoop:
         from truetune.probe.audit_session import audit_in_copy
 
         if self.orders.get("in_place") or not can_fork():
-            return self._audit_here()
+            return self._audit_in_this_process()
         return audit_in_copy(self.take(in_place=False), self.orders, 1, Limits.of(self.orders))
 
-    def _audit_here(self) -> str:
+    def _audit_in_this_process(self) -> str:
+        """Audit the loop in this process, without a copy: GO or STOP."""
         from truetune.probe.audit_session import audit_in_place
 
         return audit_in_place(self.take(in_place=True), self.orders, 1, Limits.of(self.orders))
@@ -177,20 +181,20 @@ class OwnLoop:
         run = LoopRun(
             self._model, self._batches, self._taken, AliveObjects.collect(), in_place=in_place
         )
-        self._end()
+        self._end_watching()
         return run
 
-    def _finish(self, process: int) -> None:
+    def _audit_unjudged_loop_at_exit(self, process: int) -> None:
         """Look at a loop that ended before it was judged. Python is ending: no thread of a clock can be started."""
         if self.over or os.getpid() != process:
             return
         try:
             if self._batches:
-                self._audit_here()
+                self._audit_in_this_process()
         except BaseException as error:
             self.lose(describe_error(error))
 
-    def _end(self) -> None:
+    def _end_watching(self) -> None:
         """Look at nothing any more."""
         self.over = True
         # First forgotten and then removed: where removing fails, nothing is watched all the same.
@@ -219,8 +223,8 @@ class LoopRun:
             alive,
             in_place,
         )
-        self.world = _environment_number("WORLD_SIZE", 1)
-        self.rank = _environment_number("RANK", 0)
+        self.world = _environment_variable_as_number("WORLD_SIZE", 1)
+        self.rank = _environment_variable_as_number("RANK", 0)
 
     def observe(self, folder: Path, orders: HookOrders) -> Record:
         """Look at the loop and make its record: what reached the model, with the tokenizer and the rows of the
@@ -272,19 +276,19 @@ def is_compiled(model: Any) -> bool:
     return getattr(model, "_compiled_call_impl", None) is not None or is_wrapped_by_compile(model)
 
 
-def forward_names(model: Any) -> list[str]:
+def positional_argument_names_of_forward(model: Any) -> list[str]:
     """Names of the positional arguments of a model's forward pass; PEFT's wrapper hands its own on."""
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     return list(inspect.signature(inner.forward).parameters)
 
 
-def _environment_number(name: str, default: int) -> int:
+def _environment_variable_as_number(name: str, default: int) -> int:
     """A whole number of the environment, as launchers set them."""
     value = os.environ.get(name, "")
     return int(value) if value.isdecimal() else default
 
 
-def wait_for_torch(orders: HookOrders, after: Callable[..., Any]) -> None:
+def watch_optimizers_once_torch_imported(orders: HookOrders, after: Callable[..., Any]) -> None:
     """Watch optimizers as soon as torch has them; `after` calls when a module has been imported."""
     optimizer = "torch.optim.optimizer"
     if optimizer in sys.modules:

@@ -49,7 +49,7 @@ def peek_batches(
     if isinstance(loader.dataset, Iterator):
         return []
     # Samplers draw and data sets count: the run shall draw the same rows again.
-    with preserve_state(*loader_components(loader)):
+    with preserve_state(*loader_samplers_datasets_and_collators(loader)):
         peeked = []
         for indices, rows, batch in islice(_planned_batches(loader), count):
             named = name_batch(batch, keys, vocabulary)
@@ -61,7 +61,7 @@ def _planned_batches(loader: DataLoader[Any]) -> Iterator[tuple[list[int] | None
     """(row numbers or None, rows, collated batch) as the loader would yield them, without its worker processes."""
     dataset, collate = loader.dataset, loader.collate_fn
     if isinstance(dataset, IterableDataset):
-        for batch in _batches_of_rank(loader, _streamed_batches(loader)):
+        for batch in _dispatched_batches_of_rank(loader, _batches_of_streamed_rows(loader)):
             yield None, batch, collate(batch if loader.batch_size else batch[0])
     elif loader.batch_sampler is None:
         for index in loader.sampler:
@@ -73,7 +73,7 @@ def _planned_batches(loader: DataLoader[Any]) -> Iterator[tuple[list[int] | None
             yield list(indices), rows, collate(rows)
 
 
-def _streamed_batches(loader: DataLoader[Any]) -> Iterator[list[Any]]:
+def _batches_of_streamed_rows(loader: DataLoader[Any]) -> Iterator[list[Any]]:
     """The rows of a stream by batches; a last one that is short is left out where the loader drops it."""
     rows = iter(loader.dataset)
     while batch := list(islice(rows, loader.batch_size or 1)):
@@ -81,7 +81,7 @@ def _streamed_batches(loader: DataLoader[Any]) -> Iterator[list[Any]]:
             yield batch
 
 
-def _batches_of_rank(loader: Any, batches: Iterator[list[Any]]) -> Iterator[list[Any]]:
+def _dispatched_batches_of_rank(loader: Any, batches: Iterator[list[Any]]) -> Iterator[list[Any]]:
     """accelerate's dispatcher reads in the first process, and gives each one its batch in turn."""
     if not type(loader).__name__.startswith("DataLoaderDispatcher"):
         return batches
@@ -95,7 +95,7 @@ def _rows_at(dataset: Any, indices: list[int]) -> list[Any]:
     return [dataset[i] for i in indices]
 
 
-def loader_components(loader: Any) -> list[Any]:
+def loader_samplers_datasets_and_collators(loader: Any) -> list[Any]:
     """A data loader's samplers, data sets and collators, whatever they are wrapped in: what `preserve_state` takes."""
     components: dict[int, Any] = {}
     waiting = [getattr(loader, name, None) for name in LOADER_PARTS]

@@ -50,7 +50,10 @@ def preserve_state(*holders: Any) -> Iterator[None]:
     Args:
         holders: samplers, data sets, collators or functions; anything else is harmless.
     """
-    restorers = [*_save_global_rngs(), *(one for holder in holders for one in _save_holder(holder))]
+    restorers = [
+        *_save_rngs_and_yield_restorers(),
+        *(one for holder in holders for one in _save_holder_and_yield_restorers(holder)),
+    ]
     try:
         yield
     finally:
@@ -99,18 +102,18 @@ def preserve_process_state(trainer: Any) -> Iterator[None]:
         torch.set_grad_enabled(gradients)
 
 
-def _save_global_rngs() -> Iterator[Restorer]:
+def _save_rngs_and_yield_restorers() -> Iterator[Restorer]:
     """Yield a restorer for each generator that all code of the process shares."""
-    yield _restorer(random.setstate, random.getstate())
-    yield _restorer(np.random.set_state, np.random.get_state())
-    yield _restorer(torch.set_rng_state, torch.get_rng_state())
+    yield _function_that_restores(random.setstate, random.getstate())
+    yield _function_that_restores(np.random.set_state, np.random.get_state())
+    yield _function_that_restores(torch.set_rng_state, torch.get_rng_state())
     for name in DEVICE_MODULES:
         device = getattr(torch, name, None)
         if device is not None and device.is_available():
-            yield _restorer(device.set_rng_state_all, device.get_rng_state_all())
+            yield _function_that_restores(device.set_rng_state_all, device.get_rng_state_all())
 
 
-def _save_holder(holder: Any) -> Iterator[Restorer]:
+def _save_holder_and_yield_restorers(holder: Any) -> Iterator[Restorer]:
     """Yield restorers for the attributes, small containers and generators of one object."""
     attributes = dict(vars(holder)) if hasattr(holder, "__dict__") else {}
     if attributes:
@@ -121,17 +124,21 @@ def _save_holder(holder: Any) -> Iterator[Restorer]:
     for value in attributes.values():
         # `vars` holds the container, not its contents: a list that was appended to is refilled in place, since other
         # objects may hold the same list.
-        if isinstance(value, dict | list | set | deque) and _is_small_and_plain(value):
-            yield _restorer(_refill_container, value, copy.copy(value))
+        if isinstance(value, dict | list | set | deque) and _is_small_container_of_immutables(
+            value
+        ):
+            yield _function_that_restores(_refill_container, value, copy.copy(value))
     for value in (*attributes.values(), *_values_named_by_code(holder)):
         if isinstance(value, torch.Generator):
-            yield _restorer(value.set_state, value.get_state())
+            yield _function_that_restores(value.set_state, value.get_state())
         elif isinstance(value, random.Random):
-            yield _restorer(value.setstate, value.getstate())
+            yield _function_that_restores(value.setstate, value.getstate())
         elif isinstance(value, np.random.RandomState):
-            yield _restorer(value.set_state, value.get_state())
+            yield _function_that_restores(value.set_state, value.get_state())
         elif isinstance(value, np.random.Generator):
-            yield _restorer(setattr, value.bit_generator, "state", value.bit_generator.state)
+            yield _function_that_restores(
+                setattr, value.bit_generator, "state", value.bit_generator.state
+            )
 
 
 def _values_named_by_code(holder: Any) -> Iterator[Any]:
@@ -151,12 +158,12 @@ def _values_named_by_code(holder: Any) -> Iterator[Any]:
             yield from (function.__globals__.get(name) for name in function.__code__.co_names)
 
 
-def _restorer(act: Callable[..., Any], *state: Any) -> Restorer:
+def _function_that_restores(act: Callable[..., Any], *state: Any) -> Restorer:
     """A function that calls `act(*state)`; a lambda in the loops above would see their last value only."""
     return lambda: act(*state)
 
 
-def _is_small_and_plain(container: Any) -> bool:
+def _is_small_container_of_immutables(container: Any) -> bool:
     """Does it hold few items, all of which can't change themselves, so that a shallow copy is a whole one?"""
     values = container.values() if isinstance(container, dict) else container
     return len(container) <= MAX_CONTAINER_ITEMS and all(

@@ -87,13 +87,15 @@ def parse_row(row: Mapping[str, Any], number: int) -> PromptAndAnswer | None:
         messages,
         split.answer,
         split.chat,
-        _other_texts(row, used, split.answer.strip()),
+        _texts_outside_prompt_and_answer(row, used, split.answer.strip()),
         row.get("tools") or None,
         dict(settings) if isinstance(settings, Mapping) else {},
     )
 
 
-def _other_texts(row: Mapping[str, Any], used: set[str], answer: str) -> dict[str, str]:
+def _texts_outside_prompt_and_answer(
+    row: Mapping[str, Any], used: set[str], answer: str
+) -> dict[str, str]:
     """The texts of a row that are in neither prompt nor answer; a copy of the answer is not another text."""
     return {
         key: value
@@ -105,7 +107,7 @@ def _other_texts(row: Mapping[str, Any], used: set[str], answer: str) -> dict[st
 def _split_conversation(row: Mapping[str, Any]) -> _Split | None:
     """The row as one conversation; None where no column holds one."""
     for name in CONVERSATION_COLUMNS:
-        messages = _as_messages(row.get(name))
+        messages = _as_messages_with_role_and_content(row.get(name))
         if messages:
             return _split_at_last_answer(messages, {name})
     return None
@@ -118,8 +120,8 @@ def _split_columns(row: Mapping[str, Any]) -> _Split | None:
         return None
     columns = set(filter(None, (answer_column, prompt_column)))
     prompt = None if prompt_column is None else row[prompt_column]
-    before = _as_messages(prompt)
-    answers = _as_messages(row[answer_column])
+    before = _as_messages_with_role_and_content(prompt)
+    answers = _as_messages_with_role_and_content(row[answer_column])
     if answers:
         if before is None and isinstance(prompt, str):
             before = [{"role": "user", "content": prompt}]
@@ -163,7 +165,7 @@ def _split_at_last_answer(messages: list[dict[str, Any]], columns: set[str]) -> 
     return None
 
 
-def _as_messages(value: Any) -> list[dict[str, Any]] | None:
+def _as_messages_with_role_and_content(value: Any) -> list[dict[str, Any]] | None:
     """Messages with `role` and `content`, ShareGPT's translated; None where the value is no list of messages."""
     if not isinstance(value, list | tuple) or not value:
         return None

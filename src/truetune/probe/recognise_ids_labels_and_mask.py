@@ -76,20 +76,26 @@ def name_batch(
     Raises UsageError where `keys` names what is not in the batch.
     """
     values, sequence = _values_of_batch(batch)
-    names = _map_values(values, keys or {})
+    names = _keys_that_user_maps(values, keys or {})
     if isinstance(batch, Mapping):
-        names |= _own_names(values, names)
-    unknown = {key: value for key, value in values.items() if _is_unknown(key, names)}
-    doubt = "" if _has_ids(names) else _find_ids(names, unknown, values, vocabulary)
+        names |= _keys_that_user_did_not_map(values, names)
+    unknown = {
+        key: value for key, value in values.items() if _is_key_without_known_name(key, names)
+    }
+    doubt = (
+        ""
+        if _names_ids_beyond_prompts(names)
+        else _name_ids_or_say_why(names, unknown, values, vocabulary)
+    )
     if IDS in names:
-        _find_labels(names, unknown, values)
-        _find_mask(names, unknown, values)
-    _name_the_rest(names, values)
+        _name_labels_in_place_or_shifted(names, unknown, values)
+        _name_attention_mask_of_tuple(names, unknown, values)
+    _name_rest_by_key_or_number(names, values)
     inputs = {name: values[key] for name, key in names.items()}
     return NamedBatch(inputs, {n: k for n, k in names.items() if n != k}, sequence, doubt)
 
 
-def _name_the_rest(names: dict[str, Key], values: Mapping[Key, Any]) -> None:
+def _name_rest_by_key_or_number(names: dict[str, Key], values: Mapping[Key, Any]) -> None:
     """Name what has no role: keys as they are, places of a tuple by their number."""
     for key in values:
         if key not in names.values():
@@ -105,7 +111,9 @@ def _values_of_batch(batch: Any) -> tuple[dict[Key, Any], type[Any] | None]:
     return {0: batch}, torch.Tensor if isinstance(batch, torch.Tensor) else type(batch)
 
 
-def _own_names(values: Mapping[Key, Any], names: Mapping[str, Key]) -> dict[str, Key]:
+def _keys_that_user_did_not_map(
+    values: Mapping[Key, Any], names: Mapping[str, Key]
+) -> dict[str, Key]:
     """The keys of a batch that the user did not map, under their own names."""
     return {
         key: key
@@ -121,7 +129,7 @@ def unshift_labels(labels: torch.Tensor) -> torch.Tensor:
     return unshifted
 
 
-def _map_values(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str, Key]:
+def _keys_that_user_maps(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str, Key]:
     """The names that the user maps. Raises UsageError for a key or place that is not in the batch."""
     missing = [str(key) for key in keys.values() if key not in values]
     if missing:
@@ -130,19 +138,19 @@ def _map_values(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str,
     return dict(keys)
 
 
-def _is_unknown(key: Key, names: Mapping[str, Key]) -> bool:
+def _is_key_without_known_name(key: Key, names: Mapping[str, Key]) -> bool:
     """Is it a place of a tuple, or a key that no trainer of transformers or TRL uses for the text of a line?"""
     return key not in names.values() or (
         names.get(str(key)) == key and not str(key).endswith(LIBRARY_SUFFIXES)
     )
 
 
-def _has_ids(names: Mapping[str, Key]) -> bool:
+def _names_ids_beyond_prompts(names: Mapping[str, Key]) -> bool:
     """Are the ids of more than prompts among these names?"""
     return any(name.endswith(IDS) and not name.startswith(PROMPT_PREFIX) for name in names)
 
 
-def _find_ids(
+def _name_ids_or_say_why(
     names: dict[str, Key],
     unknown: dict[Key, Any],
     values: Mapping[Key, Any],
@@ -160,7 +168,7 @@ def _find_ids(
     lines = {key: value for key, value in candidates.items() if value.dim() == 2}
     # Beside lines of ids, one number a line is a length or a class.
     candidates = lines or candidates
-    _drop_labels(candidates)
+    _drop_labels_from_id_candidates(candidates)
     if len(candidates) == 1:
         (key,) = candidates
         _assign_key(names, IDS, key)
@@ -173,7 +181,7 @@ def _find_ids(
     return f"{which}: the batch has {shapes}; name them, as in keys={{'input_ids': ...}}"
 
 
-def _drop_labels(candidates: dict[Key, Any]) -> None:
+def _drop_labels_from_id_candidates(candidates: dict[Key, Any]) -> None:
     """Of two tensors that may be the ids, take out the one that is their labels, where that is certain."""
     if len(candidates) != 2:
         return
@@ -193,12 +201,14 @@ def _drop_labels(candidates: dict[Key, Any]) -> None:
         candidates.pop(one)
 
 
-def _find_labels(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]) -> None:
+def _name_labels_in_place_or_shifted(
+    names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]
+) -> None:
     """Name the labels, in place or shifted. Labels of that name are looked at for a shift only if they were mapped."""
     ids = values[names[IDS]]
     known = names.get(LABELS)
     if known is not None:
-        if known != LABELS and _is_shifted(values[known], ids):
+        if known != LABELS and _are_labels_one_place_earlier(values[known], ids):
             names.pop(LABELS)
             _assign_key(names, SHIFTED_LABELS, known)
         return
@@ -216,13 +226,15 @@ def _label_candidates(unknown: Mapping[Key, Any], ids: torch.Tensor) -> tuple[li
     alike = {
         key: value
         for key, value in unknown.items()
-        if _same_shape(value, ids) and not _is_flags(value)
+        if _is_integer_tensor_of_shape(value, ids) and not _holds_only_zeros_and_ones(value)
     }
     plain = [key for key, value in alike.items() if _labels_repeat_ids(value, ids)]
-    return plain, [key for key, value in alike.items() if _is_shifted(value, ids)]
+    return plain, [key for key, value in alike.items() if _are_labels_one_place_earlier(value, ids)]
 
 
-def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]) -> None:
+def _name_attention_mask_of_tuple(
+    names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]
+) -> None:
     """Name the attention mask of a tuple: flags that are 0 on nothing but one and the same id."""
     ids = values[names[IDS]]
     if MASK in names:
@@ -231,8 +243,8 @@ def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[K
         key
         for key, value in unknown.items()
         if isinstance(key, int)
-        and _same_shape(value, ids)
-        and _is_flags(value)
+        and _is_integer_tensor_of_shape(value, ids)
+        and _holds_only_zeros_and_ones(value)
         and len(torch.unique(ids[value == 0])) <= 1
     ]
     if len(candidates) == 1:
@@ -256,26 +268,26 @@ def _may_be_ids(value: Any, vocabulary: int | None) -> bool:
         value.dtype == torch.bool
         or value.dim() not in (1, 2)
         or value.numel() < 2
-        or _is_flags(value)
+        or _holds_only_zeros_and_ones(value)
     ):
         return False
     # Beyond the vocabulary the model's embedding would fail, so these are no ids.
     least, most = int(value.min()), int(value.max())
-    return least >= 0 and (vocabulary is None or most < vocabulary) and not _is_count(value)
+    return least >= 0 and (vocabulary is None or most < vocabulary) and not _holds_positions(value)
 
 
-def _is_flags(value: torch.Tensor) -> bool:
+def _holds_only_zeros_and_ones(value: torch.Tensor) -> bool:
     """Does it hold nothing but 0 and 1?"""
     return value.dtype == torch.bool or bool(((value == 0) | (value == 1)).all())
 
 
-def _is_count(value: torch.Tensor) -> bool:
+def _holds_positions(value: torch.Tensor) -> bool:
     """Positions: each one higher than the one before, or restarted at 0."""
     steps = value[..., 1:] - value[..., :-1]
     return value.shape[-1] > 1 and bool(((steps == 1) | (value[..., 1:] == 0)).all())
 
 
-def _same_shape(value: Any, ids: torch.Tensor) -> bool:
+def _is_integer_tensor_of_shape(value: Any, ids: torch.Tensor) -> bool:
     """Is it a tensor of whole numbers, one for each of the ids?"""
     return (
         isinstance(value, torch.Tensor)
@@ -291,9 +303,13 @@ def _labels_repeat_ids(labels: torch.Tensor, ids: torch.Tensor) -> bool:
     return bool(kept.any()) and bool((labels[kept] == ids[kept]).all())
 
 
-def _is_shifted(labels: Any, ids: torch.Tensor) -> bool:
+def _are_labels_one_place_earlier(labels: Any, ids: torch.Tensor) -> bool:
     """Are these labels that repeat the ids one place earlier, and not in place?"""
-    if not _same_shape(labels, ids) or ids.shape[-1] < 2 or _labels_repeat_ids(labels, ids):
+    if (
+        not _is_integer_tensor_of_shape(labels, ids)
+        or ids.shape[-1] < 2
+        or _labels_repeat_ids(labels, ids)
+    ):
         return False
     return _labels_repeat_ids(unshift_labels(labels), ids)
 

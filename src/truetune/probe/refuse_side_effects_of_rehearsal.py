@@ -70,7 +70,7 @@ def install_write_guard(guard: dict[str, Any]) -> None:
     sys.addaudithook(WriteGuard(guard))
 
 
-def _words_of(command: Any) -> list[str]:
+def _words_of_command(command: Any) -> list[str]:
     """A command's words, as `subprocess` takes it: a text or a list."""
     if isinstance(command, str):
         return command.split()
@@ -174,7 +174,7 @@ class WriteGuard:
         is one.
         """
         process, number = arguments
-        if number and not is_own(abs(process)):
+        if number and not is_this_process_or_child(abs(process)):
             self.refuse("sends a signal to", f"process {process}")
 
     def starting(self, event: str, arguments: Event) -> None:
@@ -184,7 +184,7 @@ class WriteGuard:
         if event == "os.system":
             words = os.fsdecode(arguments[0]).split()
         else:
-            words = _words_of(arguments[1])
+            words = _words_of_command(arguments[1])
             # The program that is executed, whatever the command calls itself.
             words[:1] = [os.fsdecode(arguments[0] or words[0])]
         name = os.path.basename(words[0]) if words else ""
@@ -228,7 +228,7 @@ class WriteGuard:
 
     def refuse(self, act: str, subject: str) -> None:
         """Refuse an act: note it for the launcher, and raise Refusal."""
-        line = line_of_program()
+        line = current_line_of_user_code()
         if self.count < MAX_NOTES:
             self.count += 1
             self.noting = True
@@ -268,7 +268,7 @@ def is_loopback(host: str) -> bool:
     )
 
 
-def is_own(process: int) -> bool:
+def is_this_process_or_child(process: int) -> bool:
     """Is it this process, or one that it started?"""
     while process > 1:
         if process == os.getpid():
@@ -281,7 +281,7 @@ def is_own(process: int) -> bool:
     return False
 
 
-def line_of_program() -> str:
+def current_line_of_user_code() -> str:
     """The line of the user's own code that we are in: file:line; the program's name where there is none."""
     frame = sys._getframe(1)
     while frame is not None:

@@ -143,13 +143,15 @@ class RehearsalHook:
         """Change `datasets`: data sets are cut before they are mapped."""
         from truetune.probe import build_miniatures_instead_of_models, rehearsal_overrides
 
-        rehearsal_overrides.patch_datasets(module.Dataset, build_miniatures_instead_of_models.notes)
+        rehearsal_overrides.cut_datasets_before_map_or_filter(
+            module.Dataset, build_miniatures_instead_of_models.notes
+        )
 
     def change_adapters(self, module: Any) -> None:
         """Change PEFT: adapters that are loaded are built again, with random weights."""
         from truetune.probe import build_miniatures_instead_of_models
 
-        build_miniatures_instead_of_models.replace_adapters(module.PeftModel)
+        build_miniatures_instead_of_models.rebuild_adapters_instead_of_loading(module.PeftModel)
 
     def change_arguments(self, module: Any) -> None:
         """Change training arguments: they are given what a rehearsal needs, before any class validates them."""
@@ -198,7 +200,7 @@ class RehearsalHook:
         from truetune.probe.find_trainers_and_their_datasets import (
             MadeTrainers,
             NewTrainer,
-            trainer_of_frames,
+            innermost_trainer_on_stack,
         )
 
         handlers: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
@@ -210,7 +212,7 @@ class RehearsalHook:
         @wraps(former)
         def on_train_begin(handler: Any, *args: Any, **kwargs: Any) -> NoReturn:
             try:
-                trainer = trainer_of_frames()
+                trainer = innermost_trainer_on_stack()
                 if trainer is None:
                     raise UnguardedError("training begins, and no trainer is found")
                 self.rehearsing = True

@@ -2,7 +2,7 @@
 
 A rehearsal trains a miniature on one CPU, leaves nothing behind and reports to no one. So training arguments are
 changed before any class validates them (`patch_training_arguments`), and data sets are cut before they are mapped
-(`patch_datasets`). Both run only in a rehearsal's own process, never in a run.
+(`cut_datasets_before_map_or_filter`). Both run only in a rehearsal's own process, never in a run.
 
 Trade-off: what is left out is not rehearsed. Where that changes what is computed (sharding, fused kernels, compiled
 code), a note says so; where it changes only where or how fast (devices, workers, trackers), none does.
@@ -112,7 +112,7 @@ def apply_overrides(arguments: Any, notes: list[str]) -> None:
             setattr(arguments, name, value)
 
 
-def patch_datasets(dataset_class: Any, notes: list[str]) -> None:
+def cut_datasets_before_map_or_filter(dataset_class: Any, notes: list[str]) -> None:
     """Cut data sets to their first rows before they are mapped or filtered.
 
     Args:

@@ -35,9 +35,9 @@ from truetune.probe import (
 )
 from truetune.probe.choose_rows_to_recite import (
     RowToRecite,
-    choose_rows,
+    choose_shortest_rows_of_different_prompts,
+    difference_of_served_and_trained_prompt,
     parse_first_rows,
-    prompt_difference,
 )
 from truetune.probe.find_function_computing_loss import loss_of_one_pass
 from truetune.probe.generate_and_score_answers import (
@@ -51,7 +51,12 @@ from truetune.probe.generate_and_score_answers import (
 from truetune.probe.hook_orders import HookOrders
 from truetune.probe.laws import measure_laws
 from truetune.probe.measuring.trainer_loss import TrainerLoss
-from truetune.probe.memorise_batch import Example, collect_examples, label_loss, memorise_batch
+from truetune.probe.memorise_batch import (
+    Example,
+    collect_first_documents,
+    label_loss,
+    memorise_batch,
+)
 from truetune.probe.observe_run import ObservedData, law_names, observe_run, trial_of, unwrap_model
 from truetune.probe.peek_batches import PeekedBatch, peek_batches
 from truetune.probe.run_record import Record
@@ -119,7 +124,7 @@ def rehearse_run(
             loader=loader,
             # Of a processor: the tokenizer inside.
             tokenizer=getattr(tokenizer, "tokenizer", tokenizer),
-            source_data=_raw_data(source_data, own),
+            source_data=_dataset_before_mapping_to_ids(source_data, own),
             orders=orders,
             record=record,
             deadline=started + MAX_SECONDS,
@@ -132,7 +137,7 @@ def rehearse_run(
     return record
 
 
-def _raw_data(source_data: Any, own: bool) -> Any:
+def _dataset_before_mapping_to_ids(source_data: Any, own: bool) -> Any:
     """The data set whose rows are texts: the trainer's, or one that the program has mapped to ids before.
 
     In a process of our `own` those that were mapped are known (`rehearsal_overrides.mapped_datasets`).
@@ -167,10 +172,10 @@ class _Rehearsal:
         notes = self.record.facts["notes"]
         kind = self.record.facts["trainer"]["kind"]
         peeked = peek_batches(self.loader, self.orders.get("batches", 8))
-        examples = collect_examples(self.loader.dataset, self.loader.collate_fn)
-        stops = stops_of(self.model, self.tokenizer)
+        examples = collect_first_documents(self.loader.dataset, self.loader.collate_fn)
+        stops = stop_ids_of_server(self.model, self.tokenizer)
         rows = self._choose_rows(examples, stops)
-        vocabulary = _compact_miniature(
+        vocabulary = _cut_miniature_vocabulary_to_ids(
             self.model,
             getattr(self.trainer, "ref_model", None),
             peeked,
@@ -183,7 +188,7 @@ class _Rehearsal:
         # On the miniature before it is trained: a law is about what the first step will do.
         laws = law_names(self.orders.get("laws", "quick"))
         if peeked and laws:
-            self._measure_laws(
+            self._measure_laws_and_name_loss(
                 ObservedData(peeked, self.loader.collate_fn, self.loader.dataset), laws
             )
         facts: dict[str, Any] = {
@@ -209,9 +214,11 @@ class _Rehearsal:
             return []
         questions = parse_first_rows(self.source_data)
         count = self.orders.get("rows", MAX_MEMORISED_ROWS)
-        return choose_rows(examples, questions, self.tokenizer, stops, count)
+        return choose_shortest_rows_of_different_prompts(
+            examples, questions, self.tokenizer, stops, count
+        )
 
-    def _measure_laws(self, seen: ObservedData, laws: tuple[str, ...]) -> None:
+    def _measure_laws_and_name_loss(self, seen: ObservedData, laws: tuple[str, ...]) -> None:
         """Measure these laws on the miniature, and see which function computes its loss, into the record; `keep` is
         given it after each law."""
         trainer_facts = self.record.facts["trainer"]
@@ -228,13 +235,13 @@ class _Rehearsal:
         keep = partial(self.keep, self.record) if self.keep else None
         measure_laws(trial, laws, outcomes=outcomes, keep=keep)
 
-    def _snapshot(self) -> label_mutants.WeightSnapshot | None:
+    def _snapshot_weights_if_faults_tried(self) -> label_mutants.WeightSnapshot | None:
         """The weights from which each fault starts; None where no faults are tried. Taken before memorising."""
         return label_mutants.snapshot_weights(self.model) if self.orders.get("mutate") else None
 
     def _rehearse_rows(self, rows: list[RowToRecite], stops: set[int]) -> dict[str, Any]:
         """Memorise these rows and recite them; then the same with faults, where they were asked for."""
-        fresh = self._snapshot()
+        fresh = self._snapshot_weights_if_faults_tried()
         model = self.model
         batch = _to_device(self.loader.collate_fn([row.example.row for row in rows]), model)
         learned = memorise_batch(
@@ -268,7 +275,7 @@ class _Rehearsal:
 
     def _rehearse_pairs(self, examples: list[Example], stops: set[int]) -> dict[str, Any]:
         """Train on pairs and compare their margins; then with exchanged answers, where faults were asked for."""
-        fresh = self._snapshot()
+        fresh = self._snapshot_weights_if_faults_tried()
 
         def train_pairs(loader: Any, until: float) -> dict[str, Any]:
             return rehearse_margins_of_pairs.rehearse_pairs(
@@ -310,7 +317,7 @@ def _knows_answers(model: Any, rows: list[RowToRecite], stops: set[int]) -> bool
     return right == 1.0
 
 
-def stops_of(model: Any, tokenizer: Any) -> set[int]:
+def stop_ids_of_server(model: Any, tokenizer: Any) -> set[int]:
     """Ids at which a server stops: generation_config's and the tokenizer's."""
     generation = getattr(innermost_model(model), "generation_config", None)
     ids = getattr(generation, "eos_token_id", None)
@@ -321,7 +328,7 @@ def stops_of(model: Any, tokenizer: Any) -> set[int]:
     }
 
 
-def _compact_miniature(
+def _cut_miniature_vocabulary_to_ids(
     model: Any,
     reference: Any,
     peeked: list[PeekedBatch],
@@ -335,7 +342,7 @@ def _compact_miniature(
     inner = innermost_model(model)
     into = inner.get_input_embeddings() if hasattr(inner, "get_input_embeddings") else None
     size = getattr(into, "num_embeddings", 0)
-    ids = _special_ids(inner, tokenizer) | stops | _ids_in_batches(peeked)
+    ids = _ids_needed_in_no_row(inner, tokenizer) | stops | _whole_numbers_in_batches(peeked)
     for example in examples:
         for line, _ in example.lines:
             ids.update(line)
@@ -353,7 +360,7 @@ def _compact_miniature(
     return {"size": size, "kept": len(vocab_map.ids)}
 
 
-def _special_ids(model: Any, tokenizer: Any) -> set[int]:
+def _ids_needed_in_no_row(model: Any, tokenizer: Any) -> set[int]:
     """Ids that may occur in no row, and are needed all the same: 0, special tokens, the configuration's pad and BOS."""
     config = getattr(model, "config", None)
     named = [getattr(config, name, None) for name in ("pad_token_id", "bos_token_id")]
@@ -361,7 +368,7 @@ def _special_ids(model: Any, tokenizer: Any) -> set[int]:
     return {0} | special | {id for id in named if isinstance(id, int)}
 
 
-def _ids_in_batches(peeked: list[PeekedBatch]) -> set[int]:
+def _whole_numbers_in_batches(peeked: list[PeekedBatch]) -> set[int]:
     """All whole numbers of the batches, masks and positions too: what is no id of theirs costs a slot only."""
     ids: set[int] = set()
     for batch in peeked:
@@ -413,7 +420,7 @@ def _row_outcome(
     after_served = after_trained
     if row.trained != row.prompt:
         after_served = score_answer(model, row.prompt, row.gold, stops)
-    also = gold if row.source is None or _only_framed(gold, row) else ""
+    also = gold if row.source is None or _is_reference_framed_by_template(gold, row) else ""
     outcome = compare_answer(answer, row.reference, tokenizer, also=also)
     again = None
     if trained is not None:
@@ -428,13 +435,13 @@ def _row_outcome(
         "field": source["field"],
         "echo": source["echo"],
         "trained": again,
-        "prompt": prompt_difference(row, tokenizer),
+        "prompt": difference_of_served_and_trained_prompt(row, tokenizer),
         "probability": [after_trained.log_probability, after_served.log_probability],
         "closed": row.closed,
         "right": after_trained.right,
         "stop_after": after_trained.stop_after,
         "stop_inside": after_trained.stop_inside,
-        "supervised": _count_supervised(row),
+        "supervised": _count_supervised_answer_tokens(row),
         "answer": len(row.gold),
         "ids": {
             "trained": row.prompt if row.kind == "inside" else row.trained,
@@ -450,7 +457,11 @@ def _facts_of_source(row: RowToRecite, said: str, tokenizer: Any) -> dict[str, A
         # The end of the prompt stands for the question.
         question = tokenizer.decode(row.trained[-SHOWN_PROMPT_TOKENS:])
         return {"number": None, "question": question, "field": None, "echo": False}
-    fields = (name for name, text in row.source.others.items() if _same_words(said, text))
+    fields = (
+        name
+        for name, text in row.source.others.items()
+        if _answer_begins_with_other_text(said, text)
+    )
     question = row.source.question
     return {
         "number": row.source.number,
@@ -460,7 +471,7 @@ def _facts_of_source(row: RowToRecite, said: str, tokenizer: Any) -> dict[str, A
     }
 
 
-def _count_supervised(row: RowToRecite) -> int | None:
+def _count_supervised_answer_tokens(row: RowToRecite) -> int | None:
     """Tokens of the answer that are in the loss; None where the row has no labels."""
     labels, start = row.example.labels, len(row.trained)
     if labels is None:
@@ -477,7 +488,7 @@ def _server_request(row: RowToRecite) -> dict[str, Any] | None:
     return dict(json.loads(json.dumps(request, default=str)))
 
 
-def _only_framed(gold: str, row: RowToRecite) -> bool:
+def _is_reference_framed_by_template(gold: str, row: RowToRecite) -> bool:
     """Is the reference in the row's answer, with nothing but the template's own text before it?
 
     `gold` is the answer's tokens as text. Where it begins with text of another column, a model that recites it answers
@@ -489,7 +500,7 @@ def _only_framed(gold: str, row: RowToRecite) -> bool:
     return bool(reference) and not any(text.strip() and text.strip() in before for text in texts)
 
 
-def _same_words(answer: str, text: str) -> bool:
+def _answer_begins_with_other_text(answer: str, text: str) -> bool:
     """Does an answer begin with this text of the row, which is not its answer?"""
     return bool(text.strip()) and answer.startswith(text.strip())
 

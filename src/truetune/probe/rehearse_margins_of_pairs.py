@@ -74,7 +74,7 @@ def rehearse_pairs(
             "no pairs of answers to one prompt were found: their margin is not rehearsed"
         )
         return {}
-    margins_before = [_margin(model, pair, stops) for pair in shortest]
+    margins_before = [_log_probability_margin(model, pair, stops) for pair in shortest]
     device = next(model.parameters()).device
     collated = loader.collate_fn([row for pair in shortest for row in pair.rows])
     batch = {
@@ -87,9 +87,9 @@ def rehearse_pairs(
         batch,
         MAX_STEPS,
         until,
-        weights=_weights_to_train(trainer, model),
+        weights=_adapter_weights_if_reference_is_base(trainer, model),
     )
-    margins_after = [_margin(model, pair, stops) for pair in shortest]
+    margins_after = [_log_probability_margin(model, pair, stops) for pair in shortest]
     pairs = [
         {
             "prompt": _decode_text(tokenizer, pair.prompt),
@@ -103,7 +103,7 @@ def rehearse_pairs(
     return {"pairs": pairs, "loss": learned.losses, "fell": learned.fell}
 
 
-def _weights_to_train(trainer: Any, model: Any) -> list[Any] | None:
+def _adapter_weights_if_reference_is_base(trainer: Any, model: Any) -> list[Any] | None:
     """The adapter's alone where the reference is the policy without it; None for all weights.
 
     Training the base as well would move the reference with the policy, and the loss would teach nothing.
@@ -156,7 +156,7 @@ def _first_labelled(labels: list[int] | None) -> int | None:
     return next((i for i, label in enumerate(labels) if label != -100), None)
 
 
-def _margin(model: Any, pair: Pair, stops: set[int]) -> float:
+def _log_probability_margin(model: Any, pair: Pair, stops: set[int]) -> float:
     """log p(chosen) - log p(rejected) after the prompt, in nats; the reference has no part in it."""
     chosen = score_answer(model, pair.prompt, pair.chosen, stops)
     rejected = score_answer(model, pair.prompt, pair.rejected, stops)

@@ -67,15 +67,15 @@ def shrink_config(config: Any) -> Any:
     object.__setattr__(config, SHRUNK_ATTRIBUTE, True)
     for inner in _inner_configs(config):
         shrink_config(inner)
-    if isinstance(_get_setting(config, "hidden_size"), int) and isinstance(
-        _get_setting(config, "num_hidden_layers"), int
+    if isinstance(_setting_or_none(config, "hidden_size"), int) and isinstance(
+        _setting_or_none(config, "num_hidden_layers"), int
     ):
         _narrow_widths(config)
-        _shorten_layers(config)
+        _keep_one_layer_of_each_kind(config)
     for name, largest in MAX_VALUES.items():
-        value = _get_setting(config, name)
+        value = _setting_or_none(config, name)
         if isinstance(value, int) and not isinstance(value, bool) and value > largest:
-            _set_setting(config, name, largest)
+            _set_setting_unless_computed(config, name, largest)
     if getattr(config, "quantization_config", None) is not None:
         # Random weights of float32 are not quantized, and loading would look for a GPU.
         del config.quantization_config
@@ -83,7 +83,7 @@ def shrink_config(config: Any) -> Any:
     return config
 
 
-def like_llama(config: Any) -> Any:
+def small_llama_of_same_vocabulary(config: Any) -> Any:
     """A small Llama with the vocabulary and special tokens of a configuration."""
     from transformers import LlamaConfig
 
@@ -103,12 +103,12 @@ def _inner_configs(config: Any) -> list[Any]:
     return [one for one in inner if hasattr(one, "to_dict")]
 
 
-def _get_setting(config: Any, name: str) -> Any:
+def _setting_or_none(config: Any, name: str) -> Any:
     """A setting; None where the configuration has none of this name."""
     return getattr(config, name, None)
 
 
-def _set_setting(config: Any, name: str, value: Any) -> None:
+def _set_setting_unless_computed(config: Any, name: str, value: Any) -> None:
     """Set a setting, unless the configuration computes it from others and refuses."""
     with suppress(AttributeError):
         setattr(config, name, value)
@@ -116,30 +116,32 @@ def _set_setting(config: Any, name: str, value: Any) -> None:
 
 def _narrow_widths(config: Any) -> None:
     """Narrow the widths: the heads in their ratio, and every width by them."""
-    heads = _get_setting(config, "num_attention_heads")
-    kv_heads = _get_setting(config, "num_key_value_heads")
-    small_kv_heads, small_heads = _small_heads(heads, kv_heads)
+    heads = _setting_or_none(config, "num_attention_heads")
+    kv_heads = _setting_or_none(config, "num_key_value_heads")
+    small_kv_heads, small_heads = _small_head_counts_in_ratio(heads, kv_heads)
     # Of few heads each is twice as wide, so that the width suffices to memorise.
     width = small_heads * HEAD_WIDTH * (1 if small_heads >= 4 else 2)
     config.hidden_size = width
     config.num_attention_heads = small_heads
     if kv_heads is not None:
         config.num_key_value_heads = small_kv_heads
-    if isinstance(_get_setting(config, "head_dim"), int):
-        _set_setting(
+    if isinstance(_setting_or_none(config, "head_dim"), int):
+        _set_setting_unless_computed(
             config,
             "head_dim",
-            HEAD_WIDTH if _get_setting(config, "qk_rope_head_dim") else width // small_heads,
+            HEAD_WIDTH if _setting_or_none(config, "qk_rope_head_dim") else width // small_heads,
         )
     for name in ("intermediate_size", "ffn_dim", "n_inner", "word_embed_proj_dim"):
-        if isinstance(_get_setting(config, name), int):
+        if isinstance(_setting_or_none(config, name), int):
             setattr(config, name, width if name == "word_embed_proj_dim" else 2 * width)
-    if _get_setting(config, "query_pre_attn_scalar") is not None:
+    if _setting_or_none(config, "query_pre_attn_scalar") is not None:
         config.query_pre_attn_scalar = config.head_dim
-    _shorten_rope_factors(config, (_get_setting(config, "head_dim") or width // small_heads) // 2)
+    _shorten_rope_factors(
+        config, (_setting_or_none(config, "head_dim") or width // small_heads) // 2
+    )
 
 
-def _small_heads(heads: int, kv: int | None) -> tuple[int, int]:
+def _small_head_counts_in_ratio(heads: int, kv: int | None) -> tuple[int, int]:
     """(key-value heads, heads) in the ratio of the model's own: grouped attention stays grouped
     (`test_heads_keep_their_ratio`)."""
     group = min(heads // kv, MAX_HEADS // 2) if isinstance(kv, int) and kv else 1
@@ -153,12 +155,15 @@ def _shorten_rope_factors(config: Any, half: int) -> None:
     `half` is half of a head's width: rotary embeddings turn pairs of its numbers. Without this a model with LongRoPE
     (Phi-3) raises a shape error at its first forward pass (`test_rotary_factors_are_cut_to_the_small_heads`).
     """
-    for rope in (_get_setting(config, "rope_parameters"), _get_setting(config, "rope_scaling")):
+    for rope in (
+        _setting_or_none(config, "rope_parameters"),
+        _setting_or_none(config, "rope_scaling"),
+    ):
         if not isinstance(rope, dict):
             continue
         share = (
             rope.get("partial_rotary_factor")
-            or _get_setting(config, "partial_rotary_factor")
+            or _setting_or_none(config, "partial_rotary_factor")
             or 1.0
         )
         for name in ("short_factor", "long_factor"):
@@ -169,7 +174,7 @@ def _shorten_rope_factors(config: Any, half: int) -> None:
             rope["mrope_section"] = [half // parts + (i < half % parts) for i in range(parts)]
 
 
-def _kept_layers(kinds: Any, count: int) -> list[int]:
+def _numbers_of_kept_layers(kinds: Any, count: int) -> list[int]:
     """Numbers of the layers that stay, of `count`: the first of each kind where there are several kinds.
 
     A hybrid model without its linear attention, or a model of sliding windows without a global layer, would be
@@ -181,16 +186,16 @@ def _kept_layers(kinds: Any, count: int) -> list[int]:
     return firsts if len(firsts) >= MIN_LAYERS else list(range(min(MIN_LAYERS, count)))
 
 
-def _shorten_layers(config: Any) -> None:
+def _keep_one_layer_of_each_kind(config: Any) -> None:
     """One layer of each kind, two at least."""
-    kinds = _get_setting(config, "layer_types")
-    kept = _kept_layers(kinds, config.num_hidden_layers)
+    kinds = _setting_or_none(config, "layer_types")
+    kept = _numbers_of_kept_layers(kinds, config.num_hidden_layers)
     config.num_hidden_layers = len(kept)
     if isinstance(kinds, list) and kinds:
         config.layer_types = [kinds[i] for i in kept]
     for name in ("no_rope_layers", "mlp_layer_types"):
-        per_layer = _get_setting(config, name)
+        per_layer = _setting_or_none(config, name)
         if isinstance(per_layer, list) and len(per_layer) > len(kept):
             setattr(config, name, [per_layer[i] for i in kept])
-    if isinstance(_get_setting(config, "mlp_only_layers"), list):
+    if isinstance(_setting_or_none(config, "mlp_only_layers"), list):
         config.mlp_only_layers = [i for i in config.mlp_only_layers if i < len(kept)]

@@ -46,16 +46,16 @@ def swap_in_miniature(trainer: Any, own: bool) -> Iterator[Any]:
                 held.float()
         yield model
         return
-    with _rebuilt(trainer, model) as small:
+    with _miniature_with_own_optimizer(trainer, model) as small:
         yield small
 
 
 @contextmanager
-def _rebuilt(trainer: Any, model: Any) -> Iterator[Any]:
+def _miniature_with_own_optimizer(trainer: Any, model: Any) -> Iterator[Any]:
     """A miniature of a trainer's model, with an optimizer of its own; the trainer has its own ones again afterwards."""
     build_miniatures_instead_of_models.notes.clear()
     build_miniatures_instead_of_models.real_config.clear()
-    small = rebuild_small(model)
+    small = rebuild_miniature_with_adapters_and_patches(model)
     reference = getattr(trainer, "ref_model", None)
     # By identity: a trainer holds its model under several names (`model`, `model_wrapped`).
     kept = {
@@ -70,7 +70,7 @@ def _rebuilt(trainer: Any, model: Any) -> Iterator[Any]:
         elif name == "_metrics":  # a step adds to these lists in place
             trainer._metrics = copy.deepcopy(value)
     if reference is not None:
-        trainer.ref_model = rebuild_small(reference)
+        trainer.ref_model = rebuild_miniature_with_adapters_and_patches(reference)
     if trainer.optimizer is not None:
         trainer.optimizer = None
         trainer.create_optimizer()
@@ -88,7 +88,7 @@ def innermost_model(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def rebuild_small(model: Any) -> Any:
+def rebuild_miniature_with_adapters_and_patches(model: Any) -> Any:
     """A miniature of a model in memory, with PEFT's adapters and what a trainer has put around its forward."""
     inner = innermost_model(model)
     small = build_miniatures_instead_of_models.miniature_of(inner)

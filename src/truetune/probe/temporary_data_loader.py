@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from truetune.probe.peek_batches import loader_components
+from truetune.probe.peek_batches import loader_samplers_datasets_and_collators
 from truetune.probe.preserve_state import preserve_state
 
 
@@ -40,7 +40,7 @@ def _collator_tokenizer(loader: Any) -> Any:
     """The tokenizer of the loader's collator, where the trainer was given none; None where there is none."""
     held = (
         vars(part).get("tokenizer")
-        for part in loader_components(loader)
+        for part in loader_samplers_datasets_and_collators(loader)
         if hasattr(part, "__dict__")
     )
     return next((tokenizer for tokenizer in held if hasattr(tokenizer, "save_pretrained")), None)

@@ -86,7 +86,7 @@ def trace_canary(trainer: Any, source_data: Any = None) -> dict[str, Any]:
                 return {"fields": [], "note": canary.note}
             if _tokenizer_of(trainer) is None:
                 return {"fields": [], "note": NOTE_NO_TOKENIZER}
-            outcomes = _outcomes(trainer, canary)
+            outcomes = _outcome_by_watermark(trainer, canary)
             formatted = _paths_in_formatted_text(trainer, canary)
     except Exception as error:
         return {
@@ -118,18 +118,18 @@ def _prepare_canary(trainer: Any, source_data: Any) -> PreparedCanary:
     if not isinstance(row, Mapping):
         return PreparedCanary(None, note="no row of the data can be copied")
     why_lost = followed.note if followed is not None else NOTE_TOKENIZED
-    return _prepare_row(trainer, source_data, source, row, why_lost)
+    return _make_and_prepare_canary_row(trainer, source_data, source, row, why_lost)
 
 
-def _prepare_row(
+def _make_and_prepare_canary_row(
     trainer: Any, source_data: Any, source: Any, row: Mapping[str, Any], why_lost: str
 ) -> PreparedCanary:
     """A canary made of this row of `source`; `why_lost` is the note where there is no way to prepare it."""
     prepare, tokenized = getattr(trainer, "_prepare_dataset", None), tokenized_columns(row)
     if tokenized and (source_data is not None or prepare is None):
         return PreparedCanary(None, note=why_lost)
-    canary, marks = add_watermarks(_without(row, tokenized))
-    sampled = _sampled_texts(source)
+    canary, marks = add_watermarks(_row_without_columns(row, tokenized))
+    sampled = _texts_of_first_rows(source)
     if not marks:
         return PreparedCanary(None, note=why_lost)
     if prepare is not None:
@@ -146,7 +146,7 @@ def _prepare_row(
     return PreparedCanary(None, note=why_lost)
 
 
-def _without(row: Mapping[str, Any], columns: set[str]) -> dict[str, Any]:
+def _row_without_columns(row: Mapping[str, Any], columns: set[str]) -> dict[str, Any]:
     """A row without these columns."""
     return {name: value for name, value in row.items() if name not in columns}
 
@@ -156,7 +156,7 @@ def _has_same_columns(row: Mapping[str, Any], dataset: Any) -> bool:
     return set(row) == set(next(iter(dataset)))
 
 
-def _sampled_texts(source: Any) -> tuple[dict[str, str], ...]:
+def _texts_of_first_rows(source: Any) -> tuple[dict[str, str], ...]:
     """The texts of the first rows, by their field."""
     rows = islice(source, SAMPLED_ROWS)
     return tuple(texts_by_field(row) for row in rows if isinstance(row, Mapping))
@@ -245,10 +245,10 @@ class LineDecoder:
 
     def __call__(self, line: CollatedLine) -> tuple[str, list[int]]:
         """The text, and the position of the token that each of its characters is from."""
-        pieces = [self._piece(id) for id in line.ids]
+        pieces = [self._text_of_token(id) for id in line.ids]
         return "".join(pieces), [i for i, piece in enumerate(pieces) for _ in piece]
 
-    def _piece(self, id: int) -> str:
+    def _text_of_token(self, id: int) -> str:
         """The text of one token; of a negative id (a mask) there is none."""
         if id not in self._pieces:
             text = self.tokenizer.decode([id]) if id >= 0 else ""
@@ -274,17 +274,17 @@ def _tokenizer_of(trainer: Any) -> Any:
     return None
 
 
-def _outcomes(trainer: Any, canary: PreparedCanary) -> dict[Watermark, str]:
+def _outcome_by_watermark(trainer: Any, canary: PreparedCanary) -> dict[Watermark, str]:
     """What became of each watermark in the collated canary."""
     tokenizer = _tokenizer_of(trainer)
     decode = LineDecoder(getattr(tokenizer, "tokenizer", tokenizer))
     limits = (getattr(trainer.args, name, None) for name in LENGTH_LIMITS)
     limit = next((value for value in limits if isinstance(value, int)), None)
     lines = _collate_canary(trainer, canary.rows)
-    return {mark: _outcome_of(mark, lines, decode, limit) for mark in canary.marks}
+    return {mark: _best_outcome_of_watermark(mark, lines, decode, limit) for mark in canary.marks}
 
 
-def _outcome_of(
+def _best_outcome_of_watermark(
     mark: Watermark, lines: list[CollatedLine], decode: LineDecoder, limit: int | None
 ) -> str:
     """supervised, context, cut or lost: the best that one of the lines says of a watermark."""

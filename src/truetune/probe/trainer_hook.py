@@ -25,10 +25,10 @@ from truetune.probe.failure_boundary import Lost, note_loss, run_contained
 from truetune.probe.find_trainers_and_their_datasets import (
     MadeTrainers,
     NewTrainer,
-    trainer_of_frames,
+    innermost_trainer_on_stack,
 )
 from truetune.probe.forked_process import can_fork
-from truetune.probe.own_loop_hook import wait_for_torch
+from truetune.probe.own_loop_hook import watch_optimizers_once_torch_imported
 
 if TYPE_CHECKING:
     from truetune.probe.hook_orders import HookOrders
@@ -50,7 +50,7 @@ def start_hook(package: str, orders: HookOrders, after: CallAfterImport) -> None
 
         follow_datasets()
     if package == "transformers":
-        wait_for_torch(orders, after)
+        watch_optimizers_once_torch_imported(orders, after)
         # transformers imports its modules when they are first used, so the trainer's may come much later or never.
         trainer = "transformers.trainer"
         if trainer in sys.modules:
@@ -145,8 +145,9 @@ class TrainerHook:
         trainer = self.made.of_handler(handler)
         if trainer is None:
             # A trainer that was made before the hook, or by `copy` or `pickle`, never went through `__new__`. The one
-            # that calls its handler now stands in a frame below this one: `trainer_of_frames` says how it is known.
-            trainer = trainer_of_frames()
+            # that calls its handler now stands in a frame below this one: `innermost_trainer_on_stack` says how it is
+            # known.
+            trainer = innermost_trainer_on_stack()
         if trainer is None:
             return None
         # By `type.__getattribute__`: the class may have a metaclass of the user's, whose attributes may raise

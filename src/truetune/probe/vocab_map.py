@@ -85,7 +85,7 @@ class VocabTensor(torch.Tensor):
         kwargs = kwargs or {}
         vocab_map: VocabMap = next(
             value.vocab_map
-            for value in _flatten_arguments((args, kwargs))
+            for value in _flatten_nested_arguments((args, kwargs))
             if isinstance(value, VocabTensor)
         )
         name = getattr(func, "__name__", "")
@@ -211,13 +211,13 @@ def _holders_of_vocab_size(model: Any, size: int) -> list[Any]:
     ]
 
 
-def _flatten_arguments(value: Any) -> Iterable[Any]:
+def _flatten_nested_arguments(value: Any) -> Iterable[Any]:
     """Yield what stands in nested tuples, lists and dictionaries, such as the tensors of `torch.cat([...])`."""
     if isinstance(value, tuple | list):
         for item in value:
-            yield from _flatten_arguments(item)
+            yield from _flatten_nested_arguments(item)
     elif isinstance(value, dict):
-        yield from _flatten_arguments(list(value.values()))
+        yield from _flatten_nested_arguments(list(value.values()))
     else:
         yield value
 

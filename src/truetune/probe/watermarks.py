@@ -87,7 +87,7 @@ def add_watermarks(row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Waterm
     Returns:
         The copied row, with long texts shortened, and its watermarks in the order of the row.
     """
-    text_count = sum(1 for _ in _prose_texts(row))
+    text_count = sum(1 for _ in _texts_that_get_watermark(row))
     share = min(MAX_TEXT_CHARS, MAX_ROW_CHARS // max(text_count, 1))
     marks: list[Watermark] = []
     copied = _copy_with_watermarks(row, "", "", max(share, MIN_TEXT_CHARS), marks)
@@ -122,10 +122,10 @@ def field_name(path: str, role: str) -> str:
 
 def _named_texts(value: Any, column: str, role: str) -> Iterator[tuple[str, str]]:
     """Yield (field, text) of each text that a watermark would be put into."""
-    if isinstance(value, str) and _is_prose(value):
+    if isinstance(value, str) and _gets_watermark(value):
         yield field_name(column, role), value
     elif isinstance(value, Mapping):
-        inner_role = _role_in(value, role) if column else role
+        inner_role = _role_of_message_or_outer(value, role) if column else role
         for key, item in value.items():
             if key not in CONTROL_KEYS:
                 yield from _named_texts(item, column or str(key), inner_role)
@@ -138,14 +138,14 @@ def _copy_with_watermarks(
     value: Any, path: str, role: str, max_chars: int, marks: list[Watermark]
 ) -> Any:
     """Copy a value at a path of the row; the watermarks that are put into it are added to `marks`."""
-    if isinstance(value, str) and _is_prose(value):
+    if isinstance(value, str) and _gets_watermark(value):
         marks.append(Watermark(path, role, _watermark_text(next(_numbers))))
         # Beginning and end are kept: formatting functions split texts at markers that stand there.
         half = max_chars // 2
         text = value if len(value) <= max_chars else f"{value[:half]} {value[-half:]}"
         return f"{text.rstrip()} {marks[-1].text}"
     if isinstance(value, Mapping):
-        inner_role = _role_in(value, role)
+        inner_role = _role_of_message_or_outer(value, role)
         copied = {}
         for key, item in value.items():
             inner_path = f"{path}.{key}" if path else key
@@ -163,25 +163,25 @@ def _copy_with_watermarks(
     return value
 
 
-def _role_in(message: Mapping[str, Any], outer: str) -> str:
+def _role_of_message_or_outer(message: Mapping[str, Any], outer: str) -> str:
     """The role that a message names (`from` in ShareGPT's format), else that of what it stands in."""
     return str(message.get("role") or message.get("from") or outer)
 
 
-def _prose_texts(value: Any) -> Iterator[str]:
+def _texts_that_get_watermark(value: Any) -> Iterator[str]:
     """Yield each text that gets a watermark."""
-    if isinstance(value, str) and _is_prose(value):
+    if isinstance(value, str) and _gets_watermark(value):
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if key not in CONTROL_KEYS:
-                yield from _prose_texts(item)
+                yield from _texts_that_get_watermark(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _prose_texts(item)
+            yield from _texts_that_get_watermark(item)
 
 
-def _is_prose(text: str) -> bool:
+def _gets_watermark(text: str) -> bool:
     """Not empty, no number, no JSON: code that parses those would fail on a watermark."""
     return (
         bool(text.strip())

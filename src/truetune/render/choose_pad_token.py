@@ -45,23 +45,23 @@ def _pad_candidates(tokenizer: Tokenizer) -> Iterator[tuple[list[SpecialToken], 
         yield [special["pad"]], "it is set, and is no stop token"
     added = sorted(tokenizer.backend.get_added_tokens_decoder().items())
     control = [SpecialToken(token.content, id) for id, token in added if token.special]
-    yield _tokens_matching(MADE_FOR_PADDING, control), "it is made for padding"
+    yield _tokens_that_hold_pattern(MADE_FOR_PADDING, control), "it is made for padding"
     # UNK is fine where bytes spell all text, as in Llama 2's vocabulary; elsewhere masking it would mask real text.
     unk = special.get("unk")
     if unk is not None:
         ordinary = tokenizer.backend.encode(ORDINARY, add_special_tokens=False).ids
         if unk.id not in ordinary:
             yield [unk], "it ends no turn, and ordinary text never becomes it"
-    yield _tokens_matching(r"endoftext", control), "it ends documents, and no turn"
+    yield _tokens_that_hold_pattern(r"endoftext", control), "it ends documents, and no turn"
     reserved = r"reserved|unused|dummy|extra|control_\d|special_\d"
-    yield _tokens_matching(reserved, control), "it is reserved, and nothing uses it"
+    yield _tokens_that_hold_pattern(reserved, control), "it is reserved, and nothing uses it"
     # Last, for most of these are places that something else fills: `<|image_pad|>`.
     yield (
-        _tokens_matching(r"pad(?!d)", control),
+        _tokens_that_hold_pattern(r"pad(?!d)", control),
         "it ends no turn, and text never becomes it",
     )
 
 
-def _tokens_matching(pattern: str, tokens: list[SpecialToken]) -> list[SpecialToken]:
+def _tokens_that_hold_pattern(pattern: str, tokens: list[SpecialToken]) -> list[SpecialToken]:
     """The tokens whose text holds a pattern, in order, in any case of letters."""
     return [token for token in tokens if re.search(pattern, token.token, re.IGNORECASE)]

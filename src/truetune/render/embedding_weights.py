@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checkpoint import embedding_matrices
-from truetune.checkpoint.compare_tensor_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
 from truetune.checkpoint.safetensors_header import BrokenFile, read_safetensors_header
 from truetune.checkpoint.summarise_floats_by_bits import to_float32
 from truetune.errors import TokenizerError
@@ -83,7 +83,7 @@ def find_embedding(folder: Path) -> Embedding | None:
         match = embedding_matrices.find_embedding(by_name)
         if match is not None:
             tensor = match.tensor
-            return Embedding(path, tensor.name, map_tensor(tensor), tensor.dtype)
+            return Embedding(path, tensor.name, map_tensor_into_memory(tensor), tensor.dtype)
     return None
 
 

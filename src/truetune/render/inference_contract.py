@@ -10,11 +10,11 @@ How a turn is judged, by three renderings of the same conversation:
     prompt   messages[:i], prompt          what the model is shown when it has to say the turn
     whole    all messages                  the text that is trained
 
-1. The turn starts where `prompt` ends in `own` (`_find_start`). Where `prompt` is no prefix of `own`, that is skew
-   between training and serving; provenance may still say where the turn's first field stands.
-2. It ends behind the first stop token after its last field (`_find_closing`, `_find_stop`).
-3. It is trained in `whole` only if `whole` begins with `own` up to that end (`_stands_as_served`); else as an example
-   of its own, or not at all, as `history` says.
+1. The turn starts where `prompt` ends in `own` (`_find_start_and_skew`). Where `prompt` is no prefix of `own`, that
+   is skew between training and serving; provenance may still say where the turn's first field stands.
+2. It ends behind the first stop token after its last field (`_mark_behind_last_field`, `_find_stop`).
+3. It is trained in `whole` only if `whole` begins with `own` up to that end (`_whole_begins_with_served_turn`); else
+   as an example of its own, or not at all, as `history` says.
 
 Renderings are compared part by part, not as strings: that two parts are the same expression holds for all rows, so
 that a recipe can be made; where only the characters of this row are equal, the trace becomes opaque. The trade-off:
@@ -91,15 +91,19 @@ def plan_examples(
     weights = turn_weights(row, spec)
     is_long = len(weights) > TRACED_TURNS
     trace.opaque = trace.opaque or is_long
-    _check_length(row, weights)
+    _refuse_long_conversation(row, weights)
     # Turns of weight 0 are judged too: reports show where every turn begins and ends. Not in long rows, to save time.
     judged_turns = [index for index in weights if weights[index] or not is_long]
     prefixes = PrefixRenderings(template, row, spec, trace, judged_turns, is_long=is_long)
     whole = prefixes.text(len(row.messages))
     turns = list(_plan_turns(prefixes, weights, whole, stops))
-    as_served = [_stands_as_served(turn, own, whole, trace) for turn, own in turns]
-    if spec.history == "single" or spec.learn.what == "all" or _is_one_enough(turns, as_served):
-        in_whole = _turns_in_whole(turns, as_served, whole, trace)
+    as_served = [_whole_begins_with_served_turn(turn, own, whole, trace) for turn, own in turns]
+    if (
+        spec.history == "single"
+        or spec.learn.what == "all"
+        or _does_whole_train_all_turns(turns, as_served)
+    ):
+        in_whole = _move_turns_into_whole(turns, as_served, whole, trace)
         return [make_plan(whole.parts, in_whole, None, row, template)]
     return [
         make_plan(own.parts, (turn,), turn.message, row, template)
@@ -121,7 +125,7 @@ def _plan_turns(
             yield _plan_turn(prefixes, index, own, weight, stops), own
 
 
-def _turns_in_whole(
+def _move_turns_into_whole(
     turns: list[tuple[TurnPlan, RenderedText]],
     as_served: list[bool],
     whole: RenderedText,
@@ -134,14 +138,16 @@ def _turns_in_whole(
     )
 
 
-def _is_one_enough(turns: list[tuple[TurnPlan, RenderedText]], as_served: list[bool]) -> bool:
+def _does_whole_train_all_turns(
+    turns: list[tuple[TurnPlan, RenderedText]], as_served: list[bool]
+) -> bool:
     """Can the whole conversation train every turn that is to be learned?"""
     return all(
         stands or not turn.weight for (turn, _), stands in zip(turns, as_served, strict=True)
     )
 
 
-def _check_length(row: Conversation, weights: dict[int, float]) -> None:
+def _refuse_long_conversation(row: Conversation, weights: dict[int, float]) -> None:
     """Raises TemplateError where judging the turns of a row would take too long."""
     if len(row.messages) > MAX_MESSAGES:
         raise TemplateError(
@@ -182,14 +188,14 @@ def _plan_turn(
     prefixes: PrefixRenderings, index: int, own: RenderedText, weight: float, stops: StopPatterns
 ) -> TurnPlan:
     """Plan a turn: where it begins and ends in its own rendering, `own`."""
-    start, skew = _find_start(prefixes, index, own)
+    start, skew = _find_start_and_skew(prefixes, index, own)
     if start is None:
         # Nobody knows what the model would say here: weight 0, so that nothing of it is trained.
         return TurnPlan(index, None, None, None, skew, 0.0)
-    closing = _find_closing(own, index, start)
+    closing = _mark_behind_last_field(own, index, start)
     match = _find_stop(own.parts, closing, stops)
     if match is None and closing.piece and ends_in_unknown_origin(own.parts[: closing.piece]):
-        match = _find_stop_in_unknown(own, start, stops)
+        match = _find_stop_where_origin_unknown(own, start, stops)
     if match is None:
         # The template ends the turn with no stop token. It is trained through its last field; a rule reports it.
         return TurnPlan(index, start, None, closing, skew, weight)
@@ -197,7 +203,7 @@ def _plan_turn(
     return TurnPlan(index, start, stop, stop._replace(offset=stop.offset + length), skew, weight)
 
 
-def _find_start(
+def _find_start_and_skew(
     prefixes: PrefixRenderings, index: int, own: RenderedText
 ) -> tuple[Mark | None, str | None]:
     """Where the model begins to speak, and why the serving prompt does not end there.
@@ -224,8 +230,8 @@ def _find_start(
         end = find_prefix_end(prompt, own, trace)
         if end is not None:
             return end, None
-        skew = _describe_prompt_end(prompt)
-    before = _text_before(prefixes, index)
+        skew = _describe_prompt_skew(prompt)
+    before = _text_before_turn(prefixes, index)
     if prompt is not None:
         shared_end = _find_shared_prompt_end(prompt, before, own, index, trace)
         if shared_end is not None:
@@ -235,7 +241,7 @@ def _find_start(
     return start, skew if start is not None else f"{skew}; {UNPLACED}"
 
 
-def _text_before(prefixes: PrefixRenderings, index: int) -> RenderedText | None:
+def _text_before_turn(prefixes: PrefixRenderings, index: int) -> RenderedText | None:
     """The messages before a turn, without a generation prompt; None where the template refuses to end there."""
     try:
         return prefixes.text(index)
@@ -260,13 +266,13 @@ def _find_shared_prompt_end(
         index: the turn's message.
         trace: gets the questions.
     """
-    others = [i for i, part in enumerate(own.parts) if _message_indices(part) - {index}]
+    others = [i for i, part in enumerate(own.parts) if _messages_that_part_is_from(part) - {index}]
     if not others or others[-1] + 1 >= len(own.parts):
         return None
     field, behind = own.parts[others[-1]], own.parts[others[-1] + 1]
     if isinstance(behind, Traced):
         return None
-    length = _length_of_prompt_tail(prompt, field, behind)
+    length = _literal_length_behind_same_field(prompt, field, behind)
     if length is None and before is not None:
         added = _generation_prompt_text(prompt, before, trace)
         if added and added in behind:
@@ -279,7 +285,7 @@ def _find_shared_prompt_end(
     return mark if _find_first_field(own, index, mark, trace) is not None else None
 
 
-def _length_of_prompt_tail(prompt: Parts, field: str, behind: str) -> int | None:
+def _literal_length_behind_same_field(prompt: Parts, field: str, behind: str) -> int | None:
     """How much of the literal text `behind` a field the prompt ends with, where it has the same field before its end.
 
     None where it has another one, or other text behind it.
@@ -310,7 +316,7 @@ def _find_first_field(own: RenderedText, index: int, edge: Mark, trace: Trace) -
     fields: list[Traced] = []
     position = own.position(edge)
     for number, part in enumerate(own.parts):
-        owners = _message_indices(part)
+        owners = _messages_that_part_is_from(part)
         if None in owners:
             # It may hold the turn's first word: what is found behind it would not be the first.
             return None
@@ -329,7 +335,7 @@ def _find_first_field(own: RenderedText, index: int, edge: Mark, trace: Trace) -
     return first
 
 
-def _message_indices(part: str) -> set[int | None]:
+def _messages_that_part_is_from(part: str) -> set[int | None]:
     """The messages whose fields a part was made from; None for one that is not known, -1 for what is no message."""
     if not isinstance(part, Traced):
         return set()
@@ -339,10 +345,10 @@ def _message_indices(part: str) -> set[int | None]:
         if path != UNKNOWN
         else [segment.path for segment in part.segments if segment.path is not None]
     )
-    return {_message_index(path) for path in paths}
+    return {_message_that_field_is_in(path) for path in paths}
 
 
-def _message_index(path: Path) -> int | None:
+def _message_that_field_is_in(path: Path) -> int | None:
     """The message that a field is part of; None for an unknown field, -1 for one beside the messages."""
     if path == UNKNOWN:
         return None
@@ -355,7 +361,9 @@ def _share_characters(one: Traced, other: Traced, trace: Trace) -> bool:
     Sets `trace.opaque` where that depends on what the field holds.
     """
     if UNKNOWN not in (leaf_path(one.node), leaf_path(other.node)):
-        if leaf_path(one.node) != leaf_path(other.node) or _different_items(one.node, other.node):
+        if leaf_path(one.node) != leaf_path(other.node) or _are_different_pieces_of_split(
+            one.node, other.node
+        ):
             return False
         # One field twice: where the two overlap depends on its characters, as the ranges below are those of this row.
         trace.opaque = True
@@ -366,20 +374,20 @@ def _share_characters(one: Traced, other: Traced, trace: Trace) -> bool:
     return False
 
 
-def _different_items(one: Node, other: Node) -> bool:
+def _are_different_pieces_of_split(one: Node, other: Node) -> bool:
     """Are two expressions made from two pieces of one `split` or `partition`, which share no character?
 
     Qwen3 writes `content.split('</think>')[0]` as reasoning and `[-1]` as answer: one field, twice in the text, and yet
     no character of it twice.
     """
-    items = {node[1]: node[2] for node in _walk_operations(one) if node[0] == "item"}
+    items = {node[1]: node[2] for node in _expression_and_its_parents(one) if node[0] == "item"}
     return any(
         node[0] == "item" and items.get(node[1], node[2]) != node[2]
-        for node in _walk_operations(other)
+        for node in _expression_and_its_parents(other)
     )
 
 
-def _walk_operations(node: Node) -> Iterator[Node]:
+def _expression_and_its_parents(node: Node) -> Iterator[Node]:
     """An expression, and those that it is made from."""
     while node[0] != "leaf":
         yield node
@@ -401,14 +409,14 @@ def _character_ranges(part: Traced) -> dict[Path, tuple[float, float]]:
     return ranges
 
 
-def _find_closing(own: RenderedText, index: int, start: Mark) -> Mark:
+def _mark_behind_last_field(own: RenderedText, index: int, start: Mark) -> Mark:
     """The mark behind the last field of a turn, before any field of another message."""
     closing = start
     for number in range(start.piece, len(own.parts)):
         part = own.parts[number]
         if not isinstance(part, Traced):
             continue
-        owners = _message_indices(part)
+        owners = _messages_that_part_is_from(part)
         if None in owners and own.holds_later_messages:
             # It may be a field of a later message, which this text holds as well.
             break
@@ -420,7 +428,7 @@ def _find_closing(own: RenderedText, index: int, start: Mark) -> Mark:
     return closing
 
 
-def _describe_prompt_end(prompt: Parts) -> str:
+def _describe_prompt_skew(prompt: Parts) -> str:
     """The skew of a serving prompt that the training text does not begin with, as a user reads it."""
     tail = prompt[-1] if prompt else ""
     end = "a field of the last message" if isinstance(tail, Traced) else repr(tail[-40:])
@@ -455,7 +463,7 @@ def _find_first_token(text: str, tokens: Iterable[str], start: int) -> tuple[int
     return position, -negative_length
 
 
-def _find_stop_in_unknown(
+def _find_stop_where_origin_unknown(
     own: RenderedText, start: Mark, stops: StopPatterns
 ) -> tuple[Mark, int] | None:
     """The first stop token behind the beginning of a turn, where template text and fields can't be told apart."""
@@ -463,7 +471,9 @@ def _find_stop_in_unknown(
     return None if first is None else (own.mark(first[0]), first[1])
 
 
-def _stands_as_served(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace) -> bool:
+def _whole_begins_with_served_turn(
+    turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace
+) -> bool:
     """Does the whole conversation begin with this turn as it is served?"""
     if turn.end is None or own.begins_whole:
         return True

@@ -23,7 +23,7 @@ from truetune.errors import TemplateError
 from truetune.render.inference_contract import turn_weights
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
-from truetune.render.template import OWN_KEYS, REASONING_KEYS, path_text
+from truetune.render.template import OWN_KEYS, REASONING_KEYS, path_as_text
 from truetune.render.traced_string import STRUCTURE_KEYS, UNKNOWN, plain_text
 
 CALLS = ("tool_calls", "function_call")
@@ -38,7 +38,7 @@ UNREAD_KEYS = frozenset((*STRUCTURE_KEYS, *OWN_KEYS, "id", "tool_call_id", "inde
 """Keys whose texts no template has to write: they steer it, or only tie a result to its call"""
 ALTERED = " \u2042"
 """Put behind each text of a field to see whether it reaches the rendering"""
-UNKNOWN_ORIGIN = path_text(UNKNOWN)
+UNKNOWN_ORIGIN = path_as_text(UNKNOWN)
 
 Effect = Literal["empties", "changes", "loses"]
 
@@ -89,7 +89,7 @@ class FieldTracker:
                 is_trained = weights.get(index, 0.0) > 0
                 lost += [_lost_field(key, index, message, is_trained, is_empty) for key in keys]
             lost += self._lost_media(row, index)
-        for name in self._lost_beside_messages(row, written):
+        for name in self._lost_fields_beside_messages(row, written):
             lost.append(LostField(name, None, "loses", True))
         return lost
 
@@ -114,13 +114,18 @@ class FieldTracker:
             ):
                 yield key
 
-    def _lost_beside_messages(self, row: Conversation, written: frozenset[str]) -> Iterator[str]:
+    def _lost_fields_beside_messages(
+        self, row: Conversation, written: frozenset[str]
+    ) -> Iterator[str]:
+        """The fields beside the messages (tools, documents) whose texts reach no token, and stand in no
+        prompt.
+        """
         for name in BESIDE_MESSAGES:
             value = getattr(row, name)
             if (
                 name in written
                 or not _has_text(value)
-                or _contains_texts(_iter_texts(value), _prompt_text(row))
+                or _contains_texts(_iter_texts(value), _contents_of_turns_before_answers(row))
             ):
                 continue
             if self._is_proved_lost(row, None, name, written):
@@ -138,7 +143,7 @@ class FieldTracker:
         if index is None:
             other = replace(row, **{key: _alter_texts(getattr(row, key))})
         else:
-            other = _with_message(
+            other = _row_with_message_replaced(
                 row, index, {**row.messages[index], key: _alter_texts(row.messages[index][key])}
             )
         return self._renders_alike(row, other)
@@ -150,17 +155,17 @@ class FieldTracker:
         message = row.messages[index]
         shape = (str(message.get("role")), *media)
         if shape not in self._writes_media:
-            texts = [part for part in message["content"] if _media_type(part) is None]
-            without = _with_message(row, index, {**message, "content": texts})
+            texts = [part for part in message["content"] if _media_type_of_part(part) is None]
+            without = _row_with_message_replaced(row, index, {**message, "content": texts})
             self._writes_media[shape] = not self._renders_alike(row, without)
         return self._writes_media[shape]
 
     def _renders_alike(self, row: Conversation, other: Conversation) -> bool:
         """Does the template render two rows alike? No where it raises."""
-        one, two = self._text(row), self._text(other)
+        one, two = self._text_of_whole_row(row), self._text_of_whole_row(other)
         return one is not None and one == two
 
-    def _text(self, row: Conversation) -> str | None:
+    def _text_of_whole_row(self, row: Conversation) -> str | None:
         """The rendering of the whole row; None where the template raises."""
         variables = {**self.renderer.spec.template_kwargs, **row.template_kwargs}
         try:
@@ -183,11 +188,13 @@ def _written_fields(renderings: Iterable[Rendering]) -> frozenset[str]:
         ):
             if start < end and path:
                 written.add(path)
-    return frozenset(map(_field_of, written))
+    return frozenset(map(_top_field_of_path, written))
 
 
-def _field_of(path: str) -> str:
-    """`messages[2].tool_calls[0].function.name` -> `messages[2].tool_calls`"""
+def _top_field_of_path(path: str) -> str:
+    """The top field that a path is in: `messages[2].tool_calls[0].function.name` ->
+    `messages[2].tool_calls`
+    """
     found = re.match(r"messages\[\d+\]\.[^.\[]+|[^.\[]+", path)
     return found[0] if found else path
 
@@ -209,10 +216,10 @@ def _lost_field(
         effect = "empties"
     elif is_trained and key in CALLS:
         effect = "changes"
-    return LostField(_user_name(key, message), index, effect, key in KNOWN)
+    return LostField(_field_name_for_user(key, message), index, effect, key in KNOWN)
 
 
-def _user_name(key: str, message: Message) -> str:
+def _field_name_for_user(key: str, message: Message) -> str:
     """A field as a user calls it."""
     if key == NAME:
         return "names"
@@ -236,7 +243,7 @@ def _iter_texts(value: Any) -> Iterator[str]:
             yield from _iter_texts(inner)
         elif value.strip():
             yield value
-    elif isinstance(value, dict) and _media_type(value) is None:
+    elif isinstance(value, dict) and _media_type_of_part(value) is None:
         for key, item in value.items():
             if key not in UNREAD_KEYS:
                 yield from _iter_texts(item)
@@ -291,23 +298,27 @@ def _names_function(name: str, content: str) -> bool:
     )
 
 
-def _prompt_text(row: Conversation) -> str:
-    """What stands in the contents of turns that are no answers."""
+def _contents_of_turns_before_answers(row: Conversation) -> str:
+    """The text of all turns that are no answers."""
     contents = (
         message.get("content") for message in row.messages if message.get("role") != "assistant"
     )
     return "\n".join(content for content in contents if isinstance(content, str))
 
 
-def _with_message(row: Conversation, index: int, message: Message) -> Conversation:
+def _row_with_message_replaced(row: Conversation, index: int, message: Message) -> Conversation:
+    """A row with the message of this number replaced."""
     return replace(row, messages=[*row.messages[:index], message, *row.messages[index + 1 :]])
 
 
 def _media_types(message: Message) -> tuple[str, ...]:
     """The kinds of its parts that are no text, in order: image, audio, video."""
     content = message.get("content")
-    return tuple(filter(None, map(_media_type, content))) if isinstance(content, list) else ()
+    return (
+        tuple(filter(None, map(_media_type_of_part, content))) if isinstance(content, list) else ()
+    )
 
 
-def _media_type(part: Any) -> str | None:
+def _media_type_of_part(part: Any) -> str | None:
+    """The kind of media that a part of a message is; None for text."""
     return MEDIA_PARTS.get(str(part.get("type"))) if isinstance(part, dict) else None

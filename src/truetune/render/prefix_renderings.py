@@ -104,14 +104,14 @@ class PrefixRenderings:
             traced_by_prefix.setdefault((index + 1, False), not is_long)
             if index:
                 traced_by_prefix.setdefault((index, True), not is_long)
-        self._request(
+        self._request_and_keep_renderings(
             [PrefixRequest(*prefix, traced) for prefix, traced in traced_by_prefix.items()]
         )
 
     def text(self, count: int) -> RenderedText:
         """The text of the first `count` messages."""
         if count not in self._texts:
-            parts = self._run(count, False)
+            parts = self._render_prefix_once(count, False)
             # It parts from the whole conversation: the template rewrites its history, and provenance is needed to tell
             # where the turn stands.
             if self.is_long and ends_in_unknown_origin(parts):
@@ -131,11 +131,12 @@ class PrefixRenderings:
 
     def prompt(self, count: int) -> Parts:
         """The serving prompt of what follows the first `count` messages."""
-        return self._run(count, True)
+        return self._render_prefix_once(count, True)
 
-    def _run(self, count: int, generation_prompt: bool) -> Parts:
+    def _render_prefix_once(self, count: int, generation_prompt: bool) -> Parts:
+        """The rendering of a prefix, made once. Raises TemplateError where the template refuses it."""
         if (count, generation_prompt) not in self._results:
-            self._request([PrefixRequest(count, generation_prompt, True)])
+            self._request_and_keep_renderings([PrefixRequest(count, generation_prompt, True)])
         result = self._results[count, generation_prompt]
         if isinstance(result, TemplateError):
             raise result
@@ -152,10 +153,11 @@ class PrefixRenderings:
                 f" before each turn: more than {MAX_RENDERED_TRACED:,} messages would be rendered"
                 " to judge its turns; share it out over several rows"
             )
-        self._request([PrefixRequest(count, False, True)])
-        return self._run(count, False)
+        self._request_and_keep_renderings([PrefixRequest(count, False, True)])
+        return self._render_prefix_once(count, False)
 
-    def _request(self, renderings: list[PrefixRequest]) -> None:
+    def _request_and_keep_renderings(self, renderings: list[PrefixRequest]) -> None:
+        """Request renderings from the template in one call, and keep their results."""
         results = self.template.render_prefixes(self.inputs, self.trace, renderings, self.variables)
         for rendering, result in zip(renderings, results, strict=True):
             self._results[rendering.messages, rendering.generation_prompt] = result

@@ -161,7 +161,7 @@ class Renderer:
         known.fills += 1
         # Kept until it is compared or the next one is filled: `prove` needs one row of each recipe, the last.
         known.unproved = (row, filled)
-        if _is_compared(known.fills):
+        if _is_fill_compared_with_template(known.fills):
             self._prove([known])
         return filled
 
@@ -223,12 +223,12 @@ class Renderer:
         else:
             prompt = _PlainField("", Source.USER, "prompt")
             body = _PlainField(row.text, Source.TEXT, "text")
-        eos = _PlainField(self._eos_behind(body.text), Source.STOP, "")
+        eos = _PlainField(self._eos_to_add_behind_text(body.text), Source.STOP, "")
         learns_all = self.spec_of(row).learn.what == "all"
         first = 0 if learns_all else len(bos.text) + len(prompt.text)
         return _render_plain([bos, prompt, body, eos], first)
 
-    def _eos_behind(self, body: str) -> str:
+    def _eos_to_add_behind_text(self, body: str) -> str:
         """The EOS that follows a plain text; empty where there is none, or where trainers see that it stands there."""
         if self.eos is None or (self.eos_once and body.endswith(self.eos)):
             return ""
@@ -270,7 +270,7 @@ def _fill_from_own_row(plan: Plan, learn: Learn) -> Rendering:
     return fill_plan(plan, [piece.literal for piece in plan.pieces], learn)
 
 
-def _is_compared(fills: int) -> bool:
+def _is_fill_compared_with_template(fills: int) -> bool:
     """Is the row that a recipe fills as its `fills`-th compared with the template? See CHECK_EVERY."""
     if fills <= CHECK_EVERY:
         return fills.bit_count() == 1  # a power of two
@@ -279,7 +279,7 @@ def _is_compared(fills: int) -> bool:
 
 def _comparable_facts(rendering: Rendering) -> tuple[Any, ...]:
     """All that a recipe must give as the template does; where in a field a piece begins, only the template knows."""
-    turns = [_without_message(turn) for turn in rendering.turns]
+    turns = [_turn_without_error_message(turn) for turn in rendering.turns]
     return (
         rendering.template,
         rendering.text,
@@ -290,7 +290,7 @@ def _comparable_facts(rendering: Rendering) -> tuple[Any, ...]:
     )
 
 
-def _without_message(turn: Turn) -> Turn:
+def _turn_without_error_message(turn: Turn) -> Turn:
     """The error message of a template may quote the row."""
     return turn._replace(skew=turn.skew and turn.skew.split(":", 1)[0])
 

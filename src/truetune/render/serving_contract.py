@@ -80,7 +80,7 @@ def make_serving_contract(
     """
     # Whole seconds, for the contract writes the moment down and must come out the same when it is read again.
     moment = now or datetime.datetime.now().replace(microsecond=0)
-    probes, clock = _with_fixed_clock(probes, moment)
+    probes, clock = _probes_with_fixed_clock(probes, moment)
     tokenizer = probes.tokenizer
     templates = [t for t in (probes.template, probes.tool_template) if t is not None]
     return {
@@ -138,7 +138,7 @@ def contract_breaks(contract: Mapping[str, Any], made: Probes) -> list[str]:
         moment = datetime.datetime.now()
         if contract["clock"]:
             moment = datetime.datetime.fromisoformat(contract["clock"])
-        fixed, _ = _with_fixed_clock(made, moment)
+        fixed, _ = _probes_with_fixed_clock(made, moment)
         texts = list(_token_breaks(contract, fixed))
         for prompt in contract["prompts"]:
             texts += _prompt_breaks(prompt, fixed)
@@ -280,7 +280,7 @@ def _prompt_entry(
     return entry | {"text": text, "ids": ids}
 
 
-def _with_fixed_clock(
+def _probes_with_fixed_clock(
     made: Probes, moment: datetime.datetime
 ) -> tuple[Probes, datetime.datetime | None]:
     """The probes with a clock that stands still, and the moment, where a template reads it."""

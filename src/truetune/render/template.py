@@ -19,7 +19,7 @@ from typing import Any
 from truetune.errors import TemplateError
 from truetune.render import traced_string
 from truetune.render.template_process import LimitError as LimitError
-from truetune.render.template_process import next_number, shared_process
+from truetune.render.template_process import next_template_number, shared_process
 from truetune.render.template_protocol import REASONING_KEYS as REASONING_KEYS
 from truetune.render.template_protocol import PrefixRequest, RenderRequest
 from truetune.render.traced_string import Node, Path, Segment, Trace, Traced
@@ -72,7 +72,7 @@ class Template:
         self.refused: TemplateError | None = None
         """Set once a rendering broke a limit; every later one raises it at once."""
         self._now = now()  # one clock for all rows: a run over midnight writes one date
-        self._number = next_number()
+        self._number = next_template_number()
         if len(source) > MAX_SOURCE:
             raise TemplateError(
                 f"the chat template has {len(source):,} characters (the limit is {MAX_SOURCE:,})"
@@ -125,7 +125,7 @@ class Template:
     ) -> TemplateInputs:
         """The conversation as transformers hands it to a template: without keys that are empty or truetune's own."""
         return TemplateInputs(
-            [plain_data(_without_own_keys(message)) for message in messages],
+            [plain_data(_message_without_empty_or_own_keys(message)) for message in messages],
             plain_data(tools),
             plain_data(documents),
         )
@@ -197,7 +197,7 @@ def _read_reply(reply: dict[str, Any], trace: Trace) -> Iterator[Parts | Templat
     # A trace may be opaque before: the questions of several requests are collected in one.
     trace.opaque = trace.opaque or reply["opaque"]
     for number, question, arguments, answer in reply["answers"]:
-        trace.answers[nodes[number], question, _as_tuples(arguments)] = answer
+        trace.answers[nodes[number], question, _lists_as_tuples(arguments)] = answer
     # What a rendering shares is counted against the first traced one, by the process too (`template_worker._Reply`).
     first: Parts | None = None
     for rendering in reply["renderings"]:
@@ -223,8 +223,8 @@ def _read_nodes(entries: list[Any]) -> list[Node]:
     """
     nodes: list[Node] = []
     for operation, parent, *arguments in entries:
-        origin = _as_tuples(parent) if operation == "leaf" else nodes[parent]
-        nodes.append((operation, origin, *map(_as_tuples, arguments)))
+        origin = _lists_as_tuples(parent) if operation == "leaf" else nodes[parent]
+        nodes.append((operation, origin, *map(_lists_as_tuples, arguments)))
     return nodes
 
 
@@ -243,9 +243,9 @@ def _read_segment(length: int, path: list[str | int] | None, offset: int) -> Seg
     return Segment(length, None if path is None else tuple(path), offset)
 
 
-def _as_tuples(value: Any) -> Any:
-    """What was a tuple before it became JSON."""
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+def _lists_as_tuples(value: Any) -> Any:
+    """A value with lists as tuples, which they were before they became JSON."""
+    return tuple(map(_lists_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _first_characters_of_parts(parts: Parts, length: int) -> Parts:
@@ -262,7 +262,7 @@ def _first_characters_of_parts(parts: Parts, length: int) -> Parts:
     return tuple(kept)
 
 
-def _without_own_keys(message: dict[str, Any]) -> dict[str, Any]:
+def _message_without_empty_or_own_keys(message: dict[str, Any]) -> dict[str, Any]:
     """Without the keys that are empty, or for truetune alone."""
     return {
         key: value for key, value in message.items() if value is not None and key not in OWN_KEYS
@@ -292,8 +292,8 @@ def plain_data(value: Any) -> Any:
     return f"<{type(value).__name__}>"
 
 
-def path_text(path: Path) -> str:
-    """`messages[2].content`"""
+def path_as_text(path: Path) -> str:
+    """A path as text: `messages[2].content`"""
     text = ""
     for depth, key in enumerate(path):
         if isinstance(key, int):

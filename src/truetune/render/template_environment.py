@@ -55,15 +55,16 @@ class TemplateNamespace(jinja2.utils.Namespace):
         self, positional = args[0], args[1:]
         values = dict(*positional, **kwargs)
         for name in values:
-            _refuse_private(name)
+            _refuse_private_name(name)
         jinja2.utils.Namespace.__init__(self, values)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        _refuse_private(name)
+        _refuse_private_name(name)
         super().__setitem__(name, value)
 
 
-def _refuse_private(name: Any) -> None:
+def _refuse_private_name(name: Any) -> None:
+    """Refuse a name that begins with an underscore. Raises SecurityError."""
     if isinstance(name, str) and name.startswith("_"):
         raise SecurityError(
             f"a chat template can't store the name {name!r} in a namespace; drop its underscore"

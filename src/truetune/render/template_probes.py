@@ -64,7 +64,7 @@ class Probes:
             text = self.text(messages)
             if text is not None and ANSWER in text:
                 tail = text[text.rindex(ANSWER) + len(ANSWER) :]
-                token = self._first_control(tail)
+                token = self._first_control_token_in_text(tail)
                 return Terminator(token.token if token else tail, token)
         return None
 
@@ -76,17 +76,19 @@ class Probes:
     @cached_property
     def stop_patterns(self) -> StopPatterns:
         """How turns end as text, for the inference contract."""
-        return make_stop_patterns([stop.token for stop in self.stops], self._control)
+        return make_stop_patterns([stop.token for stop in self.stops], self._id_by_control_token)
 
     @cached_property
-    def _control(self) -> dict[str, int]:
+    def _id_by_control_token(self) -> dict[str, int]:
+        """The id of each control token of the tokenizer, by its text."""
         decoder = self.tokenizer.backend.get_added_tokens_decoder()
         return {token.content: id for id, token in decoder.items() if id in self.tokenizer.control}
 
-    def _first_control(self, text: str) -> SpecialToken | None:
-        pattern = make_stop_patterns((), self._control).control
+    def _first_control_token_in_text(self, text: str) -> SpecialToken | None:
+        """The first control token in a text; None where it holds none."""
+        pattern = make_stop_patterns((), self._id_by_control_token).control
         match = pattern.search(text) if pattern else None
-        return SpecialToken(match[0], self._control[match[0]]) if match else None
+        return SpecialToken(match[0], self._id_by_control_token[match[0]]) if match else None
 
     def template_for(self, *, has_tools: bool) -> Template | None:
         """The template that renders a conversation, as transformers chooses it: `tool_use` for one with tools.
@@ -147,7 +149,7 @@ class Probes:
         return replace(self, template=template)
 
 
-def tokenizer_of(spec: RunSpec) -> str:
+def tokenizer_name_of_run(spec: RunSpec) -> str:
     """The tokenizer of a run: the model's where none is named. Raises SpecError where there is neither."""
     if (name := spec.tokenizer or spec.model) is None:
         raise SpecError(
@@ -159,7 +161,7 @@ def tokenizer_of(spec: RunSpec) -> str:
 
 def prepare_probes_of_run(spec: RunSpec) -> Probes:
     """Load the tokenizer of a run and compile its template. Raises SpecError, TokenizerError or TemplateError."""
-    name = tokenizer_of(spec)
+    name = tokenizer_name_of_run(spec)
     if spec.mask_by == "response-marker" and not spec.response_marker:
         raise SpecError(
             "mask_by is response-marker and no response_marker is given; add --response-marker TEXT"

@@ -72,7 +72,7 @@ class TemplateProcess:
         Raises LimitError where a rendering goes past a limit.
         """
         with self._lock:
-            self._prepare()
+            self._process_started_if_needed()
             if request.template not in self._compiled:
                 self._compile(request.template, source)
             reply = self._ask(request)
@@ -92,23 +92,25 @@ class TemplateProcess:
 
     def _ask(self, request: CompileRequest | RenderRequest) -> dict[str, Any]:
         """Send a request and read its reply. Raises LimitError where the process ended or a limit was passed."""
-        process = self._prepare()
+        process = self._process_started_if_needed()
         message = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
         deadline = time.monotonic() + REPLY_SECONDS
         try:
             _write_all(process, HEADER.pack(len(message)) + message)
-            (length,) = HEADER.unpack(_read_exactly(process, HEADER.size, deadline))
+            (length,) = HEADER.unpack(_read_exactly_before_deadline(process, HEADER.size, deadline))
             # What ran a template is not trusted: a length that it can't have sent honestly would have us allocate it.
             if length > MAX_REPLY:
                 raise _ProcessEnded
             reply: dict[str, Any] = json.loads(
-                _read_exactly(process, length, deadline).decode("utf-8", "surrogatepass")
+                _read_exactly_before_deadline(process, length, deadline).decode(
+                    "utf-8", "surrogatepass"
+                )
             )
         except (_ProcessEnded, OSError, ValueError):
-            raise LimitError(_explain_end(self._stop())) from None
+            raise LimitError(_explain_end(self._end_process())) from None
         except BaseException:
             # Ctrl-C between request and reply: the next request must not read this one's reply.
-            self._stop()
+            self._end_process()
             raise
         if "too_large" in reply:
             raise LimitError(
@@ -122,7 +124,7 @@ class TemplateProcess:
             )
         return reply
 
-    def _prepare(self) -> subprocess.Popen[bytes]:
+    def _process_started_if_needed(self) -> subprocess.Popen[bytes]:
         """The process, started where there is none."""
         if self._process is None:
             self._process = _start_process()
@@ -132,9 +134,9 @@ class TemplateProcess:
     def close(self) -> None:
         """End the process, where it runs."""
         if self._process is not None:
-            self._stop()
+            self._end_process()
 
-    def _stop(self) -> int:
+    def _end_process(self) -> int:
         """End the process; its return code, negative where a signal ended it before us."""
         process, self._process = self._process, None
         assert process is not None
@@ -172,7 +174,12 @@ def _write_all(process: subprocess.Popen[bytes], data: bytes) -> None:
         view = view[process.stdin.write(view) :]
 
 
-def _read_exactly(process: subprocess.Popen[bytes], count: int, deadline: float) -> bytes:
+def _read_exactly_before_deadline(
+    process: subprocess.Popen[bytes], count: int, deadline: float
+) -> bytes:
+    """Read exactly so many bytes of the process. Raises _ProcessEnded at its end, or when the deadline has
+    passed.
+    """
     assert process.stdout is not None
     chunks: list[bytes] = []
     while count:
@@ -209,12 +216,14 @@ def shared_process() -> TemplateProcess:
     """The template process that all of this process share. It costs 0.1 s to start, and serves any number
     of templates.
     """
-    return _process_of(os.getpid())
+    return _template_process_of_owner(os.getpid())
 
 
 @cache
-def _process_of(owner: int) -> TemplateProcess:
-    """Named by its owner: a fork inherits the object, whose pipes and lock belong to the parent."""
+def _template_process_of_owner(owner: int) -> TemplateProcess:
+    """The template process of its owner, this process: a fork inherits the object, whose pipes and lock
+    belong to the parent.
+    """
     process = TemplateProcess()
     atexit.register(process.close)
     return process
@@ -223,6 +232,6 @@ def _process_of(owner: int) -> TemplateProcess:
 _numbers: Iterator[int] = itertools.count()
 
 
-def next_number() -> int:
+def next_template_number() -> int:
     """A number for a new template."""
     return next(_numbers)

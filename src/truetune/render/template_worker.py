@@ -153,11 +153,13 @@ class FailedRendering(NamedTuple):
 
 def _traced_inputs(request: RenderRequest, trace: Trace) -> dict[str, Any]:
     """The template's variables, each string in them an atom of `trace`."""
-    messages = traced_string.wrap_texts(request.messages, ("messages",), trace)
+    messages = traced_string.wrap_texts_but_structure(request.messages, ("messages",), trace)
     return {
         "messages": [alias_reasoning(message) for message in messages],
-        "tools": traced_string.wrap_texts(request.tools, ("tools",), trace),
-        "documents": traced_string.wrap_texts(request.documents, ("documents",), trace),
+        "tools": traced_string.wrap_texts_but_structure(request.tools, ("tools",), trace),
+        "documents": traced_string.wrap_texts_but_structure(
+            request.documents, ("documents",), trace
+        ),
     }
 
 
@@ -184,7 +186,7 @@ def _render_twice(
     template.environment.now = template.traced_environment.now = request.now
     limit_processor_time(MAX_SECONDS)
     try:
-        text = _run_template(template.plain, plain_inputs, request, rendering)
+        text = _run_template_on_first_messages(template.plain, plain_inputs, request, rendering)
         failure = None
     except Exception as error:
         failure = _describe_failure(error)
@@ -223,7 +225,7 @@ def _run_traced(
     try:
         signal.signal(signal.SIGPROF, _stop_tracing)
         limit_processor_time(MAX_TRACED_SECONDS)
-        text = _run_template(template.traced, inputs, request, rendering)
+        text = _run_template_on_first_messages(template.traced, inputs, request, rendering)
     except jinja2.TemplateError:
         return None  # that it raised hangs on questions in the trace
     except (Exception, TracingStopped):
@@ -240,12 +242,13 @@ def _stop_tracing(*_: Any) -> NoReturn:
     raise TracingStopped
 
 
-def _run_template(
+def _run_template_on_first_messages(
     template: jinja2.Template,
     inputs: dict[str, Any],
     request: RenderRequest,
     rendering: PrefixRequest,
 ) -> str:
+    """Run a template on the first messages that a rendering asks for: its text."""
     variables = {
         **request.variables,
         **inputs,
@@ -293,7 +296,7 @@ class _Reply:
             shared = count_shared_characters(text, self.first_text)
             self.renderings.append({"shared_characters": shared, "rest": text[shared:]})
             return
-        parts = traced_string.parts_of(text)
+        parts = traced_string.literal_and_field_parts(text)
         if self.first is None:
             self.first = parts
             self.first_text = str.__str__(text)
@@ -301,18 +304,26 @@ class _Reply:
         else:
             shared = count_shared_parts(self.first, parts)
         self.renderings.append(
-            {"shared_parts": shared, "parts": [self._part(part) for part in parts[shared:]]}
+            {"shared_parts": shared, "parts": [self._part_as_json(part) for part in parts[shared:]]}
         )
 
-    def _part(self, part: str | Traced) -> Any:
+    def _part_as_json(self, part: str | Traced) -> Any:
+        """One part of a rendering for the reply: its text, or for a field the number of its node, its text and
+        segments.
+        """
         if not isinstance(part, Traced):
             return part
-        return [self._number(part.node), part.plain, part.segments]
+        return [self._number_of_node(part.node), part.plain, part.segments]
 
-    def _number(self, node: Node) -> int:
+    def _number_of_node(self, node: Node) -> int:
+        """The number of a node in the reply, which is added with its parents where it is new."""
         if node not in self.numbers:
             operation, parent, *arguments = node
-            entry = [operation, parent if operation == "leaf" else self._number(parent), *arguments]
+            entry = [
+                operation,
+                parent if operation == "leaf" else self._number_of_node(parent),
+                *arguments,
+            ]
             self.numbers[node] = len(self.nodes)
             self.nodes.append(entry)
         return self.numbers[node]
@@ -323,7 +334,7 @@ class _Reply:
         answers: list[Any] = []
         if not self.trace.opaque:
             answers = [
-                [self._number(node), question, arguments, answer]
+                [self._number_of_node(node), question, arguments, answer]
                 for (node, question, arguments), answer in self.trace.answers.items()
             ]
         return {
@@ -435,11 +446,14 @@ def _read_message(requests: io.FileIO, parent: int) -> bytes | None:
     while not select.select([requests], [], [], 1.0)[0]:
         if os.getppid() != parent:
             return None
-    header = _read_exactly(requests, HEADER.size)
-    return None if header is None else _read_exactly(requests, HEADER.unpack(header)[0])
+    header = _read_exactly_or_none_at_end(requests, HEADER.size)
+    return (
+        None if header is None else _read_exactly_or_none_at_end(requests, HEADER.unpack(header)[0])
+    )
 
 
-def _read_exactly(requests: io.FileIO, count: int) -> bytes | None:
+def _read_exactly_or_none_at_end(requests: io.FileIO, count: int) -> bytes | None:
+    """Read exactly so many bytes; None where the input ends before."""
     chunks: list[bytes] = []
     while count:
         chunk = requests.read(min(count, 1 << 20))

@@ -14,8 +14,14 @@ from typing import Any, NamedTuple
 from truetune.data.conversation import Conversation
 from truetune.data.parse_json_columns import parse_json_text_or_keep
 from truetune.render.rendering import Rendering
-from truetune.render.template import path_text
-from truetune.render.traced_string import Path, Trace, Traced, cut_segments, wrap_texts
+from truetune.render.template import path_as_text
+from truetune.render.traced_string import (
+    Path,
+    Trace,
+    Traced,
+    cut_segments,
+    wrap_texts_but_structure,
+)
 
 JOINED = "put between the columns"
 """Where the text stands that a reader joins columns with"""
@@ -65,11 +71,11 @@ def _split_field(
     if text is None:
         yield length, READ_AS + path, -1
     elif offset < 0:
-        names = {path_text(segment.path) for segment in text.all_segments() if segment.path}
+        names = {path_as_text(segment.path) for segment in text.all_segments() if segment.path}
         yield length, names.pop() if len(names) == 1 else READ_AS + path, -1
     else:
         for size, own, place in cut_segments(text.all_segments(), offset, offset + length):
-            yield size, path_text(own) if own else JOINED, place
+            yield size, path_as_text(own) if own else JOINED, place
 
 
 def _find_fields(row: Conversation, wanted: set[str]) -> Iterator[tuple[str, Traced]]:
@@ -79,23 +85,23 @@ def _find_fields(row: Conversation, wanted: set[str]) -> Iterator[tuple[str, Tra
         row: a row with what it was read from.
         wanted: the paths that are asked for.
     """
-    missing = {path: text for path, text in _row_texts(row) if path_text(path) in wanted}
+    missing = {path: text for path, text in _row_texts(row) if path_as_text(path) in wanted}
     # First as it stands in the file; then with what is inside strings of JSON, whose characters the first can't follow.
     # Only what comes out as the same text is believed: a reader may look at fields in ways that tracing changes.
     for raw in (lambda: row.raw, lambda: _parse_inner_json(row.raw)):
-        again = _read_again(row, raw()) if missing else {}
+        again = _texts_of_row_read_again(row, raw()) if missing else {}
         for path, text in [*missing.items()]:
             traced = again.get(path)
             if isinstance(traced, Traced) and traced.plain == text:
-                yield path_text(path), traced
+                yield path_as_text(path), traced
                 del missing[path]
 
 
-def _read_again(row: Conversation, raw: Any) -> dict[Path, str]:
+def _texts_of_row_read_again(row: Conversation, raw: Any) -> dict[Path, str]:
     """The texts of a row that is read again; nothing where it can't be."""
     assert row.read is not None
     try:
-        return dict(_row_texts(row.read(wrap_texts(raw, (), Trace()), row.origin)))
+        return dict(_row_texts(row.read(wrap_texts_but_structure(raw, (), Trace()), row.origin)))
     except (RecursionError, TypeError, ValueError):
         return {}
 

@@ -119,7 +119,7 @@ def _load_folder(folder: Path, weights: Path) -> Tokenizer:
     """Load the tokenizer of a folder; `weights` is the folder of config.json."""
     config = read_json(folder / "tokenizer_config.json") or {}
     model_config = read_json(weights / "config.json") or {}
-    backend = _load_backend(folder)
+    backend = _load_tokenizers_backend(folder)
     # Some published files carry them (128 tokens, pad to the longest): every encode would be cut and filled silently.
     truncation, padding = backend.truncation, backend.padding
     backend.no_truncation()
@@ -160,7 +160,7 @@ def _load_folder(folder: Path, weights: Path) -> Tokenizer:
     )
 
 
-def _load_backend(folder: Path) -> tokenizers.Tokenizer:
+def _load_tokenizers_backend(folder: Path) -> tokenizers.Tokenizer:
     """The tokenizer of a folder; of older forms (a SentencePiece model) by transformers, where that is installed.
 
     Raises TokenizerError.

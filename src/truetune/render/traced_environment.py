@@ -268,7 +268,7 @@ class TracedEnvironment(TemplateEnvironment):
         own_filters = {
             "tojson": traced_tojson,
             "join": self._join,
-            "safe": _keep_value,
+            "safe": _value_unchanged,
             "string": self.to_text,
         }
         for name, filter in {**self.filters, **own_filters}.items():
@@ -309,12 +309,13 @@ class TracedEnvironment(TemplateEnvironment):
         if isinstance(value, str):
             return value
         text = str(value)
-        if _is_plain(value):
+        if _holds_no_field(value):
             return text
         # What an object shows of itself may hold any field: a list, a namespace, a bound method.
-        return self._unknown_text(text)
+        return self._text_of_unknown_origin(text)
 
-    def _unknown_text(self, text: str) -> str:
+    def _text_of_unknown_origin(self, text: str) -> str:
+        """A text whose origin is unknown, in this trace."""
         return traced_string.unknown_text(text, self.trace)
 
     def _join(self, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
@@ -344,7 +345,7 @@ class TracedEnvironment(TemplateEnvironment):
         Returns:
             What the operation returns; a text of it as a Traced of unknown origin.
         """
-        if _is_plain(args) and _is_plain(kwargs):
+        if _holds_no_field(args) and _holds_no_field(kwargs):
             return operation(*args, **kwargs)
         self.trace.opaque = True
         result = operation(*args, **kwargs)
@@ -352,7 +353,7 @@ class TracedEnvironment(TemplateEnvironment):
         if isinstance(result, Traced) or is_number_or_none:
             return result
         if isinstance(result, str):
-            return self._unknown_text(str(result))
+            return self._text_of_unknown_origin(str(result))
         # Anything else (bytes, an iterator, a list with plain copies) might put a field's characters into the output
         # unmarked. Nobody can look into it, so the whole rendering counts as one of unknown provenance.
         holds_only_traced = isinstance(result, list | tuple) and all(
@@ -400,15 +401,15 @@ class TracedEnvironment(TemplateEnvironment):
             return not self._contains(right, left)
         operation = COMPARE[operator]
         # `Traced` notes the question itself, also where it stands on the right: Python asks the subclass first.
-        if isinstance(left, Traced) and _is_comparable(right):
+        if isinstance(left, Traced) and _is_plain_text_or_scalar(right):
             return operation(left, right)
-        if isinstance(right, Traced) and _is_comparable(left):
+        if isinstance(right, Traced) and _is_plain_text_or_scalar(left):
             return operation(left, right)
         if operator in ("eq", "ne"):
             if left is right and isinstance(left, list | dict):
                 # One and the same part of the conversation, whatever it holds.
                 return operator == "eq"
-            if _is_container(left) and _is_comparable(right):
+            if _is_container(left) and _is_plain_text_or_scalar(right):
                 # A list is no text, whatever it holds.
                 return operator == "ne"
         return self._call_untraced(operation, (left, right), {})
@@ -471,13 +472,15 @@ class TracedEnvironment(TemplateEnvironment):
         def call(*args: Any, **kwargs: Any) -> Any:
             return super(TracedEnvironment, __self).call(__context, __obj, *args, **kwargs)
 
-        if __self._keeps_trace(__obj, args, kwargs):
+        if __self._only_hands_arguments_on(__obj, args, kwargs):
             return call(*args, **kwargs)
         if isinstance(__obj, MethodType | BuiltinMethodType):
             return __self._call_method(__obj, call, args, kwargs)
         return __self._call_untraced(call, args, kwargs)
 
-    def _keeps_trace(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _only_hands_arguments_on(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
         """Is it a function of templates, which only hands its arguments on?
 
         A macro is code of the template, whose operations come here one by one; `dict` and `namespace` store values
@@ -489,17 +492,17 @@ class TracedEnvironment(TemplateEnvironment):
             return True
         if function is raise_exception:
             # The message is shown as the reason why a turn can't be trained, and is then that of one row.
-            self.trace.opaque = self.trace.opaque or not _is_plain(args)
+            self.trace.opaque = self.trace.opaque or not _holds_no_field(args)
             return True
         owner = getattr(function, "__self__", None)
         if isinstance(owner, GenerationTag):
             return True
         if owner is self:  # strftime_now, whose clock is the same for all rows
-            return _is_plain(args) and _is_plain(kwargs)
+            return _holds_no_field(args) and _holds_no_field(kwargs)
         for kind, names in STRUCTURAL_METHODS.items():
             if isinstance(owner, kind) and function.__name__ in names:
                 # The default of `get` may be a field, and so may what `cycle` goes through; a key may not.
-                return function.__name__ == "cycle" or _is_plain(args[:1])
+                return function.__name__ == "cycle" or _holds_no_field(args[:1])
         return False
 
     def _call_method(
@@ -507,7 +510,12 @@ class TracedEnvironment(TemplateEnvironment):
     ) -> Any:
         """The result of a bound method: with provenance for the known ones of a text, else untraced."""
         owner, name = method.__self__, method.__name__
-        if isinstance(owner, Traced) and name in TRACED_METHODS and not kwargs and _is_plain(args):
+        if (
+            isinstance(owner, Traced)
+            and name in TRACED_METHODS
+            and not kwargs
+            and _holds_no_field(args)
+        ):
             return call(*args)
         if isinstance(owner, str) and name == "join" and len(args) == 1 and not kwargs:
             items = list(args[0])
@@ -517,9 +525,9 @@ class TracedEnvironment(TemplateEnvironment):
         if isinstance(owner, Traced):
             # An unknown method, or keyword arguments, which the node of an atom has no place for.
             self.trace.opaque = True
-        return self._untraced_method(owner, call, args, kwargs)
+        return self._call_method_untraced(owner, call, args, kwargs)
 
-    def _untraced_method(
+    def _call_method_untraced(
         self, owner: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """The owner counts as an argument: it may hold fields, too."""
@@ -560,7 +568,7 @@ class TracedEnvironment(TemplateEnvironment):
                 return False
             if needs_text and not isinstance(values[0], str):
                 return False
-            return takes_text_arguments or _is_plain(options)
+            return takes_text_arguments or _holds_no_field(options)
 
         def apply(*args: Any, **kwargs: Any) -> Any:
             values = args[environment_args:]
@@ -570,7 +578,7 @@ class TracedEnvironment(TemplateEnvironment):
                 # The order or choice of elements depends on what fields hold, so no recipe; but the elements are the
                 # very objects that went in, and keep their provenance.
                 self.trace.opaque = self.trace.opaque or not (
-                    _is_plain(values) and _is_plain(kwargs)
+                    _holds_no_field(values) and _holds_no_field(kwargs)
                 )
                 return filter(*args, **kwargs)
             return self._call_untraced(
@@ -605,7 +613,7 @@ class TracedEnvironment(TemplateEnvironment):
         return apply
 
 
-def _is_plain(value: Any) -> bool:
+def _holds_no_field(value: Any) -> bool:
     """Is it proved to hold no field of a conversation, and so the same for every row of a recipe?
 
     True for scalars and for containers of nothing else, by exact type: any other class might carry a field inside. The
@@ -614,14 +622,14 @@ def _is_plain(value: Any) -> bool:
     if type(value) in SCALARS:
         return True
     if isinstance(value, list | tuple):
-        return all(_is_plain(item) for item in value)
+        return all(_holds_no_field(item) for item in value)
     if isinstance(value, dict):
-        return all(_is_plain(key) and _is_plain(item) for key, item in value.items())
+        return all(_holds_no_field(key) and _holds_no_field(item) for key, item in value.items())
     # An undefined value holds a name and a hint for errors; a range holds integers.
     return isinstance(value, Undefined | range)
 
 
-def _is_comparable(value: Any) -> bool:
+def _is_plain_text_or_scalar(value: Any) -> bool:
     """Is it plain text, whose comparison `Traced` notes, or a scalar, which no text equals or orders with?"""
     return type(value) in SCALARS or isinstance(value, Undefined)
 
@@ -682,7 +690,7 @@ def _plain_texts_of(container: Any) -> tuple[str, ...] | None:
     return None
 
 
-def _keep_value(value: Any) -> Any:
+def _value_unchanged(value: Any) -> Any:
     """`safe` marks text for automatic escaping, which chat templates do not use."""
     return value
 

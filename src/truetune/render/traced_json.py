@@ -63,7 +63,7 @@ def traced_tojson(
         )
         return unknown_text(plain, inside[0].trace)
     return concat(
-        _json_body(inside[int(piece)], ensure_ascii) if i % 2 else piece
+        _json_of_field_without_quotes(inside[int(piece)], ensure_ascii) if i % 2 else piece
         for i, piece in enumerate(pieces)
     )
 
@@ -73,13 +73,13 @@ def json_body(text: str, ensure_ascii: bool) -> str:
     return json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
 
 
-def _json_body(string: Traced, ensure_ascii: bool) -> str:
+def _json_of_field_without_quotes(string: Traced, ensure_ascii: bool) -> str:
     """What stands between the quotes for a field, with the provenance of each character that is no escape."""
     # JSON escapes character by character: the body of a compound is the bodies of its parts, one after the other.
     if string.parts is not None:
         return concat(
             (
-                _json_body(part, ensure_ascii)
+                _json_of_field_without_quotes(part, ensure_ascii)
                 if isinstance(part, Traced)
                 else json_body(part, ensure_ascii)
             )

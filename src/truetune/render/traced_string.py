@@ -171,7 +171,7 @@ class Traced(str):
 
     # strings made from this one
 
-    def _can_nest(self, args: tuple[Any, ...]) -> bool:
+    def _can_be_written_as_node(self, args: tuple[Any, ...]) -> bool:
         """Can an operation on this string be written as a node, (operation, own node, args)?
 
         A compound has no node of its own, a field among the arguments has another one, and deep nodes are too deep.
@@ -186,7 +186,7 @@ class Traced(str):
         self, text: str, operation: str, args: tuple[Any, ...], segments: Iterable[Segment]
     ) -> Traced:
         """What `operation` made of this string, its characters from `segments`; opaque where no node can say so."""
-        if self._can_nest(args):
+        if self._can_be_written_as_node(args):
             node = (operation, self.node, args)
             return make_atom(text, self.trace, node, tuple(segments), self.depth + 1)
         # The segments still hold: the characters are known, only the recipe is not.
@@ -294,7 +294,7 @@ class Traced(str):
             start = text.index(piece, end + gap)
             end = start + len(piece)
             ranges.append((start, end))
-        if not self._can_nest(args):
+        if not self._can_be_written_as_node(args):
             return [self._slice(start, stop, operation, args) for start, stop in ranges]
         whole = (operation, self.node, args)
         # A template may loop over the pieces, or take the last: both depend on how many there are. So their number is
@@ -383,7 +383,7 @@ class Traced(str):
         return unknown_text(template % (self.plain,), self.trace)
 
 
-def _make_question(name: str) -> Callable[..., Any]:
+def _make_noted_str_method(name: str) -> Callable[..., Any]:
     """A method that answers as `str.<name>`, and notes question and answer in the trace."""
     method = getattr(str, name)
 
@@ -400,7 +400,7 @@ def _make_question(name: str) -> Callable[..., Any]:
     return ask
 
 
-def _make_mapping(name: str) -> Callable[..., str]:
+def _make_character_mapping_method(name: str) -> Callable[..., str]:
     """A method that gives the text of `str.<name>`, with the provenance of each character where it has one."""
     method = getattr(str, name)
 
@@ -457,12 +457,12 @@ MAPPINGS = (
     "expandtabs",
 )
 for _name in QUESTIONS:
-    setattr(Traced, _name, _make_question(_name))
+    setattr(Traced, _name, _make_noted_str_method(_name))
 for _name in MAPPINGS:
-    setattr(Traced, _name, _make_mapping(_name))
+    setattr(Traced, _name, _make_character_mapping_method(_name))
 
 
-def _make_untraced(name: str) -> Callable[..., Any]:
+def _make_method_of_unknown_provenance(name: str) -> Callable[..., Any]:
     """A method that gives what `str.<name>` gives, and says of it that its provenance is unknown."""
     method = getattr(str, name)
 
@@ -478,7 +478,7 @@ def _make_untraced(name: str) -> Callable[..., Any]:
 for _name in dir(str):
     # `encode`, `translate`, and whatever a later Python adds: str's own would copy a field without its provenance.
     if not _name.startswith("_") and _name not in vars(Traced) and _name != "maketrans":
-        setattr(Traced, _name, _make_untraced(_name))
+        setattr(Traced, _name, _make_method_of_unknown_provenance(_name))
 # What a template's errors call the type of a field, as they do elsewhere.
 Traced.__name__, Traced.__qualname__, Traced.__module__ = "str", "str", "builtins"
 
@@ -519,7 +519,7 @@ def leaf_path(node: Node) -> Path:
     return path
 
 
-def wrap_texts(value: Any, path: Path, trace: Trace) -> Any:
+def wrap_texts_but_structure(value: Any, path: Path, trace: Trace) -> Any:
     """The same value with an atom of `trace` for each text in it, but for the texts that are structure."""
     if isinstance(value, str):
         return make_leaf(value, trace, path)
@@ -528,12 +528,15 @@ def wrap_texts(value: Any, path: Path, trace: Trace) -> Any:
             key: (
                 item
                 if key in STRUCTURE_KEYS and isinstance(item, str)
-                else wrap_texts(item, (*path, key), trace)
+                else wrap_texts_but_structure(item, (*path, key), trace)
             )
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [wrap_texts(item, (*path, index), trace) for index, item in enumerate(value)]
+        return [
+            wrap_texts_but_structure(item, (*path, index), trace)
+            for index, item in enumerate(value)
+        ]
     return value
 
 
@@ -606,7 +609,7 @@ def plain_text(text: str) -> str:
     return text.plain if isinstance(text, Traced) else text
 
 
-def parts_of(text: str) -> tuple[str | Traced, ...]:
+def literal_and_field_parts(text: str) -> tuple[str | Traced, ...]:
     """The literal stretches and the atoms that a string is made of, in order."""
     if isinstance(text, Traced):
         return (text,) if text.parts is None else text.parts

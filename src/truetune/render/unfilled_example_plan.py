@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from truetune.data.conversation import Conversation, Message
 from truetune.render.rendering import Rendering, Run, Source, Span, Turn
-from truetune.render.template import REASONING_KEYS, Template, path_text
+from truetune.render.template import REASONING_KEYS, Template, path_as_text
 from truetune.render.traced_string import UNKNOWN, Node, Path, Segment, Traced, leaf_path
 from truetune.settings.run_spec import Learn
 
@@ -133,13 +133,13 @@ def _make_piece(part: str | Traced, row: Conversation) -> Piece:
         # How it was made can't be told, but its characters may still name their field.
         path = next((segment.path for segment in part.segments if segment.path), UNKNOWN)
     offset = part.segments[0].offset if part.segments else 0
-    source = source_of(path, row.messages)
-    if source is Source.ASSISTANT and _before_thinking_ends(part.node):
+    source = source_of_field(path, row.messages)
+    if source is Source.ASSISTANT and _is_text_before_think_end(part.node):
         source = Source.REASONING
-    return Piece(part.plain, part.node, source, path_text(path), offset, part.segments)
+    return Piece(part.plain, part.node, source, path_as_text(path), offset, part.segments)
 
 
-def _before_thinking_ends(node: Node) -> bool:
+def _is_text_before_think_end(node: Node) -> bool:
     """Is it what a template takes from before `</think>`, as `content.split('</think>')[0]` does?"""
     while node[0] != "leaf":
         if node[0] == "item" and node[1][0] in ("split", "partition") and THINK_END in node[1][2]:
@@ -148,7 +148,7 @@ def _before_thinking_ends(node: Node) -> bool:
     return False
 
 
-def source_of(path: Path, messages: list[Message]) -> Source:
+def source_of_field(path: Path, messages: list[Message]) -> Source:
     """What a field is to the model."""
     match path:
         case ("messages", int(i), key, *_):
@@ -201,9 +201,9 @@ def fill_plan(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
         turns.append(
             Turn(
                 message,
-                _character_of(start, starts),
-                _character_of(stop, starts),
-                _character_of(end, starts),
+                _character_behind_mark(start, starts),
+                _character_behind_mark(stop, starts),
+                _character_behind_mark(end, starts),
                 skew,
             )
         )
@@ -218,7 +218,7 @@ def fill_plan(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
     return rendering
 
 
-def _character_of(mark: Mark | None, starts: list[int]) -> int:
+def _character_behind_mark(mark: Mark | None, starts: list[int]) -> int:
     """The character that a mark stands before, where piece i begins at `starts[i]`; -1 for no mark."""
     return -1 if mark is None else starts[mark[0]] + mark[1]
 
@@ -234,7 +234,7 @@ def split_by_segments(plan: Plan, rendering: Rendering) -> Rendering:
     position = 0
     for piece in plan.pieces:
         for length, path, offset in piece.segments or (Segment(len(piece.literal), None, -1),):
-            name = piece.path if path in (None, UNKNOWN) else path_text(path)
+            name = piece.path if path in (None, UNKNOWN) else path_as_text(path)
             segments.append((position, name, offset))
             position += length
     segment_starts = [start for start, _, _ in segments]
@@ -281,8 +281,8 @@ def _narrow_span(span: Span, turn: Turn, rendering: Rendering, learn: Learn) -> 
         for run in rendering.runs
         if run.source is not Source.TEMPLATE and span.start <= run.start < span.end
     ]
-    start = span.start if learn.reasoning else _start_behind_reasoning(span, turn, fields)
-    end = span.end if learn.tool_calls else _end_before_calls(span, start, fields)
+    start = span.start if learn.reasoning else _start_of_span_behind_reasoning(span, turn, fields)
+    end = span.end if learn.tool_calls else _end_of_span_before_calls(span, start, fields)
     narrowed = [span._replace(start=start, end=end)] if start < end else []
     if end != span.end and turn.stop_start >= 0:
         # The model must still learn to stop, behind the calls that it does not learn.
@@ -290,14 +290,14 @@ def _narrow_span(span: Span, turn: Turn, rendering: Rendering, learn: Learn) -> 
     return narrowed
 
 
-def _end_before_calls(span: Span, start: int, fields: list[Run]) -> int:
+def _end_of_span_before_calls(span: Span, start: int, fields: list[Run]) -> int:
     """Where a span ends whose tool calls are not learned: behind its last other field; at `start` without any."""
     if not any(run.source is Source.TOOL_CALL for run in fields):
         return span.end
     return max((run.end for run in fields if run.source is not Source.TOOL_CALL), default=start)
 
 
-def _start_behind_reasoning(span: Span, turn: Turn, fields: list[Run]) -> int:
+def _start_of_span_behind_reasoning(span: Span, turn: Turn, fields: list[Run]) -> int:
     """Where a span begins whose reasoning is not learned: at the answer, else at the stop token, else at its end.
 
     `fields` are the runs of fields inside the span.

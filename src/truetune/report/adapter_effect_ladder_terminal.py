@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from truetune.report.record_terminal_drawing_as_tables import result_page_values
+from truetune.report.record_terminal_drawing_as_tables import page_values_of_non_report_result
 from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, draw_as_text, visible
 
@@ -37,7 +37,7 @@ def ladder_json(ladder: Ladder) -> dict[str, Any]:
     culprit, unmeasured = ladder.culprit, ladder.unmeasured
     return (
         ladder.as_dict()
-        | result_page_values(
+        | page_values_of_non_report_result(
             ("adapter", ladder.adapter),
             (
                 f"The adapter's effect is lost at: {culprit.name}."

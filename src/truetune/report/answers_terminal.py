@@ -105,7 +105,7 @@ def _describe_good_form(report: SampleReport, *, ends_known: bool) -> str:
     if _has_error_on_most(report):
         return "show no other fault than the error above"
     # "Without a fault" over answers of which most are wrong reads as an all-clear.
-    if _are_mostly_wrong(report) or _most_differ_from_reference(report):
+    if _are_mostly_wrong(report) or _most_neither_equal_nor_give_reference(report):
         unknown = "" if ends_known else " (how they ended is not known)"
         return f"have a sound form{unknown}, which says nothing of whether they are right"
     if ends_known:
@@ -131,18 +131,18 @@ def _are_mostly_wrong(report: SampleReport) -> bool:
     return 2 * sum(known) < len(known)
 
 
-def _differs_from_reference(scores: Scores) -> bool:
+def _neither_equals_nor_gives_reference(scores: Scores) -> bool:
     """Is an answer another text than its reference, which it does not give in its own words either?"""
     return scores.exact is False and not scores.agrees and not scores.gives
 
 
-def _most_differ_from_reference(report: SampleReport) -> bool:
+def _most_neither_equal_nor_give_reference(report: SampleReport) -> bool:
     """Have most answers another text than their reference, without giving it in their own words?
 
     Free texts may be right all the same: that they are is not said, and no more than their form is judged.
     """
     compared = [one.scores for one in report.samples if one.scores.exact is not None]
-    return 2 * sum(map(_differs_from_reference, compared)) > len(compared)
+    return 2 * sum(map(_neither_equals_nor_gives_reference, compared)) > len(compared)
 
 
 def _describe_correctness(report: SampleReport) -> Iterator[str]:
@@ -157,14 +157,14 @@ def _describe_correctness(report: SampleReport) -> Iterator[str]:
         return
     exact = sum(score.exact is True for score in compared)
     overlap = sum(score.overlap or 0.0 for score in compared) / len(compared)
-    giving = "" if agreements else _describe_giving_reference(scores, exact)
+    giving = "" if agreements else _describe_reference_in_own_words(scores, exact)
     yield (
         f"{giving}{exact} of {len(compared)} are the reference, word for word,"
         f" overlap {overlap:.2f}"
     )
 
 
-def _describe_giving_reference(scores: Sequence[Scores], exact: int) -> str:
+def _describe_reference_in_own_words(scores: Sequence[Scores], exact: int) -> str:
     """How many answers give their reference in their own words; empty where that is not known, or is
     as many as are the reference word for word.
     """
@@ -375,7 +375,7 @@ def _coloured_verdict(sample: Sample, limit: int) -> Text:
     # "No fault" beside a reference that says something else reads as "right".
     said = (
         "sound form"
-        if verdict == "sound" and _differs_from_reference(scores)
+        if verdict == "sound" and _neither_equals_nor_gives_reference(scores)
         else VERDICT_PHRASES[verdict]
     )
     return Text(

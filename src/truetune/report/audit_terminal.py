@@ -258,7 +258,7 @@ def render_audit_notes(report: AuditReport, console: Console, verbose: bool) -> 
     """
     lines = [
         line
-        for note in _note_lines(report, verbose)
+        for note in _lines_on_untested_laws_and_notes(report, verbose)
         for line in wrap_text(visible(note), console.width)
     ]
     if lines:
@@ -349,7 +349,7 @@ def _canary_table(fields: tuple[dict[str, Any], ...]) -> Table:
     return table
 
 
-def _note_lines(report: AuditReport, verbose: bool) -> Iterator[str]:
+def _lines_on_untested_laws_and_notes(report: AuditReport, verbose: bool) -> Iterator[str]:
     """Laws that were not measured (counted, or with `verbose` each), then the notes of the audit."""
     # Which laws could not be measured depends on the trainer, and is rarely of use: one line
     # counts them, -v says why.

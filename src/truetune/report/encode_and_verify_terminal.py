@@ -16,7 +16,7 @@ from rich.console import Console
 from truetune.encoding.encode_data_set import Encoded, Estimate
 from truetune.encoding.encoded_folder_layout import DATA
 from truetune.report.as_json import ledger_json
-from truetune.report.record_terminal_drawing_as_tables import result_page_values
+from truetune.report.record_terminal_drawing_as_tables import page_values_of_non_report_result
 from truetune.report.report_terminal import ledger_table, lost_fields_line
 from truetune.report.terminal_output import print_visible
 from truetune.report.visible_text import count_noun, format_per_cent_share, visible
@@ -104,7 +104,7 @@ def encoded_page_values(encoded: Encoded, tokenizer: str | None) -> dict[str, An
     learned = f"{counts['supervised']:,} of {count_noun(counts['tokens'], 'token')} ({part})"
     return (
         encoded_json(encoded)
-        | result_page_values(
+        | page_values_of_non_report_result(
             ("encoded data", str(encoded.folder)),
             f"{learned} in {count_noun(counts['rows'], 'row')} are learned",
             f"look at the rows: truetune view {encoded.folder} -t {tokenizer}",

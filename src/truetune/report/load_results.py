@@ -112,7 +112,7 @@ def join_results(results: Sequence[tuple[str, Result]]) -> Result:
     Raises:
         UsageError: two results have the same part, such as two ledgers; one page can show only one of them.
     """
-    whole = _sentences_of_gravest([result for _, result in results])
+    whole = _summary_sentences_of_failed_or_first([result for _, result in results])
     owner: dict[str, str] = {}
     for name, result in results:
         for key, value in result.items():
@@ -131,7 +131,7 @@ def join_results(results: Sequence[tuple[str, Result]]) -> Result:
     return whole
 
 
-def _sentences_of_gravest(results: Sequence[Result]) -> Result:
+def _summary_sentences_of_failed_or_first(results: Sequence[Result]) -> Result:
     """The summary sentences of a joined result: those of one that failed without a finding, else of
     the first.
     """

@@ -18,7 +18,7 @@ from rich.text import Text
 from truetune.memory.estimate_memory import GIB, PARTS, Moment
 from truetune.memory.find_remedies import Remedy
 from truetune.memory.plan_memory import Plan, Verdict
-from truetune.report.record_terminal_drawing_as_tables import result_page_values
+from truetune.report.record_terminal_drawing_as_tables import page_values_of_non_report_result
 from truetune.report.visible_text import count_noun, draw_as_text, visible, wrap_text
 
 VERDICT_STYLES: dict[Verdict, str] = {
@@ -66,7 +66,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     first = plan.remedies[0] if plan.remedies else None
     return (
         plan.to_dict()
-        | result_page_values(
+        | page_values_of_non_report_result(
             ("model", plan.model or plan.estimate.architecture.model_type),
             _verdict_sentence(plan),
             f"{first.what}: {first.gain / GIB:.1f} GiB less" if first else NEXT_STEPS[plan.verdict],

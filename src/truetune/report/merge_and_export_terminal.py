@@ -16,7 +16,7 @@ from rich.text import Text
 from truetune.checks.reports import Report, Subject
 from truetune.report.as_json import examined_json, findings_json, not_judged_json
 from truetune.report.lines_on_passed_and_unjudged_checks import judgement_counts, judgement_lines
-from truetune.report.record_terminal_drawing_as_tables import result_page_values
+from truetune.report.record_terminal_drawing_as_tables import page_values_of_non_report_result
 from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, visible
 from truetune.settings.run_spec import RunSpec
@@ -115,7 +115,7 @@ def export_json(exported: Exported) -> dict[str, Any]:
 
 def merge_page_values(merged: Merged) -> dict[str, Any]:
     """A merge as plain values, with what a page of it needs."""
-    return merge_json(merged) | result_page_values(
+    return merge_json(merged) | page_values_of_non_report_result(
         ("merged model", str(merged.folder)),
         _outcome_sentence(merged.failed, str(merged.folder)),
         (
@@ -132,7 +132,7 @@ def merge_page_values(merged: Merged) -> dict[str, Any]:
 
 def export_page_values(exported: Exported) -> dict[str, Any]:
     """An export as plain values, with what a page of it needs."""
-    return export_json(exported) | result_page_values(
+    return export_json(exported) | page_values_of_non_report_result(
         ("exported model", str(exported.path)),
         _outcome_sentence(exported.failed, str(exported.path)),
         "; ".join(exported.faults)
@@ -169,8 +169,8 @@ def render_proof(proof: Proof | None, console: Console) -> None:
             f"{rung.cosine:.4f}",
             f"{rung.difference:.2g}",
             f"{rung.answers} of {proof.prompts}",
-            _same_or_other(rung.template),
-            _same_or_other(rung.special),
+            _same_or_other_as_cell(rung.template),
+            _same_or_other_as_cell(rung.special),
         )
     console.print(table)
     for fault in proof.faults:
@@ -193,7 +193,7 @@ def _outcome_sentence(failed: bool, place: str) -> str:
     )
 
 
-def _same_or_other(same: bool | None) -> str:
+def _same_or_other_as_cell(same: bool | None) -> str:
     """A table cell: `same` or `OTHER`; `-` where it is not known."""
     # Capitals, since a table of ten columns is skimmed, and this is the cell that breaks the
     # chat.

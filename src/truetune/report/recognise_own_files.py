@@ -39,7 +39,7 @@ def sign_text(text: str) -> str:
     return text + border + TEXT_SIGNATURE.format(version=__version__)
 
 
-def _make_beginning_test(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
+def _make_test_of_file_beginning(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
     """A test whether a file's first 1,024 bytes match a pattern."""
 
     def is_ours(path: Path) -> bool:
@@ -77,9 +77,11 @@ def _is_truetune_sarif(path: Path) -> bool:
 
 
 FILE_SIGNATURES = {
-    "rows": FileForm("rows that truetune wrote", _make_beginning_test(_CITED_ROWS_START)),
-    "html": FileForm("a page that truetune wrote", _make_beginning_test(_PAGE_START)),
-    "json": FileForm("a result that truetune wrote as JSON", _make_beginning_test(_JSON_START)),
+    "rows": FileForm("rows that truetune wrote", _make_test_of_file_beginning(_CITED_ROWS_START)),
+    "html": FileForm("a page that truetune wrote", _make_test_of_file_beginning(_PAGE_START)),
+    "json": FileForm(
+        "a result that truetune wrote as JSON", _make_test_of_file_beginning(_JSON_START)
+    ),
     "sarif": FileForm("a SARIF log that truetune wrote", _is_truetune_sarif),
     "terminal": FileForm("a report that truetune wrote as text", _is_signed_text),
 }

@@ -47,7 +47,7 @@ def record_drawing(draw: Callable[[Console], None]) -> list[DrawnPart]:
     return recorder.parts
 
 
-def result_page_values(
+def page_values_of_non_report_result(
     subject: tuple[str, str], verdict: str, then: str, draw: Callable[[Console], None]
 ) -> dict[str, Any]:
     """The values that a page needs of a result that is no report (a plan, a ladder, a merge).

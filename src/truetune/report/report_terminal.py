@@ -78,7 +78,7 @@ def render_report(
         cases: so many places of each finding.
     """
     if not quiet:
-        _draw_verdict(report, console, verbose)
+        _draw_subjects_and_verdict(report, console, verbose)
     _draw_findings(report, console, verbose=verbose, cases=cases)
     if quiet:
         return
@@ -108,7 +108,7 @@ def _as_data_report_with_rows(report: Report) -> DataReport | None:
     return report if isinstance(report, DataReport) and report.rows else None
 
 
-def _draw_verdict(report: Report, console: Console, verbose: bool) -> None:
+def _draw_subjects_and_verdict(report: Report, console: Console, verbose: bool) -> None:
     """Draw what was checked, and the verdict in one sentence."""
     for subject in report.subjects:
         print_exact(console, _subject_text(subject, console.width, verbose))
@@ -116,7 +116,7 @@ def _draw_verdict(report: Report, console: Console, verbose: bool) -> None:
     if rows:
         print_exact(console, supervision_verdict(rows, console.width))
         if len(rows.templates) > 1:
-            print_exact(console, _templates_text(rows, console.width))
+            print_exact(console, _rows_by_template_text(rows, console.width))
         if verbose:
             print_exact(console, _tokenizer_facts_text(rows, console.width))
     if isinstance(report, AuditReport):
@@ -144,10 +144,13 @@ def _draw_findings(report: Report, console: Console, *, verbose: bool, cases: in
     for finding in in_one_line:
         print_exact(console, _finding_heading(finding, console.width))
     if folded:
-        print_exact(console, Text("\n".join(wrap_text(_off_topic_line(folded), console.width))))
+        print_exact(
+            console,
+            Text("\n".join(wrap_text(_count_line_of_off_topic_findings(folded), console.width))),
+        )
 
 
-def _off_topic_line(folded: tuple[Finding, ...]) -> str:
+def _count_line_of_off_topic_findings(folded: tuple[Finding, ...]) -> str:
     """How many findings are about something else than what was asked, and their rules."""
     names = ", ".join(dict.fromkeys(finding.rule for finding in folded))
     return f"{count_noun(len(folded), 'other finding')} in these files, shown by -v: {names}"
@@ -186,7 +189,7 @@ def _print_data_figures(report: DataReport, console: Console) -> None:
     lost = report.data.get("lost_fields")
     if lost:
         print_exact(console, lost_fields_line(lost))
-    for line in _unsupervised_lines(report):
+    for line in _unsupervised_and_refused_lines(report):
         print_exact(console, line)
     print_exact(console)
     for line in _length_histogram(report, console):
@@ -291,7 +294,7 @@ def _wrap_first_line(text: Text, console: Console) -> Text:
     return Text("\n").join([*lines, *commands])
 
 
-def _templates_text(report: DataReport, width: int) -> Text:
+def _rows_by_template_text(report: DataReport, width: int) -> Text:
     """How many rows each of the tokenizer's chat templates rendered, in lines of a terminal."""
     counts = ", ".join(f"{visible(name)} {rows:,}" for name, rows in report.templates.items())
     return Text("\n".join(wrap_text(f"rows by chat template: {counts}", width)))
@@ -336,7 +339,7 @@ def _print_finding(finding: Finding, console: Console, verbose: bool, cases: int
             f"  ... and {more:,} more" + (" (--cases all)" if len(finding.cases) > cases else ""),
         )
     for line in finding.evidence:
-        print_exact(console, _hanging_text("   = note: ", visible(line), width))
+        print_exact(console, _text_with_hanging_indent("   = note: ", visible(line), width))
     if finding.figure is not None:
         from truetune.report.figure_as_characters_or_svg import plot_on_terminal
 
@@ -346,7 +349,9 @@ def _print_finding(finding: Finding, console: Console, verbose: bool, cases: int
         print_exact(
             console, plot_on_terminal(finding.figure, width=min(width, 100), unicode=unicode)
         )
-    print_exact(console, _hanging_text("   = help: ", visible(finding.remedy), width, "bold"))
+    print_exact(
+        console, _text_with_hanging_indent("   = help: ", visible(finding.remedy), width, "bold")
+    )
     print_exact(console)
 
 
@@ -369,7 +374,7 @@ def _case_text(place: str, text: str, width: int) -> Text:
     where there is room, else below.
     """
     if not place:
-        return _hanging_text(GUTTER, text, width, rest=GUTTER)
+        return _text_with_hanging_indent(GUTTER, text, width, rest=GUTTER)
     arrow = Text.assemble(("  --> ", "blue"), place)
     if not text:
         return arrow
@@ -378,11 +383,11 @@ def _case_text(place: str, text: str, width: int) -> Text:
     return (
         beside
         if beside.cell_len <= width
-        else arrow.append("\n").append(_hanging_text(GUTTER, text, width, rest=GUTTER))
+        else arrow.append("\n").append(_text_with_hanging_indent(GUTTER, text, width, rest=GUTTER))
     )
 
 
-def _hanging_text(
+def _text_with_hanging_indent(
     head: str, text: str, width: int, style: str = "", rest: str | None = None
 ) -> Text:
     """Text after a head, wrapped; further lines begin with `rest`, or are indented as far as the
@@ -429,7 +434,7 @@ def lost_fields_line(fields: Mapping[str, int]) -> Text:
     return Text(f"lost: {counts} (no token comes from them)", style="red")
 
 
-def _unsupervised_lines(report: DataReport) -> list[Text]:
+def _unsupervised_and_refused_lines(report: DataReport) -> list[Text]:
     """Lines on how many examples have no supervised token, and how many rows the template refuses."""
     lines = []
     if report.unsupervised:

@@ -59,7 +59,7 @@ def observation_lines(service: ServerObservations) -> Iterator[Observation]:
             not missed,
         )
     if service.sampling is not None:
-        yield "sampling unasked", *_describe_sampling(service)
+        yield "sampling unasked", *_default_sampling_text_and_is_good(service)
     if service.repeats is not None:
         repeats = service.repeats
         # Greedy requests that run together may differ by the batch they are computed in: both
@@ -74,7 +74,7 @@ def observation_lines(service: ServerObservations) -> Iterator[Observation]:
             same == repeats.alone + repeats.together,
         )
     if service.context is not None:
-        yield "context", *_describe_context(service)
+        yield "context", *_context_text_and_is_good(service)
     if service.strength is not None:
         yield "strength", _describe_adapter_strength(service.strength), True
     if service.ignored:
@@ -100,7 +100,7 @@ def _prompt_observations(service: ServerObservations) -> Iterator[Observation]:
         yield "prompts", f"{refused} refused", False
 
 
-def _describe_sampling(service: ServerObservations) -> tuple[str, bool]:
+def _default_sampling_text_and_is_good(service: ServerObservations) -> tuple[str, bool]:
     """(text, good): what the server does where no sampling is asked for."""
     sampling = service.sampling
     assert sampling is not None
@@ -114,7 +114,7 @@ def _describe_sampling(service: ServerObservations) -> tuple[str, bool]:
     )
 
 
-def _describe_context(service: ServerObservations) -> tuple[str, bool]:
+def _context_text_and_is_good(service: ServerObservations) -> tuple[str, bool]:
     """(text, good): how long prompts may be, and whether longer ones are cut in silence."""
     context = service.context
     assert context is not None

@@ -13,7 +13,7 @@ from rich.text import Text
 from truetune.checks.learned_tokens_against_ideal_mask import LearnedTokenCounts
 from truetune.checks.reports import DataReport
 from truetune.report.visible_text import count_noun, format_per_cent_share, wrap_text
-from truetune.settings.stacks.read_axolotl_datasets import preference_strategy
+from truetune.settings.stacks.read_axolotl_datasets import preference_strategy_with_own_template
 
 UNKNOWN_TRAINER = "the trainer is not known: name it with --trainer"
 
@@ -65,7 +65,7 @@ def _explanation_clauses(learned: LearnedTokenCounts) -> list[str]:
         parts.append(learned.because)
     if learned.masked_as_pads:
         parts.append(f"{count_noun(learned.masked_as_pads, 'token')} masked, being the pad token")
-    parts.append(_describe_examples_left_out(learned))
+    parts.append(_describe_loss_by_leaving_out_long(learned))
     # Said only where both differ: the same number twice reads as a second finding.
     if learned.ideal != learned.supervised:
         parts.append(
@@ -77,18 +77,18 @@ def _explanation_clauses(learned: LearnedTokenCounts) -> list[str]:
     return parts
 
 
-def _describe_examples_left_out(learned: LearnedTokenCounts) -> str:
+def _describe_loss_by_leaving_out_long(learned: LearnedTokenCounts) -> str:
     """What a trainer loses that leaves examples over its limit out whole."""
     if not learned.left_out or not learned.lost:
         return ""
     whole = count_noun(learned.left_out, "example")
     return (
-        f"{whole} of more than {learned.limit:,} tokens ({_name_length_limit(learned)}) left out, with"
+        f"{whole} of more than {learned.limit:,} tokens ({_name_length_limit_and_if_default(learned)}) left out, with"
         f" {learned.lost:,} of them"
     )
 
 
-def _name_length_limit(learned: LearnedTokenCounts) -> str:
+def _name_length_limit_and_if_default(learned: LearnedTokenCounts) -> str:
     """The name of the limit, and whether it is the default: `max_length by default`."""
     return f"{learned.limit_name}{' by default' if learned.limit_by_default else ''}"
 
@@ -117,8 +117,8 @@ def _describe_cut_loss(report: DataReport) -> str:
     if learned is not None and _loses_tokens_to_cut(learned):
         answers = ", and no answer is left" if not learned.answers_left else ""
         return (
-            f", cut at {learned.limit:,} ({_name_length_limit(learned)}), which loses {learned.lost:,} more"
-            f"{answers}"
+            f", cut at {learned.limit:,} ({_name_length_limit_and_if_default(learned)}), which loses"
+            f" {learned.lost:,} more{answers}"
         )
     lost = report.lengths.lost_supervised
     if not lost or (learned is not None and learned.left_out):
@@ -160,7 +160,9 @@ def supervision_verdict(report: DataReport, width: int = 10_000) -> Text:
         )
         return Text("\n".join(wrap_text(line, width)), style="bold")
     training = report.spec.training
-    strategy = preference_strategy(training.method, training.other.get("datasets.type"))
+    strategy = preference_strategy_with_own_template(
+        training.method, training.other.get("datasets.type")
+    )
     if strategy:
         rows = count_noun(report.examples, "example")
         line = (

@@ -28,7 +28,7 @@ MAX_LINE_SHOWN = 120
 def _draw_symptom_report(report: SymptomReport, console: Console, verbose: bool) -> None:
     """Draw the causes of a symptom that are left to check, and the guides on it."""
     remaining = report.remaining()
-    shown = remaining if verbose else _causes_to_show(report, remaining)
+    shown = remaining if verbose else _likeliest_causes_to_show(report, remaining)
     if not shown:
         return
     print_exact(console, Text(_cause_list_heading(report), style="bold"))
@@ -52,7 +52,7 @@ def _ruled_out_lines(judged: JudgedCause, width: int) -> list[Text]:
     return [Text(line, style="dim") for line in wrap_text(text, width)]
 
 
-def _causes_to_show(
+def _likeliest_causes_to_show(
     report: SymptomReport, remaining: tuple[JudgedCause, ...]
 ) -> tuple[JudgedCause, ...]:
     """The likeliest causes; where a finding explains the symptom, those after the first ones only

@@ -41,7 +41,9 @@ def report_verdict(report: Report) -> str:
         return audit_terminal.audit_verdict(report)
     if isinstance(report, DataReport) and report.rows:
         return supervision_verdict(report).plain
-    return _findings_sentence(report, count_noun(max(1, len(report.subjects)), "subject"))
+    return _first_problem_or_none_sentence(
+        report, count_noun(max(1, len(report.subjects)), "subject")
+    )
 
 
 def next_step_of_report(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
@@ -73,7 +75,7 @@ def next_step_of_report(report: Report, runs: Sequence[Mapping[str, Any]] = ()) 
     return ""
 
 
-def _findings_sentence(report: Report, examined: str) -> str:
+def _first_problem_or_none_sentence(report: Report, examined: str) -> str:
     """A sentence with the first finding that is more than a note, or that there is none; `examined`
     names what was looked at.
     """
@@ -85,20 +87,20 @@ def _findings_sentence(report: Report, examined: str) -> str:
             f" {next(iter(report.requested_not_judged()), f'no rule has anything to look at in {examined}')}."
         )
     if not grave:
-        return f"No findings in {examined}; {describe_examined_count(report)}."
+        return f"No findings in {examined}; {describe_count_examined_and_fine(report)}."
     # The rest is counted: a headline of all of them is no headline.
     others = f"; and {count_noun(len(grave) - 1, 'finding')} more" if grave[1:] else ""
     return f"{grave[0].message} ({grave[0].rule}){others}"
 
 
-def describe_examined_count(report: Report) -> str:
+def describe_count_examined_and_fine(report: Report) -> str:
     """How much was examined and is fine: `83 checks examined and fine`."""
     return f"{count_noun(len(report.examined), 'check')} examined and fine"
 
 
 def _lint_verdict(report: LintReport) -> str:
     """The verdict of `truetune lint`: what the rules say of the files."""
-    return _findings_sentence(report, count_noun(report.files, "file"))
+    return _first_problem_or_none_sentence(report, count_noun(report.files, "file"))
 
 
 def _environment_verdict(report: DoctorReport) -> str:
@@ -126,11 +128,11 @@ def _environment_verdict(report: DoctorReport) -> str:
     )
 
 
-def _movement_verdict(report: MovementReport) -> str:
+def _least_and_most_moved_verdict(report: MovementReport) -> str:
     """The verdict of `truetune diff`: which kinds of tensors moved least and most."""
-    from truetune.report.weight_diff_terminal import describe_movement
+    from truetune.report.weight_diff_terminal import describe_least_and_most_moved
 
-    return describe_movement(report.manifest)
+    return describe_least_and_most_moved(report.manifest)
 
 
 def _evaluation_verdict(report: EvaluationReport) -> str:
@@ -141,7 +143,7 @@ def _evaluation_verdict(report: EvaluationReport) -> str:
         if report.tasks:
             return f"{count_noun(len(tasks), 'task')} of lm-eval measured."
         return "Nothing measured."
-    parts = list(_evaluation_clauses(evaluated, f"{100 * report.confidence:.3g} %"))
+    parts = list(_loss_difference_and_stop_clauses(evaluated, f"{100 * report.confidence:.3g} %"))
     if report.metrics and report.metrics.groups:
         samples = sum(group.samples for group in report.metrics.groups)
         parts.append(f"{count_noun(samples, 'answer')} judged")
@@ -149,7 +151,7 @@ def _evaluation_verdict(report: EvaluationReport) -> str:
     return f"On {rows} {'; '.join(parts) or 'nothing could be measured'}."
 
 
-def _evaluation_clauses(evaluated: EvaluationResults, level: str) -> Iterator[str]:
+def _loss_difference_and_stop_clauses(evaluated: EvaluationResults, level: str) -> Iterator[str]:
     """The loss, how far it is from the other model's, and at how many ends of answers the model would stop."""
     loss, change, stops = evaluated.model.loss(), evaluated.change(), evaluated.model.stops
     if loss:
@@ -213,7 +215,7 @@ VERDICTS_BY_CLASS: Mapping[str, Callable[[Any], str]] = {
     "DoctorReport": _environment_verdict,
     "EvaluationReport": _evaluation_verdict,
     "LintReport": _lint_verdict,
-    "MovementReport": _movement_verdict,
+    "MovementReport": _least_and_most_moved_verdict,
     "RehearsalReport": _rehearsal_verdict,
     "SampleReport": _answers_verdict,
     "ScoreReport": _answers_verdict,

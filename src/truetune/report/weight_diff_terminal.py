@@ -44,7 +44,7 @@ def render_movement(manifest: MovementManifest, console: Console) -> None:
     console.print()
 
 
-def describe_movement(manifest: MovementManifest) -> str:
+def describe_least_and_most_moved(manifest: MovementManifest) -> str:
     """The least and the most moved kind, and what is left of an adapter, in one sentence."""
     by_kind = {kind: _root_mean_square_change(group) for kind, group in manifest.by_kind.items()}
     known = {

@@ -67,7 +67,7 @@ def select_strength_prompts(prompts: Sequence[TrainedPrompt], count: int) -> lis
     return [
         Prompt(
             ids,
-            last_message_text(trained),
+            last_message_text_of_prompt(trained),
             "",
             (),
             trained.name,
@@ -83,7 +83,7 @@ def select_strength_prompts(prompts: Sequence[TrainedPrompt], count: int) -> lis
     ]
 
 
-def last_message_text(trained: TrainedPrompt) -> str:
+def last_message_text_of_prompt(trained: TrainedPrompt) -> str:
     """The last thing that is said."""
     content = trained.messages[-1].get("content") if trained.messages else trained.text
     return content if isinstance(content, str) else ""
@@ -123,7 +123,7 @@ def measure_served_strength(
         say("asking the server for its log-probabilities")
         served_scores = server.score(sequences) if sequences else None
         tuned_scores = tuned.score(sequences) if served_scores else None
-    base = _find_loadable_base(source)
+    base = _loadable_base_with_tuned_tokenizer(source)
     # Both or none: what one side can't score, the other can't be held against.
     logprobs = None
     if served_scores and tuned_scores:
@@ -132,13 +132,13 @@ def measure_served_strength(
             _logprobs_of_answers(prompts, answers, tuned_scores),
         )
     if base is None:
-        return own_answers, *_strength_without_base(source, logprobs)
+        return own_answers, *_distance_or_note_without_base(source, logprobs)
     say("asking its base")
     with open_backend(base, tokenizer, options) as untuned:
         base_scores = None if logprobs is None else untuned.score(sequences)
         if logprobs is None or not base_scores:
             base_answers = untuned.answers(prompts, Decoding(stops, ANSWER_TOKENS))
-            strength, notes = _strength_from_answers(
+            strength, notes = _strength_by_answers_that_differ(
                 source, own_answers, base_answers, client, tokenizer
             )
             return own_answers, strength, notes
@@ -153,7 +153,7 @@ def measure_served_strength(
         return own_answers, None, [note]
     if is_adapter and _is_not_full_strength(strength):
         say("looking for the scaling that is served")
-        strength = _explain_by_scaling(
+        strength = _explain_by_wrong_scaling(
             source, strength, served, sequences, (prompts, answers), tokenizer, options
         )
     return own_answers, strength, []
@@ -167,7 +167,7 @@ def _join_prompt_and_answer_ids(
     return [[*prompt.ids, *answer.ids] for prompt, answer in pairs if answer]
 
 
-def _find_loadable_base(source: ModelSource) -> ModelSource | None:
+def _loadable_base_with_tuned_tokenizer(source: ModelSource) -> ModelSource | None:
     """The base that can be loaded; with the tuned model's tokenizer, so that both score the same ids."""
     if source.base is None or source.base == source.folder:
         return None
@@ -208,7 +208,7 @@ def strength_from_logprobs(
     )
 
 
-def _strength_without_base(
+def _distance_or_note_without_base(
     source: ModelSource, logprobs: tuple[TokenLogprobs, TokenLogprobs] | None
 ) -> tuple[AdapterStrength | None, list[str]]:
     """The distance of the server from the tuned model, where both were scored, else a note."""
@@ -248,7 +248,7 @@ def _is_not_full_strength(strength: AdapterStrength) -> bool:
     )
 
 
-def _explain_by_scaling(
+def _explain_by_wrong_scaling(
     source: ModelSource,
     strength: AdapterStrength,
     served: TokenLogprobs,
@@ -280,7 +280,7 @@ def _explain_by_scaling(
     return strength
 
 
-def _strength_from_answers(
+def _strength_by_answers_that_differ(
     source: ModelSource,
     own_answers: OwnAnswers,
     base: Sequence[Answer | None],

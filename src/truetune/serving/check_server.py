@@ -19,7 +19,10 @@ from truetune.checks.rule import ServingRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import TruetuneError, UsageError
-from truetune.generation.backends.heeded_request_fields import body_sender, survey_heeded_fields
+from truetune.generation.backends.heeded_request_fields import (
+    make_request_sender,
+    survey_heeded_fields,
+)
 from truetune.generation.backends.http_client import NoReply, find_server
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
@@ -175,9 +178,9 @@ def _observe_server(
     """Observe each part of the server; the order matters, for answers and sampling are told only by
     a server that repeats itself.
     """
-    chats = _list_trained_chats(source, record)
+    chats = _trained_chats_to_ask(source, record)
     notes, lost = [*record.notes], list[str]()
-    base_probes = _probes_with_base_template(source, probes)
+    base_probes = _probes_with_differing_base_template(source, probes)
     # `source.base` may have the template that the server uses by mistake, so it is one of the suspects.
     say(f"asking for {len(chats)} prompts")
     prompts = compare_server_prompts(
@@ -193,12 +196,14 @@ def _observe_server(
     plain = sorted(answered, key=lambda trained: (bool(trained.tools), not trained.of_data))
     plain = plain[:SAMPLING_PROMPTS]
     say("asking the same thing again and again")
-    repeats = _try_part(notes, lost, "repeatability", lambda: repeat_greedy_requests(client, plain))
+    repeats = _observe_or_note_silent_server(
+        notes, lost, "repeatability", lambda: repeat_greedy_requests(client, plain)
+    )
     # Differences under load are rounding in batches; a server that differs alone can't be compared by answers.
     repeatable = repeats is not None and not repeats.alone_differ
     if repeatable:
         say("comparing answers")
-        prompts, answer_notes = _try_part(
+        prompts, answer_notes = _observe_or_note_silent_server(
             notes,
             lost,
             "answers",
@@ -209,7 +214,7 @@ def _observe_server(
     notes += context_notes
     own_answers, adapter_strength, strength_notes = OwnAnswers((), ()), None, list[str]()
     if strength:
-        own_answers, adapter_strength, strength_notes = _measure_adapter_strength(
+        own_answers, adapter_strength, strength_notes = _own_answers_and_adapter_strength(
             source, client, probes, record, options, say
         )
     # Answers of the model on this machine: without it (--no-strength) there are none, and stops are seen less surely.
@@ -220,10 +225,10 @@ def _observe_server(
         url=client.server.root,
         model=client.server.model,
         prompts=tuple(prompt.comparison for prompt in prompts),
-        stopping=_try_part(
+        stopping=_observe_or_note_silent_server(
             notes, lost, "stops", lambda: observe_stops(client, record, probes, expected, plain)
         ),
-        sampling=_try_part(
+        sampling=_observe_or_note_silent_server(
             notes,
             lost,
             "sampling",
@@ -232,14 +237,16 @@ def _observe_server(
         repeats=repeats,
         context=context,
         strength=adapter_strength,
-        ignored=_try_part(notes, lost, "fields", lambda: _find_ignored_fields(client, plain[0]))
+        ignored=_observe_or_note_silent_server(
+            notes, lost, "fields", lambda: _find_ignored_fields(client, plain[0])
+        )
         or (),
         notes=tuple(dict.fromkeys([*strength_notes, *notes])),
         lost=tuple(lost),
     )
 
 
-def _list_trained_chats(source: ModelSource, record: TrainingRecord) -> list[TrainedPrompt]:
+def _trained_chats_to_ask(source: ModelSource, record: TrainingRecord) -> list[TrainedPrompt]:
     """The prompts that a server of chats can be asked. Raises UsageError where there are none."""
     chats = [trained for trained in record.prompts if trained.messages]
     if not chats:
@@ -249,7 +256,9 @@ def _list_trained_chats(source: ModelSource, record: TrainingRecord) -> list[Tra
     return chats
 
 
-def _try_part(notes: list[str], lost: list[str], what: str, ask: Callable[[], T]) -> T | None:
+def _observe_or_note_silent_server(
+    notes: list[str], lost: list[str], what: str, ask: Callable[[], T]
+) -> T | None:
     """What an observation gives; None, and a note, where the server stopped answering: what was
     seen before is kept.
     """
@@ -261,7 +270,7 @@ def _try_part(notes: list[str], lost: list[str], what: str, ask: Callable[[], T]
         return None
 
 
-def _measure_adapter_strength(
+def _own_answers_and_adapter_strength(
     source: ModelSource,
     client: ServerClient,
     probes: Probes,
@@ -329,7 +338,7 @@ def _try_context_length(
 
 def _find_ignored_fields(client: ServerClient, trained: TrainedPrompt) -> tuple[str, ...]:
     """Fields of the protocol that the server ignores."""
-    ask = body_sender(f"{client.server.root}/v1/chat/completions", client.seconds)
+    ask = make_request_sender(f"{client.server.root}/v1/chat/completions", client.seconds)
     reports = survey_heeded_fields(
         ask, chat_request(client.server, trained.chat), settings=trained.settings or None
     )
@@ -340,7 +349,7 @@ def _find_ignored_fields(client: ServerClient, trained: TrainedPrompt) -> tuple[
     )
 
 
-def _probes_with_base_template(source: ModelSource, probes: Probes) -> Probes | None:
+def _probes_with_differing_base_template(source: ModelSource, probes: Probes) -> Probes | None:
     """The probes with the template of the base model, where it has another one."""
     if source.base is None:
         return None

@@ -24,7 +24,7 @@ from truetune.generation.backends.backend import Backend, Decoding, Ids
 from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.transformers_backend import TransformersBackend
-from truetune.generation.prompts_to_compare_model_forms import prepare_prompts
+from truetune.generation.prompts_to_compare_model_forms import prepare_proof_prompts
 from truetune.lazy_report_drawers import load_drawer
 from truetune.render.serving_contract import make_serving_contract, verify
 from truetune.render.tokenizer import Tokenizer
@@ -147,8 +147,8 @@ def compare_adapter_forms(
     if source.kind != "adapter" or source.folder is None or source.base is None:
         raise UsageError(f"{adapter}: holds no adapter; expected the folder of adapter_config.json")
     # Before anything is loaded: a name that is wrong should not be found out after minutes.
-    later_forms = _find_later_forms(source, merged, exported, endpoint)
-    questions = prepare_prompts(source.tokenizer, source.base, count=prompts, data=data)
+    later_forms = _find_stored_and_served_forms(source, merged, exported, endpoint)
+    questions = prepare_proof_prompts(source.tokenizer, source.base, count=prompts, data=data)
     tokenizer_facts, options = questions.probes.tokenizer, options or Options()
     with open_backend(source, tokenizer_facts, replace(options, backend=None)) as tuned:
         say("asking the adapter on its base")
@@ -176,7 +176,7 @@ def _answer_ids_with_stop(answer: Answer | None) -> tuple[int, ...]:
     return answer.ids if answer.stop is None else (*answer.ids, answer.stop)
 
 
-def _find_later_forms(
+def _find_stored_and_served_forms(
     source: ModelSource, merged: str | None, exported: Sequence[str], endpoint: str | None
 ) -> dict[str, ModelSource]:
     """The forms that are on a disk or at a URL, all found before anything is loaded."""

@@ -88,12 +88,12 @@ def _compare_prompt(
         known = replace(
             known,
             difference=describe_id_difference(trained.ids, served.ids, probes),
-            cause=find_mistake_of_prompt(trained, served.ids, probes, base),
+            cause=find_mistake_that_makes_ids(trained, served.ids, probes, base),
         )
     return ComparedPrompt(trained, served, known)
 
 
-def find_mistake_of_prompt(
+def find_mistake_that_makes_ids(
     trained: TrainedPrompt, served: list[int], probes: Probes, base: Probes | None
 ) -> str:
     """The mistake that makes these ids; else what the place of the difference looks like; empty where unknown."""
@@ -104,7 +104,7 @@ def find_mistake_of_prompt(
     whole = _decode_ids(probes, served)
     if whole == trained.text:
         return "the text is the same, and encoded otherwise"
-    first, same = _count_equal_start_and_end(trained.text, whole)
+    first, same = _lengths_of_common_start_and_end(trained.text, whole)
     in_training, on_server = (
         trained.text[first : len(trained.text) - same],
         whole[first : len(whole) - same],
@@ -112,7 +112,7 @@ def find_mistake_of_prompt(
     return guess_cause_at_difference(trained, in_training, on_server, whole)
 
 
-def find_mistakes_by_length(
+def find_mistakes_of_served_length(
     prompts: Sequence[ComparedPrompt], probes: Probes, base: Probes | None
 ) -> dict[str, dict[str, list[int]]]:
     """Mistake -> name of a prompt -> the ids that it makes of it, where their number is the one that is served; those
@@ -155,23 +155,23 @@ def describe_inferred_difference(
 
 def describe_id_difference(trained: Sequence[int], served: Sequence[int], probes: Probes) -> str:
     """What was trained and what is served, from the first differing token on."""
-    first, same = _count_equal_start_and_end(trained, served)
+    first, same = _lengths_of_common_start_and_end(trained, served)
     in_training, on_server = (
         trained[first : len(trained) - same],
         served[first : len(served) - same],
     )
     if not in_training:
-        what = f"the server puts in {quote_ids(probes, on_server)}"
+        what = f"the server puts in {quote_ids_as_text(probes, on_server)}"
     elif not on_server:
-        what = f"the server leaves out {quote_ids(probes, in_training)}"
+        what = f"the server leaves out {quote_ids_as_text(probes, in_training)}"
     else:
-        what = f"trained {quote_ids(probes, in_training)}, served {quote_ids(probes, on_server)}"
+        what = f"trained {quote_ids_as_text(probes, in_training)}, served {quote_ids_as_text(probes, on_server)}"
     before = _decode_ids(probes, trained[:first])[-SHOWN_CHARS_BEFORE:]
     place = f"from token {first} on, behind {before!r}" if before else "at the beginning"
     return f"{place}: {what}"
 
 
-def quote_ids(probes: Probes, ids: Sequence[int]) -> str:
+def quote_ids_as_text(probes: Probes, ids: Sequence[int]) -> str:
     """Ids as text in quotes; the ids themselves where they are few."""
     text = _decode_ids(probes, ids)
     quoted = repr(
@@ -191,7 +191,7 @@ def _decode_ids(probes: Probes, ids: Sequence[int]) -> str:
         return str(list(ids))
 
 
-def _count_equal_start_and_end(
+def _lengths_of_common_start_and_end(
     prompt: Sequence[object], other: Sequence[object]
 ) -> tuple[int, int]:
     """How many are equal from the beginning on, and from the end back."""

@@ -21,7 +21,7 @@ from truetune.serving.compare_prompts import (
     ComparedPrompt,
     describe_inferred_difference,
     explain_constant_offset,
-    find_mistakes_by_length,
+    find_mistakes_of_served_length,
 )
 from truetune.serving.prompts_of_known_mistakes import list_prompt_variants
 from truetune.serving.server_client import GREEDY, ServerAnswer, ServerClient
@@ -69,8 +69,8 @@ def compare_prompts_by_answers(
         All prompts, in their order, and notes on what the answers could not tell either.
     """
     heard = [
-        _PromptAnswers(prompt, _list_control_ids(prompt, probes, base))
-        for prompt in select_prompts_to_compare(prompts)
+        _PromptAnswers(prompt, _likeliest_mistakes_as_controls(prompt, probes, base))
+        for prompt in select_prompts_to_compare_by_answers(prompts)
     ]
     # The first goes alone: it finds out in which form /v1/completions takes a prompt, which the others then know.
     map_concurrently(lambda answers, _: answers.ask(client, probes), heard[:1], 1)
@@ -83,11 +83,11 @@ def compare_prompts_by_answers(
         answers = by_name.get(prompt.trained.name)
         compared.append(prompt if answers is None else answers.compare())
     chat_answers = {name: answers.chat for name, answers in by_name.items()}
-    explained = _explain_differences(client, compared, chat_answers, probes, base)
+    explained = _explain_differences_by_mistakes(client, compared, chat_answers, probes, base)
     return explained, list(_notes_on_undecided_prompts(client, compared))
 
 
-def _list_control_ids(
+def _likeliest_mistakes_as_controls(
     prompt: ComparedPrompt, probes: Probes, base: Probes | None
 ) -> list[list[int]]:
     """The ids of the likeliest mistakes, as controls: the server must answer them otherwise than
@@ -97,7 +97,7 @@ def _list_control_ids(
     return [ids for _, ids in islice(variants, MAX_CONTROL_PROMPTS)]
 
 
-def select_prompts_to_compare(prompts: Sequence[ComparedPrompt]) -> list[ComparedPrompt]:
+def select_prompts_to_compare_by_answers(prompts: Sequence[ComparedPrompt]) -> list[ComparedPrompt]:
     """The prompts to compare by answers: those of which nothing is known, and some of those whose
     number of tokens is, which says most already.
     """
@@ -212,7 +212,7 @@ def _greedy_answer_to_ids(client: ServerClient, ids: Sequence[int], probes: Prob
     return client.complete(ids, text, ANSWER_TOKENS, **GREEDY, logprobs=2)
 
 
-def _explain_differences(
+def _explain_differences_by_mistakes(
     client: ServerClient,
     prompts: Sequence[ComparedPrompt],
     chat_answers: dict[str, ServerAnswer],
@@ -222,9 +222,9 @@ def _explain_differences(
     """The prompts, with the cause of those that differ: the mistake that explains most of them, and
     gives the same answers.
     """
-    differing = _explain_by_offset(prompts)
+    differing = _explain_by_constant_offset(prompts)
     explained = {prompt.trained.name: prompt.comparison for prompt in differing}
-    for mistake, ids_by_name in find_mistakes_by_length(differing, probes, base).items():
+    for mistake, ids_by_name in find_mistakes_of_served_length(differing, probes, base).items():
         explains_enough = len(ids_by_name) >= min(MIN_EXPLAINED_PROMPTS, len(differing))
         if not explains_enough or not _mistake_gives_same_answers(
             client, ids_by_name, chat_answers, probes
@@ -247,7 +247,7 @@ def _explain_differences(
     ]
 
 
-def _explain_by_offset(prompts: Sequence[ComparedPrompt]) -> list[ComparedPrompt]:
+def _explain_by_constant_offset(prompts: Sequence[ComparedPrompt]) -> list[ComparedPrompt]:
     """The prompts; those that differ with the explanation of a constant offset of their lengths."""
     differing = [
         prompt

@@ -81,7 +81,7 @@ def load_training_record(
             f"{source.tokenizer} does not keep {source.contract}: {text}"
             for text in broken[:MAX_SHOWN_BREACHES]
         ]
-        contract = _with_other_rows(stored, probes, first_rows, count)
+        contract = _contract_with_rows_replaced(stored, probes, first_rows, count)
         origin = str(source.contract)
     # A date in the stored prompts is that of the training: a server of today would differ from it without a fault.
     if stored is not None and stored["clock"]:
@@ -95,10 +95,12 @@ def load_training_record(
             f" {', '.join(refused)}"
         )
     stops = tuple((stop["token"], stop["id"]) for stop in contract["stops"])
-    return TrainingRecord(tuple(_read_prompts(contract)), stops, origin, tuple(notes))
+    return TrainingRecord(
+        tuple(_prompts_not_refused_by_template(contract)), stops, origin, tuple(notes)
+    )
 
 
-def _with_other_rows(
+def _contract_with_rows_replaced(
     stored: dict[str, Any], probes: Probes, rows: list[Conversation], count: int
 ) -> dict[str, Any]:
     """A contract whose rows are replaced by others."""
@@ -111,7 +113,7 @@ def _with_other_rows(
     return {**stored, "prompts": [*fixed, *row_prompts]}
 
 
-def _read_prompts(contract: dict[str, Any]) -> Iterable[TrainedPrompt]:
+def _prompts_not_refused_by_template(contract: dict[str, Any]) -> Iterable[TrainedPrompt]:
     """The prompts of a contract, without those that the template refuses."""
     for prompt in contract["prompts"]:
         if "refused" not in prompt:

@@ -14,7 +14,7 @@ from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.model_source import serving_stops
 from truetune.generation.server_observations import AnswerEnd, ServerStops
 from truetune.render.template_probes import Probes
-from truetune.serving.adapter_strength import last_message_text
+from truetune.serving.adapter_strength import last_message_text_of_prompt
 from truetune.serving.load_contract_of_trained_prompts import TrainedPrompt, TrainingRecord
 from truetune.serving.prompts_of_known_mistakes import CHAT_FORMATS, MIN_MARK_CHARS
 from truetune.serving.server_client import GREEDY, REJECTED_STATUSES, ServerAnswer, ServerClient
@@ -45,7 +45,7 @@ def observe_stops(
         expected: prompts with the model's own answers, which stop.
         asked: prompts that are asked where there are none of these.
     """
-    markers = _list_end_markers(probes)
+    markers = _list_texts_that_end_turns(probes)
     endings = []
     for prompt, own_answer in expected:
         assert prompt.chat is not None
@@ -56,7 +56,7 @@ def observe_stops(
         }
         # One more than the answer's own: its stop token, which `ids` leaves out.
         own_tokens = len(own_answer.ids) + 1
-        answer = _ask_showing_specials(client, chat, own_tokens + EXTRA_TOKENS)
+        answer = _ask_greedily_showing_control_tokens(client, chat, own_tokens + EXTRA_TOKENS)
         if not answer.refusal:
             backend = probes.tokenizer.backend
             own_text = str(backend.decode(list(own_answer.ids), skip_special_tokens=True)).strip()
@@ -64,10 +64,12 @@ def observe_stops(
                 _describe_answer_end(answer, prompt.question, markers, own_tokens, own_text)
             )
     for trained in asked if not expected else ():
-        answer = _ask_showing_specials(client, trained.chat, ANSWER_TOKENS)
+        answer = _ask_greedily_showing_control_tokens(client, trained.chat, ANSWER_TOKENS)
         if not answer.refusal:
             endings.append(
-                _describe_answer_end(answer, last_message_text(trained), markers, None, None)
+                _describe_answer_end(
+                    answer, last_message_text_of_prompt(trained), markers, None, None
+                )
             )
     # What the model's own files name: a server that reads them ends there.
     kept = serving_stops(probes.tokenizer)
@@ -81,7 +83,9 @@ def observe_stops(
     )
 
 
-def _ask_showing_specials(client: ServerClient, chat: dict[str, Any], tokens: int) -> ServerAnswer:
+def _ask_greedily_showing_control_tokens(
+    client: ServerClient, chat: dict[str, Any], tokens: int
+) -> ServerAnswer:
     """The greedy answer with its control tokens as text; without them where the server knows no such field."""
     answer = client.chat(chat, tokens, **GREEDY, **SHOW_SPECIAL_FIELDS)
     return (
@@ -111,7 +115,7 @@ def _describe_answer_end(
     return AnswerEnd(question, expected, answer.answer_tokens, answer.finish, leaked, runs_on)
 
 
-def _list_end_markers(probes: Probes) -> list[str]:
+def _list_texts_that_end_turns(probes: Probes) -> list[str]:
     """Texts that show the end of a turn: the tokens that end one first, then other stops, then what
     begins a user's turn in known formats.
     """

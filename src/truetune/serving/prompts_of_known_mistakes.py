@@ -122,12 +122,12 @@ def _list_all_variants(
             f"BOS ({bos.token}) is put before a prompt that was trained without one",
             [bos.id, *ids],
         )
-    for mistake, text in _list_variant_texts(trained, probes, base):
+    for mistake, text in _texts_of_known_mistakes(trained, probes, base):
         if text is not None:
             yield mistake, encoded(text)
 
 
-def _list_variant_texts(
+def _texts_of_known_mistakes(
     trained: TrainedPrompt, probes: Probes, base: Probes | None
 ) -> Iterator[tuple[str, str | None]]:
     """(mistake, the text that it makes); None where a template can't make it."""
@@ -135,29 +135,32 @@ def _list_variant_texts(
     without = [message for message in messages if message.get("role") != "system"]
     yield (
         "the generation prompt is missing at its end",
-        _render_variant(probes, trained, add_generation_prompt=False),
+        _render_prompt_with_change(probes, trained, add_generation_prompt=False),
     )
     yield "white space is taken away at its end", trained.text.rstrip()
     if len(without) < len(messages):
-        yield "the system message is left out", _render_variant(probes, trained, messages=without)
+        yield (
+            "the system message is left out",
+            _render_prompt_with_change(probes, trained, messages=without),
+        )
     else:
         # An empty system message silences the default one of templates such as Qwen's.
-        silent = _render_variant(
+        silent = _render_prompt_with_change(
             probes, trained, messages=[{"role": "system", "content": ""}, *messages]
         )
         yield "the system prompt that the template adds by itself is not there", silent
     if tools:
-        yield "the tools are left out", _render_variant(probes, trained, tools=None)
+        yield "the tools are left out", _render_prompt_with_change(probes, trained, tools=None)
     if trained.settings:
         names = ", ".join(trained.settings)
         yield (
             f"the variables for the template ({names}) are not used",
-            _render_variant(probes, trained, settings={}),
+            _render_prompt_with_change(probes, trained, settings={}),
         )
     # The record may be older than the folder: rendered now, its prompt is another where the template was swapped.
     yield (
         "it is made with the template in MODEL's folder, which is not the one of the training",
-        _render_variant(probes, trained),
+        _render_prompt_with_change(probes, trained),
     )
     yield from _list_other_template_texts(trained, probes, base)
     # Both, for several formats have no place for a system message, and servers drop it then.
@@ -173,18 +176,21 @@ def _list_other_template_texts(
     the tokenizer.
     """
     if base is not None:
-        yield "it is made with the template of the base model", _render_variant(base, trained)
+        yield (
+            "it is made with the template of the base model",
+            _render_prompt_with_change(base, trained),
+        )
     if probes.template is None:
         return
     for name, source in probes.tokenizer.templates.items():
         if source != probes.template.source and name != "tool_use":
             template = Template(source, probes.template.special, name=name)
             other = replace(probes, template=template, tool_template=None)
-            text = _render_variant(other, trained)
+            text = _render_prompt_with_change(other, trained)
             yield f"it is made with the tokenizer's template {name!r}", text
 
 
-def _render_variant(
+def _render_prompt_with_change(
     probes: Probes, trained: TrainedPrompt, *, add_generation_prompt: bool = True, **other: Any
 ) -> str | None:
     """The text that a template makes of the prompt, with something changed; None where it refuses."""
@@ -216,7 +222,7 @@ def guess_cause_at_difference(
         on_server: what the server has there.
         whole: all of the server's prompt.
     """
-    name = _recognise_format(whole, trained.text)
+    name = _format_recognised_by_mark(whole, trained.text)
     if name:
         return f"it is written in the format of {name}"
     if _DATE.search(in_training) and _DATE.search(on_server):
@@ -225,7 +231,7 @@ def guess_cause_at_difference(
         is_added = len(on_server) > len(in_training)
         return "a think block is put in" if is_added else "a think block is left out"
     if not any(message.get("role") == "system" for message in trained.messages):
-        cause = _guess_system_cause(trained, in_training, on_server, whole)
+        cause = _guess_system_message_cause(trained, in_training, on_server, whole)
         if cause:
             return cause
     if trained.tools and not on_server and "tool" in in_training + str(trained.tools):
@@ -233,7 +239,7 @@ def guess_cause_at_difference(
     return ""
 
 
-def _recognise_format(text: str, trained: str) -> str:
+def _format_recognised_by_mark(text: str, trained: str) -> str:
     """The well-known format whose mark stands in a text, and not in the trained one; empty where none is."""
     for name, format in CHAT_FORMATS.items():
         is_telling = len(format.mark) >= MIN_MARK_CHARS
@@ -242,7 +248,7 @@ def _recognise_format(text: str, trained: str) -> str:
     return ""
 
 
-def _guess_system_cause(
+def _guess_system_message_cause(
     trained: TrainedPrompt, in_training: str, on_server: str, whole: str
 ) -> str:
     """For a chat without a system message: whether the server put one in before the first message,

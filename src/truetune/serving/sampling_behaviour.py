@@ -56,7 +56,7 @@ NO_PENALTY_FIELDS: tuple[dict[str, Any], ...] = (
 """Fields that take penalties away, all that a server knows of them"""
 
 
-def list_sampling_settings(generation: Mapping[str, Any] | None) -> tuple[str, ...]:
+def list_settings_that_change_answers(generation: Mapping[str, Any] | None) -> tuple[str, ...]:
     """The settings in generation_config.json that change answers."""
     settings = []
     for name, neutral in NEUTRAL_SETTINGS.items():
@@ -140,7 +140,7 @@ def observe_sampling_defaults(
         greedy = client.chat(trained.chat, ANSWER_TOKENS, **GREEDY)
         if greedy.refusal or not repeatable:
             continue
-        others = _sample_non_greedy_answers(client, trained, greedy)
+        others = _non_greedy_answers_without_temperature(client, trained, greedy)
         if others and not answers:
             answers = (greedy.text, *others)
         samples = bool(answers)
@@ -149,10 +149,12 @@ def observe_sampling_defaults(
             if neutral.text != greedy.text and not plain:
                 plain = (greedy.text, neutral.text)
             penalised = bool(plain)
-    return ServerSampling(list_sampling_settings(generation), samples, answers, penalised, plain)
+    return ServerSampling(
+        list_settings_that_change_answers(generation), samples, answers, penalised, plain
+    )
 
 
-def _sample_non_greedy_answers(
+def _non_greedy_answers_without_temperature(
     client: ServerClient, trained: TrainedPrompt, greedy: ServerAnswer
 ) -> tuple[str, ...]:
     """The different answers to requests without a temperature that are not the greedy one."""

@@ -72,7 +72,7 @@ def split_template_into_segments(probes: Probes) -> TemplateSegments:
         raise refusal
     first, behind_first_question, behind_first_answer, *_, last = parts
     end = probes.terminator.text if probes.terminator else ""
-    behind_answer = _cut_after_end(behind_first_answer, end)
+    behind_answer = _cut_after_end_and_white_space(behind_first_answer, end)
     before_user = behind_first_answer[len(behind_answer) :]
     # With nothing to end a turn (Mistral), what both places of a question share is taken to begin the question.
     if not first.endswith(before_user):
@@ -81,9 +81,9 @@ def split_template_into_segments(probes: Probes) -> TemplateSegments:
     # The end of a question and the beginning of an answer lie together; the generation prompt, behind the last
     # question, shows where one ends and the other begins.
     shared = _common_prefix(behind_first_question, last)
-    behind_user = _cut_after_end(shared, end) if end and end in shared else shared
+    behind_user = _cut_after_end_and_white_space(shared, end) if end and end in shared else shared
     head = first[: len(first) - len(before_user)]
-    system = _find_system_segment(probes, before_user)
+    system = _find_texts_around_system_message(probes, before_user)
     opening = _common_prefix(head, system[0]) if system else head
     segments = TemplateSegments(
         opening=opening,
@@ -92,7 +92,7 @@ def split_template_into_segments(probes: Probes) -> TemplateSegments:
         user=(before_user, behind_user),
         assistant=(behind_first_question[len(behind_user) :], behind_answer),
         generation=last[len(behind_user) :],
-        notes=tuple(_list_what_segments_cannot_do(probes, has_system=system is not None)),
+        notes=tuple(_list_template_features_beyond_segments(probes, has_system=system is not None)),
     )
     # The proof: the guesses above may be wrong, and a served prompt that is nearly right is the fault itself.
     for talk in _make_proof_conversations(system=system is not None):
@@ -101,7 +101,7 @@ def split_template_into_segments(probes: Probes) -> TemplateSegments:
     return segments
 
 
-def _find_system_segment(probes: Probes, before_user: str) -> tuple[str, str] | None:
+def _find_texts_around_system_message(probes: Probes, before_user: str) -> tuple[str, str] | None:
     """The texts before and after a system message; None where the template has no place for one."""
     text = probes.text(
         [{"role": "system", "content": SYSTEM_WORD}, *_make_conversation(1)],
@@ -113,7 +113,7 @@ def _find_system_segment(probes: Probes, before_user: str) -> tuple[str, str] | 
     return parts[0], parts[1][: len(parts[1]) - len(before_user)]
 
 
-def _list_what_segments_cannot_do(probes: Probes, *, has_system: bool) -> Iterator[str]:
+def _list_template_features_beyond_segments(probes: Probes, *, has_system: bool) -> Iterator[str]:
     """What such texts can't do, and the template does."""
     # Spaces around a word show whether contents are trimmed, which texts around them can't do.
     padded = probes.text(
@@ -160,7 +160,7 @@ def _common_prefix(a: str, b: str) -> str:
     return "".join(character for character, _ in equal)
 
 
-def _cut_after_end(text: str, end: str) -> str:
+def _cut_after_end_and_white_space(text: str, end: str) -> str:
     """A text up to and with the first `end`, and the white space after it."""
     at = text.find(end) if end else -1
     if at < 0:

@@ -168,10 +168,12 @@ def _require_plain_lora(model: _ServedModel, engine: str) -> None:
     )
     beyond_engine = [name for name in beyond if model.lora.get(name)]
     if beyond_engine:
-        raise _merge_first_error(model, engine, beyond_engine)
+        raise _error_to_merge_adapter_first(model, engine, beyond_engine)
 
 
-def _merge_first_error(model: _ServedModel, engine: str, parts: Iterable[str]) -> UsageError:
+def _error_to_merge_adapter_first(
+    model: _ServedModel, engine: str, parts: Iterable[str]
+) -> UsageError:
     """The error that says to merge first, for an adapter with settings that an engine does not
     apply.
     """
@@ -194,7 +196,7 @@ def _vllm_command(model: _ServedModel) -> StartCommand:
     if model.adapter is not None:
         beyond_engine = unsupported_adapter_settings(model.lora)
         if beyond_engine:
-            raise _merge_first_error(model, "vLLM", beyond_engine)
+            raise _error_to_merge_adapter_first(model, "vLLM", beyond_engine)
         # vLLM takes a rank out of a list: the next higher one serves the adapter as it is.
         rank = next((rank for rank in LORA_RANKS if rank >= model.rank), None)
         if rank is None:
@@ -275,7 +277,7 @@ def _ollama_modelfile(model: _ServedModel) -> StartCommand:
     tokenizer = model.probes.tokenizer
     lines = [f"FROM {model.weights}"]
     lines += [f"ADAPTER {model.adapter}"] if model.adapter else []
-    template, notes = _write_go_template(
+    template, notes = _go_template_and_its_stops(
         segments, tokenizer.special["bos"].token if tokenizer.adds_bos else ""
     )
     lines.append(f'TEMPLATE """{template}"""')
@@ -301,7 +303,7 @@ def _ollama_modelfile(model: _ServedModel) -> StartCommand:
     return StartCommand("\n".join(lines), (*notes, *segments.notes, "tools are left out of it"))
 
 
-def _write_go_template(segments: TemplateSegments, bos: str) -> tuple[str, tuple[str, ...]]:
+def _go_template_and_its_stops(segments: TemplateSegments, bos: str) -> tuple[str, tuple[str, ...]]:
     """The prompt's segments as a template of Go, and the stops that it needs; Ollama writes BOS
     where the tokenizer does.
     """

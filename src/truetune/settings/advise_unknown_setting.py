@@ -189,7 +189,7 @@ def advise_unknown_setting(place: Sequence[str], value: Any) -> str:
         or _advise_for_name_of_other_stack(name, value)
         or _advise_misspelt_name(name, inside)
         or _advise_trainer_argument(name, value)
-        or _similar_or_first_settings(name, inside)
+        or _name_similar_or_first_settings(name, inside)
     )
 
 
@@ -218,7 +218,7 @@ def _advise_other_place(name: str, inside: tuple[str, ...], value: Any) -> str:
     ]
     return next(
         (
-            f"write {setting.written(_as_yaml(value))}"
+            f"write {setting.written(_as_short_yaml(value))}"
             for setting in places
             if setting.place[:-1] != inside
         ),
@@ -239,7 +239,7 @@ def _advise_for_name_of_other_stack(name: str, value: Any) -> str:
     if name not in FIELD_OF_OTHER_NAME:
         return ""
     setting = Setting(tuple(FIELD_OF_OTHER_NAME[name].split(".")))
-    return f"write {setting.written(_as_yaml(value))}"
+    return f"write {setting.written(_as_short_yaml(value))}"
 
 
 def _advise_misspelt_name(name: str, inside: tuple[str, ...]) -> str:
@@ -267,13 +267,13 @@ def _advise_trainer_argument(name: str, value: Any) -> str:
     other name.
     """
     return (
-        f"write trainer: {{{name}: {_as_yaml(value)}}}"
-        if name in _training_arguments_names()
+        f"write trainer: {{{name}: {_as_short_yaml(value)}}}"
+        if name in _recorded_training_arguments_names()
         else ""
     )
 
 
-def _similar_or_first_settings(name: str, inside: tuple[str, ...]) -> str:
+def _name_similar_or_first_settings(name: str, inside: tuple[str, ...]) -> str:
     """The settings that share a word with the name, otherwise the first ones of its place."""
     words = {word for word in re.split(r"[_.\W]+", name) if len(word) > 2}
     sharing = [
@@ -294,7 +294,7 @@ def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _as_yaml(value: Any) -> str:
+def _as_short_yaml(value: Any) -> str:
     """A plain value as YAML; `...` for what would not fit in a line."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -303,15 +303,17 @@ def _as_yaml(value: Any) -> str:
     if (
         isinstance(value, dict)
         and 0 < len(value) <= SHOWN
-        and all(_as_yaml(item) != "..." for item in value.values())
+        and all(_as_short_yaml(item) != "..." for item in value.values())
     ):
-        return "{" + ", ".join(f"{key}: {_as_yaml(item)}" for key, item in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{key}: {_as_short_yaml(item)}" for key, item in value.items()) + "}"
+        )
     fits = isinstance(value, str) and re.fullmatch(r"[\w./@-]{1,60}", value)
     return str(value) if fits else "..."
 
 
 @cache
-def _training_arguments_names() -> frozenset[str]:
+def _recorded_training_arguments_names() -> frozenset[str]:
     """Names of transformers' TrainingArguments, as the recorded release has them."""
     body = files("truetune.settings").joinpath("stacks", "transformers.json").read_bytes()
     return frozenset(parse_json(body, RESULT)["classes"]["TrainingArguments"])

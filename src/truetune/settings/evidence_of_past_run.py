@@ -104,17 +104,19 @@ def _has_trained_before_cached(file: Path, _changed: int) -> bool:
         RUN_OUTPUT_FILE.fullmatch(entry.name) is not None
         or (entry.name.endswith(LOG_SUFFIXES) and _holds_training_records(Path(entry.path)))
         or (entry.name.endswith(NOTE_SUFFIXES) and _describes_run_in_words(Path(entry.path)))
-        for entry in islice(_entries_below(file.parent, MAX_FOLDER_DEPTH), MAX_ENTRIES)
+        for entry in islice(
+            _folder_entries_nearest_first(file.parent, MAX_FOLDER_DEPTH), MAX_ENTRIES
+        )
     )
 
 
-def _entries_below(folder: Path, levels: int) -> Iterator[os.DirEntry[str]]:
+def _folder_entries_nearest_first(folder: Path, levels: int) -> Iterator[os.DirEntry[str]]:
     """The entries of a folder, and then those of its folders."""
     entries = list(_folder_entries_or_none(folder))
     yield from entries
     for entry in entries if levels else ():
         if entry.is_dir() and not entry.name.startswith("."):
-            yield from _entries_below(Path(entry.path), levels - 1)
+            yield from _folder_entries_nearest_first(Path(entry.path), levels - 1)
 
 
 def _folder_entries_or_none(folder: Path) -> Iterator[os.DirEntry[str]]:

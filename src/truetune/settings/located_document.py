@@ -62,10 +62,10 @@ def read_located_document(path: Path) -> LocatedDocument:
     """Read a YAML or JSON file with the position of every key. Raises SpecError with the line of
     what is wrong.
     """
-    return parse_located_document(read_config_text(path), str(path))
+    return parse_located_document(read_text_of_config_size(path), str(path))
 
 
-def read_config_text(path: Path) -> str:
+def read_text_of_config_size(path: Path) -> str:
     """The text of a file that is small enough to be a configuration. Raises SpecError."""
     try:
         with path.open("rb") as file:
@@ -112,14 +112,14 @@ def _parse_located_yaml(text: str, path: str) -> LocatedDocument:
         return LocatedDocument(path, text, None, {})
     spots: dict[KeyPath, TextPosition] = {}
     twice: list[DuplicateKey] = []
-    for keys, spot, first in _positions_in_yaml(node, ()):
+    for keys, spot, first in _key_and_duplicate_positions_in_yaml(node, ()):
         if first is not None:
             twice.append(DuplicateKey(keys, first, spot))
         spots[keys] = spot
     return LocatedDocument(path, text, value, spots, tuple(twice))
 
 
-def _positions_in_yaml(
+def _key_and_duplicate_positions_in_yaml(
     node: yaml.Node, keys: KeyPath
 ) -> Iterator[tuple[KeyPath, TextPosition, TextPosition | None]]:
     """The keys that lead to each value, its position, and the position where the same key was
@@ -129,18 +129,18 @@ def _positions_in_yaml(
         for index, item in enumerate(node.value):
             way = (*keys, index)
             yield way, _position_of_node(item), None
-            yield from _positions_in_yaml(item, way)
+            yield from _key_and_duplicate_positions_in_yaml(item, way)
     elif isinstance(node, yaml.MappingNode):
         seen: dict[Hashable, TextPosition] = {}
         for key, item in sorted(node.value, key=lambda pair: pair[0].tag != YAML_MERGE_TAG):
             if key.tag == YAML_MERGE_TAG:
                 for merged in item.value if isinstance(item, yaml.SequenceNode) else [item]:
-                    yield from _positions_in_yaml(merged, keys)
+                    yield from _key_and_duplicate_positions_in_yaml(merged, keys)
                 continue
             name = key.value if isinstance(key, yaml.ScalarNode) else "?"
             yield (*keys, name), _position_of_node(key), seen.get(name)
             seen[name] = _position_of_node(key)
-            yield from _positions_in_yaml(item, (*keys, name))
+            yield from _key_and_duplicate_positions_in_yaml(item, (*keys, name))
 
 
 def _position_of_node(node: yaml.Node) -> TextPosition:

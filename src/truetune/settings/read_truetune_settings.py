@@ -28,7 +28,9 @@ CONFIG_NAME = "truetune.yaml"
 PROJECT_NAME = "pyproject.toml"
 
 
-def find_settings(config: str | None, folder: Path) -> tuple[dict[str, Any], Path | None]:
+def find_own_settings_and_file(
+    config: str | None, folder: Path
+) -> tuple[dict[str, Any], Path | None]:
     """The settings that a file gives, and the file: `config`, otherwise truetune.yaml, otherwise
     pyproject.toml.
 
@@ -45,7 +47,9 @@ def find_settings(config: str | None, folder: Path) -> tuple[dict[str, Any], Pat
     value = _read_tool_table(path) if path.suffix == ".toml" else _read_yaml_settings(path) or {}
     if value is None:
         raise SpecError(f"{path}: there is no [tool.truetune] in it")
-    settings = _resolve_paths_against_folder(_normalize_setting_names(value, path), path.parent)
+    settings = _resolve_paths_and_default_tokenizer(
+        _normalize_setting_names(value, path), path.parent
+    )
     validate_settings(settings, str(path))
     return settings, path
 
@@ -145,7 +149,7 @@ def _normalize_setting_names(value: Any, path: Path) -> dict[str, Any]:
     return settings
 
 
-def _resolve_paths_against_folder(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _resolve_paths_and_default_tokenizer(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The settings with relative paths resolved against the file's folder; the tokenizer is the
     model's if none is named.
     """

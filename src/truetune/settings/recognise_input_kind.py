@@ -29,7 +29,7 @@ from truetune.settings.stacks.read_config_of_any_stack import (
     DEEPSPEED,
     advise_how_to_identify,
     identify_stack,
-    name_foreign_file,
+    name_file_without_run_settings,
 )
 from truetune.settings.stacks.registry import config_readers
 from truetune.settings.suggest_spelling import did_you_mean_path
@@ -137,7 +137,9 @@ def recognise_kinds(
     """
     where = Path(path)
     if where.is_dir():
-        found = tuple(dict.fromkeys(_recognise_folder(where))) or _find_tokenized_caches(where)
+        found = tuple(
+            dict.fromkeys(_recognise_folder(where))
+        ) or _data_kind_if_tokenized_cache_below(where)
         if not found:
             raise UsageError(
                 f"{where}: found {_describe_unknown_folder(where)}; expected {ACCEPTED_INPUTS}"
@@ -164,7 +166,7 @@ def _recognise_folder(folder: Path) -> Iterator[InputKind]:
         yield "truetune"
     if _holds_rows(folder, names):
         yield "data"
-    yield from _source_kinds(folder, names)
+    yield from _kinds_of_source_in_folder(folder, names)
 
 
 def _recognise_weights_and_logs(folder: Path, names: set[str]) -> Iterator[InputKind]:
@@ -198,7 +200,7 @@ def is_model_without_weights(folder: Path) -> bool:
     )
 
 
-def _find_tokenized_caches(folder: Path) -> tuple[InputKind, ...]:
+def _data_kind_if_tokenized_cache_below(folder: Path) -> tuple[InputKind, ...]:
     """The kind `data` if a subfolder holds a tokenized data set in the cache that trainers keep,
     under a folder named by a hash; empty otherwise.
     """
@@ -262,12 +264,12 @@ def _may_hold_rows(path: Path) -> bool:
     if suffix in TABLE_SUFFIXES:
         return True
     if suffix in ROW_SUFFIXES:
-        is_log = _is_log(path) or _is_gpu_table(path) or _is_table_of_steps(path)
+        is_log = _is_log(path) or _is_gpu_table(path) or _is_table_of_other_run_quantities(path)
         return path.suffix in COMPRESSED or not is_log
     return suffix == ".json" and (path.suffix in COMPRESSED or _read_head(path).lstrip()[:1] == "[")
 
 
-def _source_kinds(folder: Path, names: set[str]) -> Iterator[InputKind]:
+def _kinds_of_source_in_folder(folder: Path, names: set[str]) -> Iterator[InputKind]:
     """The kinds of source in a folder: scripts and notebooks, commands."""
     files = {Path(name).suffix for name in names}
     if ".py" not in files and ".ipynb" not in files:
@@ -321,7 +323,7 @@ def _recognise_by_name_or_first_rows(path: Path) -> InputKind | None:
     if path.suffix in COMPRESSED or suffix in TABLE_SUFFIXES:
         return "data"
     if suffix in ROW_SUFFIXES:
-        is_log = _is_log(path) or _is_gpu_table(path) or _is_table_of_steps(path)
+        is_log = _is_log(path) or _is_gpu_table(path) or _is_table_of_other_run_quantities(path)
         return "log" if is_log else "data"
     return None
 
@@ -348,7 +350,7 @@ def _recognise_json_object(path: Path, head: str, trained_by: TrainerName | None
 def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind:
     """What a file of keys and values is. Raises UsageError where it is no settings and no rows."""
     if path.suffix == ".toml":
-        return _recognise_toml(path)
+        return _recognise_pyproject_with_own_table(path)
     try:
         value = located_document.read_located_document(path).value
     except SpecError as error:
@@ -356,7 +358,7 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
     stack = identify_stack(value, path, trained_by)
     if stack is not None:
         return stack
-    foreign = name_foreign_file(value)
+    foreign = name_file_without_run_settings(value)
     launch_kind = LAUNCH_FILE_KINDS.get(foreign or "")
     if launch_kind is not None:
         return launch_kind
@@ -370,9 +372,9 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
     raise UsageError(f"{path}: found {found}; expected {ACCEPTED_INPUTS}")
 
 
-def _recognise_toml(path: Path) -> InputKind:
+def _recognise_pyproject_with_own_table(path: Path) -> InputKind:
     """A pyproject.toml with our table; no other program's TOML is read. Raises UsageError."""
-    if "[tool.truetune" in located_document.read_config_text(path):
+    if "[tool.truetune" in located_document.read_text_of_config_size(path):
         return "truetune"
     raise UsageError(f"{path}: there is no [tool.truetune] in it; expected {ACCEPTED_INPUTS}")
 
@@ -414,7 +416,7 @@ def _is_log(path: Path) -> bool:
     return bool(rows) and 2 * sum(map(_is_log_row, rows)) >= len(rows)
 
 
-def _is_table_of_steps(path: Path) -> bool:
+def _is_table_of_other_run_quantities(path: Path) -> bool:
     """Is it a table of other quantities of a run, by its steps: timings, memory, rewards?
 
     It is looked at by itself, and makes no folder the folder of a run.
@@ -424,10 +426,10 @@ def _is_table_of_steps(path: Path) -> bool:
     lines = [line for line in _read_head(path).splitlines() if line.strip()][:LOG_ROWS_READ]
     header = re.split(r"[,\t]", lines[0]) if lines else []
     columns = {name.strip().strip('"').lower() for name in header}
-    return bool(columns & COUNTED_STEPS) and _holds_numbers_alone(lines)
+    return bool(columns & COUNTED_STEPS) and _cells_are_numbers_or_empty(lines)
 
 
-def _holds_numbers_alone(lines: list[str]) -> bool:
+def _cells_are_numbers_or_empty(lines: list[str]) -> bool:
     """Are all cells below the header numbers or empty? Rows to train on hold texts; quantities of a run are numbers."""
     cells = [re.split(r"[,\t]", line) for line in lines[1:]]
     # The last line of what was read may be cut.
@@ -488,7 +490,7 @@ def _describe_unknown_folder(folder: Path) -> str:
 
 def _describe_unknown_file(path: Path, head: str, value: Any = None) -> str:
     """A phrase on a file that is none of the known kinds."""
-    if (name := name_foreign_file(value)) is not None:
+    if (name := name_file_without_run_settings(value)) is not None:
         return name
     if isinstance(value, dict) and value:
         return f"the keys {format_name_list(value)}"

@@ -233,7 +233,7 @@ def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str, text: str = ""
         for stack, pin in _pins_of_printed_releases(text, path)
         if stack not in found or _may_be_printed_release(found[stack], pin)
     }
-    return Pins(_limits_by_unsloth({**around, **found, **printed}))
+    return Pins(_newest_releases_that_unsloth_takes({**around, **found, **printed}))
 
 
 def _install_arguments_of_line(line: str) -> Iterator[str]:
@@ -278,11 +278,13 @@ def pins_of_script(text: str, path: str) -> Pins:
             )
     around = pins_of_project_files(path).by_stack
     return Pins(
-        _limits_by_unsloth({**dict(_releases_in_top_comment(text, path)), **around, **found})
+        _newest_releases_that_unsloth_takes(
+            {**dict(_releases_in_top_comment_or_docstring(text, path)), **around, **found}
+        )
     )
 
 
-def _releases_in_top_comment(text: str, path: str) -> Iterator[tuple[str, Pin]]:
+def _releases_in_top_comment_or_docstring(text: str, path: str) -> Iterator[tuple[str, Pin]]:
     """The releases that the comments and the docstring at the top of a script name. They count only
     if no file asks for a release.
 
@@ -308,24 +310,24 @@ def _pins_in_script_lines(text: str, path: str) -> Iterator[tuple[str, Pin]]:
     for number, line in enumerate(text.split("\n"), 1):
         is_comment = line.lstrip().startswith("#")
         if "require_version(" in line and not is_comment:
-            yield from _only_with_release(
+            yield from _pins_that_name_release(
                 _parse_requirements_in_line(
                     line.partition("require_version(")[2], path, number, bare=False
                 )
             )
         elif is_comment or RUNS_INSTALL.search(line):
             for what in _install_arguments_of_line(LIST_OF_WORDS.sub(" ", line).lstrip("# \t")):
-                yield from _only_with_release(
+                yield from _pins_that_name_release(
                     _parse_requirements_in_line(what, path, number, bare=False)
                 )
 
 
-def _only_with_release(pins: Iterable[tuple[str, Pin]]) -> Iterator[tuple[str, Pin]]:
+def _pins_that_name_release(pins: Iterable[tuple[str, Pin]]) -> Iterator[tuple[str, Pin]]:
     """The pins that name a release."""
     return ((stack, pin) for stack, pin in pins if pin.wanted)
 
 
-def _limits_by_unsloth(found: Mapping[str, Pin]) -> dict[str, Pin]:
+def _newest_releases_that_unsloth_takes(found: Mapping[str, Pin]) -> dict[str, Pin]:
     """The newest release of other packages that the asked unsloth takes, for those without a
     release of their own.
     """
@@ -358,27 +360,27 @@ def pins_of_project_files(path: str) -> Pins:
     root of its project.
     """
     found: dict[str, Pin] = {}
-    for folder in project_folders(Path(path)):
+    for folder in folders_up_to_project_root(Path(path)):
         here: dict[str, Pin] = {}
         for file in _requirement_files(folder):
-            for stack, pin in _read_requirement_file_cached(str(file), file.stat().st_mtime_ns):
+            for stack, pin in _pins_of_requirement_file_cached(str(file), file.stat().st_mtime_ns):
                 here.setdefault(stack, pin)
-        found = {**here, **_read_lock_files(folder), **found}
-    return Pins(_limits_by_unsloth(found))
+        found = {**here, **_pins_of_lock_file(folder), **found}
+    return Pins(_newest_releases_that_unsloth_takes(found))
 
 
-def _read_lock_files(folder: Path) -> dict[str, Pin]:
+def _pins_of_lock_file(folder: Path) -> dict[str, Pin]:
     """The pins of the lock file in a folder, which names the release itself."""
     files = [folder / name for name in LOCK_FILES if (folder / name).is_file()]
     return {
         stack: pin
         for file in files
-        for stack, pin in _read_lock_file_cached(str(file), file.stat().st_mtime_ns)
+        for stack, pin in _pins_of_one_lock_file_cached(str(file), file.stat().st_mtime_ns)
     }
 
 
 @lru_cache(maxsize=64)
-def _read_lock_file_cached(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
+def _pins_of_one_lock_file_cached(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
     """The pins of one lock file; cached. A package that is locked to several releases is left out."""
     try:
         text = read_bytes_within_limit(Path(path), LOCK).decode("utf-8", "replace")
@@ -394,7 +396,7 @@ def _read_lock_file_cached(path: str, _changed: int) -> tuple[tuple[str, Pin], .
     return tuple((stack, pins[0]) for stack, pins in found.items() if len(pins) == 1)
 
 
-def project_folders(path: Path) -> list[Path]:
+def folders_up_to_project_root(path: Path) -> list[Path]:
     """The file's folder, and those above it up to the root of the project.
 
     Where no folder has the signs of a root, it is the one that the command runs in, if the file lies below it: people
@@ -436,7 +438,7 @@ def _file_names_in_folder(folder: Path) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _read_requirement_file_cached(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
+def _pins_of_requirement_file_cached(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
     """The pins of one requirement file; cached, because every file of a project asks for the same."""
     try:
         text = read_bytes_within_limit(Path(path), SETTINGS).decode("utf-8", "replace")

@@ -64,7 +64,9 @@ def releases_in_outputs(notebook: str) -> dict[str, tuple[str, int]]:
 def _releases_in_cell_outputs(cell: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """(name, release, line) for each release that the outputs of a cell print."""
     lines = [line for output in cell["outputs"] for line in _text_lines_of_output(output)]
-    yield from _releases_of_version_attributes(_text_or_joined_lines(cell.get("source")), lines)
+    yield from _releases_printed_alone_for_version_attributes(
+        _text_or_joined_lines(cell.get("source")), lines
+    )
     shown = None
     for line in lines:
         for match in _name_and_release_matches(line):
@@ -90,7 +92,7 @@ def _name_and_release_matches(line: str) -> Iterator[re.Match[str]]:
         yield from INSTALLED_NAME.finditer(installed["what"])
 
 
-def _releases_of_version_attributes(
+def _releases_printed_alone_for_version_attributes(
     source: str, lines: list[str]
 ) -> Iterator[tuple[str, str, str]]:
     """`transformers.__version__`: releases that stand alone on their lines, as many as the cell asks for."""

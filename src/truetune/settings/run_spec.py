@@ -159,7 +159,7 @@ class RunSpec(_Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _trainer_by_name(cls, value: Any) -> Any:
+    def _move_trainer_name_to_trained_by(cls, value: Any) -> Any:
         """Turn `trainer: trl` into `trained_by: trl`."""
         if not isinstance(value, dict) or value.get("trainer") not in TRAINER_NAMES:
             return value
@@ -184,11 +184,12 @@ class RunSpec(_Part):
 
     @field_validator("data", "eval_data", "select", "ignore", mode="before")
     @classmethod
-    def _list_of_one_or_many(cls, value: Any) -> Any:
+    def _single_text_as_tuple(cls, value: Any) -> Any:
+        """A single text as a tuple of one; anything else as it is."""
         return (value,) if isinstance(value, str) else value
 
     @field_validator("learn", mode="before")
     @classmethod
-    def _learn_by_name(cls, value: Any) -> Any:
+    def _expand_learn_given_by_name(cls, value: Any) -> Any:
         """Turn `learn: last` into `learn: {what: last}`."""
         return {"what": value} if isinstance(value, str) else value

@@ -62,7 +62,7 @@ def build_settings_schema() -> dict[str, Any]:
     for setting in settings.values():
         if isinstance(setting.get("default"), dict):
             del setting["default"]
-    said: dict[str, Any] = _unwrap_descriptions({**made, "title": SCHEMA_TITLE})
+    said: dict[str, Any] = _schema_with_descriptions_unwrapped({**made, "title": SCHEMA_TITLE})
     return {"$schema": SCHEMA_DIALECT, **said}
 
 
@@ -85,17 +85,17 @@ def _without_key(values: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != name}
 
 
-def _unwrap_descriptions(value: Any) -> Any:
+def _schema_with_descriptions_unwrapped(value: Any) -> Any:
     """The schema with the line breaks of the source taken out of its descriptions."""
     if isinstance(value, list):
-        return [_unwrap_descriptions(item) for item in value]
+        return [_schema_with_descriptions_unwrapped(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
         key: (
             " ".join(item.split())
             if key == "description" and isinstance(item, str)
-            else _unwrap_descriptions(item)
+            else _schema_with_descriptions_unwrapped(item)
         )
         for key, item in value.items()
     }

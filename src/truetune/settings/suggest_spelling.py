@@ -65,7 +65,9 @@ def _is_misspelt_form_of(key: str, name: str, words: set[str]) -> bool:
     """Is a key a misspelt form of a name: with one word misspelt, or its words joined or parted otherwise?"""
     mine, theirs = (text.lower().replace("-", "_").split("_") for text in (key, name))
     if len(mine) != len(theirs):
-        return _edit_distance("".join(mine), "".join(theirs)) <= (len(key) >= SLIP_NAME_LETTERS)
+        return _edit_distance_with_transpositions("".join(mine), "".join(theirs)) <= (
+            len(key) >= SLIP_NAME_LETTERS
+        )
     other = [(a, b) for a, b in zip(mine, theirs, strict=True) if a != b]
     return len(other) <= 1 and all(_is_misspelt_word(a, b, words) for a, b in other)
 
@@ -77,12 +79,12 @@ def _is_misspelt_word(one: str, other: str, words: set[str]) -> bool:
         return False
     if long.startswith(short):
         return True
-    return one not in words and _edit_distance(one, other) <= (
+    return one not in words and _edit_distance_with_transpositions(one, other) <= (
         1 if len(short) < TWO_SLIPS_WORD_LETTERS else 2
     )
 
 
-def _edit_distance(one: str, other: str) -> int:
+def _edit_distance_with_transpositions(one: str, other: str) -> int:
     """Letters that are wrong, missing, too many, or change places with the next: the least number of them."""
     # The table below takes letters times letters steps, for each known key: most pairs are told apart by their letters.
     if abs(len(one) - len(other)) > MAX_SLIPS or len(set(one) ^ set(other)) > 2 * MAX_SLIPS:

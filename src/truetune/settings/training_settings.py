@@ -191,6 +191,6 @@ class Training(_Part):
 
     @field_validator("eval_strategy", "save_strategy", mode="before")
     @classmethod
-    def _off(cls, value: Any) -> Any:
-        """YAML reads `no` as false."""
+    def _false_as_no(cls, value: Any) -> Any:
+        """`no` for False, which is how YAML reads a plain `no`; anything else as it is."""
         return "no" if value is False else value

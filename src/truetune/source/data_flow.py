@@ -113,32 +113,32 @@ class DataFlow:
         if not isinstance(base, ast.Name) or depth > MAX_STEPS:
             return None
         bindings = self.scopes.bindings_that_reach(base)
-        imported = _first_import_binding(bindings)
-        links = self._definitions_in_other_files(base, imported, attributes)
+        imported = _import_among_bindings(bindings)
+        links = self._definitions_of_name_in_other_files(base, imported, attributes)
         if links:
             return self._name_of_binding(links[0].binding, links[0].rest, depth)
         if imported is not None:
-            return _join_name(imported.target, attributes)
+            return _join_base_and_attributes(imported.target, attributes)
         if bindings:
             return self._name_of_binding(bindings[0], attributes, depth)
         if hasattr(builtins, base.id):
-            return _join_name(base.id, attributes)
-        return _join_name(self._name_from_star_import(base), attributes)
+            return _join_base_and_attributes(base.id, attributes)
+        return _join_base_and_attributes(self._name_from_last_star_import(base), attributes)
 
     def _name_of_binding(
         self, binding: Binding, attributes: Sequence[str], depth: int
     ) -> str | None:
         """The qualified name of a binding with attributes: of an import, or of another name for one."""
         if binding.kind == "import":
-            return _join_name(binding.target, attributes)
+            return _join_base_and_attributes(binding.target, attributes)
         is_alias = binding.kind == "value" and not binding.path
         if is_alias and isinstance(binding.value, (ast.Name, ast.Attribute)):
-            return _join_name(
+            return _join_base_and_attributes(
                 self._qualified_name_through_aliases(binding.value, depth + 1), attributes
             )
         return None
 
-    def _definitions_in_other_files(
+    def _definitions_of_name_in_other_files(
         self, name: ast.Name, imported: Binding | None, attributes: list[str]
     ) -> tuple[ImportedName, ...]:
         """What a name with these attributes stands for in another file that is judged with this
@@ -161,8 +161,8 @@ class DataFlow:
         base, attributes = root_and_attributes(node)
         if not isinstance(base, ast.Name):
             return None
-        imported = _first_import_binding(self.scopes.bindings_that_reach(base))
-        return None if imported is None else _join_name(imported.target, attributes)
+        imported = _import_among_bindings(self.scopes.bindings_that_reach(base))
+        return None if imported is None else _join_base_and_attributes(imported.target, attributes)
 
     def links(self, node: ast.expr) -> tuple[ImportedName, ...]:
         """The definitions in other judged files that a name, or an attribute of a module, stands
@@ -172,12 +172,12 @@ class DataFlow:
         if self._links is None or not isinstance(base, ast.Name):
             return ()
         bindings = self.scopes.bindings_that_reach(base)
-        imported = _first_import_binding(bindings)
+        imported = _import_among_bindings(bindings)
         if bindings and imported is None:
             return ()
-        return self._definitions_in_other_files(base, imported, attributes)
+        return self._definitions_of_name_in_other_files(base, imported, attributes)
 
-    def _name_from_star_import(self, node: ast.Name) -> str | None:
+    def _name_from_last_star_import(self, node: ast.Name) -> str | None:
         """The qualified name that the last `from x import *` around a name may have given it.
 
         Only for names of classes (`Trainer`) and of several words (`get_peft_model`): a short word is more often a
@@ -390,7 +390,7 @@ class DataFlow:
         if binding.kind == "element" and binding.value is not None:
             return Origin(binding.value, (*binding.path, *path), element=True)
         if binding.kind == "import":
-            return Origin(_name_in_import(binding), path)
+            return Origin(_node_of_name_in_import(binding), path)
         return Origin(binding.node, path)
 
     def _literal_items_of_subscript(self, node: ast.Subscript) -> Iterator[ast.expr]:
@@ -444,20 +444,28 @@ class DataFlow:
         if function is not None or not isinstance(node, ast.Attribute):
             return function
         owners = {
-            owner for origin in self.origins(node.value) for owner in self._classes_of(origin.node)
+            owner
+            for origin in self.origins(node.value)
+            for owner in self._classes_of_object_or_annotation(origin.node)
         }
         # Objects of several classes have methods of the same name that do different things.
-        return self._methods(owners.pop()).get(node.attr) if len(owners) == 1 else None
+        return (
+            self._functions_in_class_body_by_name(owners.pop()).get(node.attr)
+            if len(owners) == 1
+            else None
+        )
 
-    def _classes_of(self, node: ast.AST) -> Iterator[ast.ClassDef]:
+    def _classes_of_object_or_annotation(self, node: ast.AST) -> Iterator[ast.ClassDef]:
         """The class of the files whose call made an object, or by which a parameter is annotated."""
         named = node.func if isinstance(node, ast.Call) else getattr(node, "annotation", None)
         if isinstance(named, ast.Name | ast.Attribute):
-            owner = self._class_named(named)
+            owner = self._first_class_among_origins(named)
             if owner is not None:
                 yield owner
 
-    def _methods(self, owner: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    def _functions_in_class_body_by_name(
+        self, owner: ast.ClassDef
+    ) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions in the body of a class by name; of two, the first."""
         if owner not in self._methods_of:
             functions = [
@@ -504,7 +512,7 @@ class DataFlow:
         if parameter in (arguments.vararg, arguments.kwarg):
             return []
         function = self.scopes.parent[arguments]
-        position = self._position_in_call(function, arguments, parameter)
+        position = self._position_of_parameter_in_calls(function, arguments, parameter)
         values: list[ast.expr] = []
         for call in self.calls_of(function):
             value = _argument_by_name_or_position(call, position, parameter.arg)
@@ -525,7 +533,7 @@ class DataFlow:
         is_hook = getattr(function, "name", "").startswith("on_")
         return is_hook and isinstance(owner, ast.ClassDef) and CALLBACK in self.bases(owner)
 
-    def _position_in_call(
+    def _position_of_parameter_in_calls(
         self, function: ast.AST, arguments: ast.arguments, parameter: ast.arg
     ) -> int:
         """Where calls give a parameter by position, counted without `self`; -1 where only by name."""
@@ -565,7 +573,7 @@ class DataFlow:
         for node in self.scopes.order:
             if not isinstance(node, ast.Call):
                 continue
-            functions = self._functions_named(node.func)
+            functions = self._callables_certainly_named(node.func)
             for function in functions:
                 certain.setdefault(function, []).append(node)
             if not functions and isinstance(node.func, ast.Attribute):
@@ -573,7 +581,7 @@ class DataFlow:
                 by_attribute.setdefault(key, []).append(node)
         return certain, by_attribute
 
-    def _functions_named(self, called: ast.expr) -> list[ast.AST]:
+    def _callables_certainly_named(self, called: ast.expr) -> list[ast.AST]:
         """The functions and classes that are certainly meant by the name in a call."""
         bindings = [link.binding for link in self.links(called) if not link.rest]
         if isinstance(called, ast.Name):
@@ -588,48 +596,48 @@ class DataFlow:
         if own_method is not None:
             return own_method
         if isinstance(called, ast.Attribute):
-            owner = self._class_made(called.value)
+            owner = self._class_called_to_make_object(called.value)
             if owner is not None:
-                return self._method_of(owner, called.attr)
-        owner = self._class_made(called)
+                return self._method_of_class_or_bases(owner, called.attr)
+        owner = self._class_called_to_make_object(called)
         if owner is None:
             return None
         # An object of torchmetrics hands what it is given to its `update`.
         is_metric = any("Metric" in ast.unparse(base) for base in owner.bases)
-        return self._method_of(owner, "__call__") or (
-            self._method_of(owner, "update") if is_metric else None
+        return self._method_of_class_or_bases(owner, "__call__") or (
+            self._method_of_class_or_bases(owner, "update") if is_metric else None
         )
 
-    def _method_of(
+    def _method_of_class_or_bases(
         self, owner: ast.ClassDef, name: str, depth: int = 0
     ) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method of a class of the files, or of one that it is made of."""
-        own = self._methods(owner).get(name)
+        own = self._functions_in_class_body_by_name(owner).get(name)
         if own is not None or depth > MAX_STEPS:
             return own
         for base in owner.bases:
-            of_files = self._class_spelled(base)
+            of_files = self._class_named_by_bindings_alone(base)
             found = (
                 None
                 if of_files is None or of_files is owner
-                else self._method_of(of_files, name, depth + 1)
+                else self._method_of_class_or_bases(of_files, name, depth + 1)
             )
             if found is not None:
                 return found
         return None
 
-    def _class_made(self, node: ast.expr) -> ast.ClassDef | None:
+    def _class_called_to_make_object(self, node: ast.expr) -> ast.ClassDef | None:
         """The class of the files whose call made an object, by the spelling alone: `Runner(...)`, or a name for that.
 
         Origins are not asked, for they need the table of calls, which is made with this. Of a name with several
         bindings nothing is said.
         """
-        made = self._single_value(node)
+        made = self._expression_behind_single_binding(node)
         if not isinstance(made, ast.Call) or isinstance(made.func, ast.Call):
             return None
-        return self._class_spelled(made.func)
+        return self._class_named_by_bindings_alone(made.func)
 
-    def _class_spelled(self, node: ast.expr) -> ast.ClassDef | None:
+    def _class_named_by_bindings_alone(self, node: ast.expr) -> ast.ClassDef | None:
         """The one class of the files that a name means, by its bindings alone."""
         bindings = [link.binding for link in self.links(node) if not link.rest]
         if isinstance(node, ast.Name):
@@ -637,7 +645,7 @@ class DataFlow:
         classes = [one.node for one in bindings if isinstance(one.node, ast.ClassDef)]
         return classes[0] if len(classes) == 1 else None
 
-    def _single_value(self, node: ast.expr) -> ast.expr | None:
+    def _expression_behind_single_binding(self, node: ast.expr) -> ast.expr | None:
         """The one expression that a name or an attribute of `self` is bound to; any other expression as it is."""
         if isinstance(node, ast.Name):
             bindings = self.scopes.bindings_that_reach(node)
@@ -662,7 +670,7 @@ class DataFlow:
         if not (isinstance(called.value, ast.Name) and called.value.id in ("self", "cls")):
             return None
         owner = self.class_around(called)
-        return self._methods(owner).get(called.attr) if owner else None
+        return self._functions_in_class_body_by_name(owner).get(called.attr) if owner else None
 
     def assigned(self, node: ast.Attribute) -> list[AssignedValue]:
         """The values that `self.x` is set to anywhere in its class, or `Class.x` in the class's
@@ -670,7 +678,7 @@ class DataFlow:
         """
         if not isinstance(node.value, ast.Name | ast.Attribute):
             return []
-        fields = self._fields_given(node)
+        fields = self._values_calls_give_for_field(node)
         if fields or self._may_get_fields_by_double_star(node.value):
             return fields
         is_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
@@ -679,7 +687,7 @@ class DataFlow:
         owner = self.class_of_object(node.value)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
-    def _fields_given(self, node: ast.Attribute) -> list[AssignedValue]:
+    def _values_calls_give_for_field(self, node: ast.Attribute) -> list[AssignedValue]:
         """What the calls that made a dataclass give for a field; empty where one is not seen, or it is set later.
 
         `self` is any of the objects that the calls of its class made.
@@ -694,17 +702,21 @@ class DataFlow:
         )
         values: list[AssignedValue] = []
         for maker in makers:
-            value = self._field_in_call(maker, node.attr) if isinstance(maker, ast.Call) else None
+            value = (
+                self._value_call_gives_for_field(maker, node.attr)
+                if isinstance(maker, ast.Call)
+                else None
+            )
             if value is None:
                 return []
             values.append((value, ()))
         return values
 
-    def _field_in_call(self, maker: ast.Call, field: str) -> ast.expr | None:
+    def _value_call_gives_for_field(self, maker: ast.Call, field: str) -> ast.expr | None:
         """What a call gives for a field of a dataclass, by its name or place; None where it is left to a default."""
         if self.name(maker.func) in NAMESPACES:
             return _argument_by_name_or_position(maker, -1, field)
-        owner = self._class_named(maker.func)
+        owner = self._first_class_among_origins(maker.func)
         if owner is None or not self._constructor_takes_fields(owner):
             return None
         items = (item for item in owner.body if isinstance(item, ast.AnnAssign))
@@ -717,14 +729,14 @@ class DataFlow:
         """Does a call of a class of the files give its fields: of a dataclass, or of one of pydantic?"""
         if any(map(_is_dataclass_decorator, owner.decorator_list)):
             return True
-        return bool(owner.bases) and self._method_of(owner, "__init__") is None
+        return bool(owner.bases) and self._method_of_class_or_bases(owner, "__init__") is None
 
     def _may_get_fields_by_double_star(self, node: ast.expr) -> bool:
         """May a call that made an object give its fields by `**values`, which are not seen?"""
         makers = (one.node for one in self.origins(node) if isinstance(one.node, ast.Call))
         return any(
             any(given.arg is None for given in maker.keywords)
-            and (owner := self._class_named(maker.func)) is not None
+            and (owner := self._first_class_among_origins(maker.func)) is not None
             and self._constructor_takes_fields(owner)
             for maker in makers
         )
@@ -735,12 +747,12 @@ class DataFlow:
         """
         is_self = isinstance(node, ast.Name) and node.id == "self"
         makers = self._calls_that_make_self(node) if is_self else self._calls_that_make_object(node)
-        owners = {self._class_named(maker.func) for maker in makers}
+        owners = {self._first_class_among_origins(maker.func) for maker in makers}
         owner = owners.pop() if len(owners) == 1 else None
         if owner is None:
             return evaluate_constant_expressions.DictEntries({}, False)
         fields = self._annotated_fields(owner)
-        given = [self._fields_in_call(maker, list(fields)) for maker in makers]
+        given = [self._values_call_gives_for_fields(maker, list(fields)) for maker in makers]
         unsure = set(self._attributes_set_on_objects)
         if len(makers) > 1:
             # Of several objects nobody knows which one it is, so what one call gives is no value of the others.
@@ -769,7 +781,7 @@ class DataFlow:
         """Field -> its default, None where it has none; those of the bases first, as a dataclass takes them."""
         fields: dict[str, ast.expr | None] = {}
         for base in owner.bases if depth < MAX_STEPS else ():
-            of_files = self._class_named(base)
+            of_files = self._first_class_among_origins(base)
             if of_files is not None and of_files is not owner:
                 fields.update(self._annotated_fields(of_files, depth + 1))
         for item in owner.body:
@@ -778,7 +790,9 @@ class DataFlow:
                 fields[item.target.id] = None if value is None else _field_default_expression(value)
         return fields
 
-    def _fields_in_call(self, maker: ast.Call, names: list[str]) -> dict[str, ast.expr]:
+    def _values_call_gives_for_fields(
+        self, maker: ast.Call, names: list[str]
+    ) -> dict[str, ast.expr]:
         """What a call gives for the fields of the object that it makes, by their names or places."""
         given = {
             name: _argument_by_name_or_position(maker, place, name)
@@ -802,16 +816,16 @@ class DataFlow:
 
     def class_of_object(self, node: ast.expr) -> ast.ClassDef | None:
         """The class of the files that a name is, or whose call made it."""
-        owner = self._class_named(node)
+        owner = self._first_class_among_origins(node)
         if owner is not None:
             return owner
         calls = (one.node for one in self.origins(node) if isinstance(one.node, ast.Call))
         maker = next(calls, None)
         if maker is None or not isinstance(maker.func, (ast.Name, ast.Attribute)):
             return None
-        return self._class_named(maker.func)
+        return self._first_class_among_origins(maker.func)
 
-    def _class_named(self, node: ast.expr) -> ast.ClassDef | None:
+    def _first_class_among_origins(self, node: ast.expr) -> ast.ClassDef | None:
         """The first class among the origins of an expression."""
         nodes = (origin.node for origin in self.origins(node))
         return next((one for one in nodes if isinstance(one, ast.ClassDef)), None)
@@ -904,7 +918,7 @@ def _is_dataclass_decorator(node: ast.expr) -> bool:
     return name == "dataclass"
 
 
-def _name_in_import(binding: Binding) -> ast.AST:
+def _node_of_name_in_import(binding: Binding) -> ast.AST:
     """The node of the one name that an import binds, so that two names of one import statement are
     two origins.
 
@@ -921,12 +935,12 @@ def _name_in_import(binding: Binding) -> ast.AST:
     return next(bound, statement)
 
 
-def _first_import_binding(bindings: Iterable[Binding]) -> Binding | None:
+def _import_among_bindings(bindings: Iterable[Binding]) -> Binding | None:
     """The import among bindings; it names a thing best, where a fallback in `except ImportError` binds it too."""
     return next((binding for binding in bindings if binding.kind == "import"), None)
 
 
-def _join_name(base: str | None, attributes: Sequence[str]) -> str | None:
+def _join_base_and_attributes(base: str | None, attributes: Sequence[str]) -> str | None:
     """A qualified name of a base and its attributes; None without a base."""
     return None if base is None else shorten_library_name(".".join((base, *attributes)))
 

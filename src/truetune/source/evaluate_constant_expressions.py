@@ -260,10 +260,10 @@ def resolve_dict_entries(flow: DataFlow, node: ast.AST, depth: int = 0) -> DictE
         return entries
     if not isinstance(node, ast.Name):
         # A function that returns a dictionary may set entries before it does.
-        return _add_writes_in_other_scopes(flow, literal, entries)
+        return _add_writes_wherever_dict_was_made(flow, literal, entries)
     if flow.scopes.of[literal] is flow.scopes.of[node]:
         return _add_writes_before_use(flow, node, literal, entries)
-    return _add_writes_in_other_scopes(flow, literal, entries)
+    return _add_writes_wherever_dict_was_made(flow, literal, entries)
 
 
 def entries_passed_by_double_star(flow: DataFlow, node: ast.expr) -> DictEntries:
@@ -383,7 +383,7 @@ def _add_writes_before_use(
             flow.written_dicts[literal, scope, name.id] = WrittenDict(
                 DictEntries(dict(by_name), whole), number + 1, name.lineno
             )
-            more = _entries_set_by_statement(flow, writes[number])
+            more = _dict_entries_set_by_statement(flow, writes[number])
             by_name.update(more.by_name)
             whole = whole and more.whole
         number += 1
@@ -393,7 +393,7 @@ def _add_writes_before_use(
     return DictEntries(dict(by_name), whole)
 
 
-def _add_writes_in_other_scopes(
+def _add_writes_wherever_dict_was_made(
     flow: DataFlow, literal: ast.AST, first: DictEntries
 ) -> DictEntries:
     """The entries of a dictionary that a function is given, with all that is set where it was made.
@@ -402,7 +402,7 @@ def _add_writes_in_other_scopes(
     """
     by_name, whole = dict(first.by_name), first.whole
     for write in _collect_writes_by_literal(flow).get(literal, ()):
-        more, is_whole = _entries_set_by_statement(flow, write)
+        more, is_whole = _dict_entries_set_by_statement(flow, write)
         by_name.update(more)
         whole = whole and is_whole
     return DictEntries(by_name, whole)
@@ -423,7 +423,7 @@ def _collect_writes_by_literal(flow: DataFlow) -> dict[ast.AST, list[ast.Assign 
     return flow.writes_by_literal
 
 
-def _entries_set_by_statement(flow: DataFlow, node: ast.Assign | ast.Call) -> DictEntries:
+def _dict_entries_set_by_statement(flow: DataFlow, node: ast.Assign | ast.Call) -> DictEntries:
     """What one statement sets in a dictionary."""
     if isinstance(node, ast.Assign):
         target = node.targets[0]

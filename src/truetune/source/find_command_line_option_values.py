@@ -90,7 +90,7 @@ def option_name_of_expression(module: Module, node: ast.AST) -> str | None:
         origins = [
             origin.node for one in turned if one is not None for origin in module.flow.origins(one)
         ]
-    return name if any(map(_is_parsed_command_line, origins)) else None
+    return name if any(map(_is_value_of_parsed_command_line, origins)) else None
 
 
 class GivenOption(NamedTuple):
@@ -136,7 +136,7 @@ def option_given_to_script(script: str, name: str) -> GivenOption | None:
     return given[0]
 
 
-def is_left_out_by_commands(script: str, name: str) -> bool:
+def is_left_out_by_every_command(script: str, name: str) -> bool:
     """Do the shell scripts beside a script start it, and does none of their commands give the
     option?
     """
@@ -151,7 +151,7 @@ def is_left_out_by_commands(script: str, name: str) -> bool:
     )
 
 
-def is_switched_on_by_commands(script: str, name: str) -> bool:
+def is_switched_on_by_every_command(script: str, name: str) -> bool:
     """Do the shell scripts beside a script start it, each by a command that turns the switch on:
     `--flag`, `--flag True`?
     """
@@ -246,7 +246,7 @@ def _index_of_script_word(
     return None
 
 
-def _is_parsed_command_line(node: ast.AST) -> bool:
+def _is_value_of_parsed_command_line(node: ast.AST) -> bool:
     """Is it what a call makes of the command line, or one part of it?"""
     call = node.value if isinstance(node, ast.Subscript) else node
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
@@ -294,7 +294,7 @@ def _is_option_given_anywhere(path: str, name: str) -> bool:
     script = Path(path)
     return any(
         flag + after in text
-        for text in _texts_naming_script(script.parent, script.name)
+        for text in _texts_beside_script_naming_it(script.parent, script.name)
         for flag in flags
         for after in (" ", "=", "\n", "\t")
     )
@@ -302,7 +302,7 @@ def _is_option_given_anywhere(path: str, name: str) -> bool:
 
 # Each setting of each script asks for it; without the cache a folder is read once per setting.
 @lru_cache(maxsize=64)
-def _texts_naming_script(folder: Path, script: str) -> tuple[str, ...]:
+def _texts_beside_script_naming_it(folder: Path, script: str) -> tuple[str, ...]:
     """The texts beside a script that name it."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_FILES_IN_FOLDER]

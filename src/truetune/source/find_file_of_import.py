@@ -59,7 +59,7 @@ class ImportSearch:
     def __init__(self, files: Iterable[str], named: Iterable[str]) -> None:
         """`files`: all of them; `named`: the files and folders that the user named."""
         self._paths = {os.path.abspath(file): file for file in files if file.endswith(".py")}
-        self._top = _common_folder(list(map(os.path.abspath, named)))
+        self._top = _common_folder_of_files(list(map(os.path.abspath, named)))
         self._found: dict[tuple[str, int, tuple[str, ...]], FoundFile | None] = {}
 
     @cached_property
@@ -164,7 +164,7 @@ class ImportSearch:
         return None
 
 
-def _common_folder(named: list[str]) -> str:
+def _common_folder_of_files(named: list[str]) -> str:
     """The folder around all files; above it only packages are searched."""
     folders = [path if os.path.isdir(path) else os.path.dirname(path) for path in named]
     try:

@@ -43,7 +43,7 @@ ADDED_BY_UNSLOTH = frozenset(
 """Arguments that unsloth writes into TRL's classes (unsloth/models/rl.py, release 2026.10.9)"""
 
 
-def find_possible_names(module: Module, node: ast.expr, depth: int = 0) -> frozenset[str]:
+def names_by_try_and_if_branches(module: Module, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """The qualified names of all that an expression may be, if `try` and `if` import or assign it
     differently.
     """
@@ -57,7 +57,7 @@ def find_possible_names(module: Module, node: ast.expr, depth: int = 0) -> froze
             continue
         is_alias = binding.kind == "value" and not binding.path
         if is_alias and isinstance(binding.value, (ast.Name, ast.Attribute)):
-            names |= find_possible_names(module, binding.value, depth + 1)
+            names |= names_by_try_and_if_branches(module, binding.value, depth + 1)
     name = module.flow.name(node)
     return frozenset(names | {name}) if name is not None else frozenset(names)
 
@@ -76,19 +76,21 @@ def arguments_added_by_subclass(module: Module, call: Call) -> frozenset[str]:
 
 def find_guarded_arguments(module: Module, call: Call) -> frozenset[str]:
     """The arguments of a call that the program gives only where it has asked whether they are taken."""
-    if _is_retried_after_type_error(module, call) or is_behind_version_check(module, call.node):
+    if _is_retried_after_type_error(module, call) or is_behind_release_or_signature_check(
+        module, call.node
+    ):
         return frozenset(call.keywords)
     # What stands in the call itself is judged with the call; what comes by `**kwargs` may be set under a condition.
     written = {keyword.value for keyword in call.node.keywords if keyword.arg is not None}
     return frozenset(
         name
         for name, value in call.keywords.items()
-        if (value not in written and is_behind_version_check(module, value))
+        if (value not in written and is_behind_release_or_signature_check(module, value))
         or _is_given_only_if_name_found(module, name, value)
     )
 
 
-def is_behind_version_check(module: Module, node: ast.AST) -> bool:
+def is_behind_release_or_signature_check(module: Module, node: ast.AST) -> bool:
     """Does it stand in a branch whose condition looks at a release, or at what a class takes?"""
     inner: ast.AST = node
     for parent in module.parents(node):
@@ -115,7 +117,9 @@ def _is_given_only_if_name_found(module: Module, name: str, value: ast.expr) -> 
         if isinstance(parent, (ast.If, ast.IfExp)) and inner is not parent.test:
             branch_is_true = _is_in_true_branch(parent, inner)
             for is_found, container in _find_membership_tests(parent.test, name):
-                if is_found is branch_is_true and not _holds_settings_not_names(container, value):
+                if is_found is branch_is_true and not _container_holds_settings_of_value(
+                    container, value
+                ):
                     return True
         inner = parent
     return False
@@ -128,7 +132,7 @@ def _is_in_true_branch(condition: ast.If | ast.IfExp, part: ast.AST) -> bool:
     return part in condition.body
 
 
-def _holds_settings_not_names(container: ast.expr, value: ast.expr) -> bool:
+def _container_holds_settings_of_value(container: ast.expr, value: ast.expr) -> bool:
     """Does a container hold variables or settings that the value is taken from, and not the names
     that a class takes?
 
@@ -157,12 +161,12 @@ def _find_membership_tests(test: ast.expr, name: str) -> Iterator[tuple[bool, as
             for is_found, container in _find_membership_tests(part, name):
                 if is_found is is_and:
                     yield is_found, container
-    elif isinstance(test, ast.Compare) and len(test.ops) == 1 and _is_text(test.left, name):
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1 and _is_literal_text(test.left, name):
         if isinstance(test.ops[0], (ast.In, ast.NotIn)):
             yield isinstance(test.ops[0], ast.In), test.comparators[0]
 
 
-def _is_text(node: ast.expr, text: str) -> bool:
+def _is_literal_text(node: ast.expr, text: str) -> bool:
     """Is it this text, as a literal?"""
     return isinstance(node, ast.Constant) and node.value == text
 
@@ -175,12 +179,12 @@ def _tests_release_or_signature(module: Module, test: ast.expr) -> bool:
 def _is_retried_after_type_error(module: Module, call: Call) -> bool:
     """Is it tried, and called again with other arguments where it is refused; or is it that second call?"""
     return any(
-        _catches_refusal_and_calls_again(attempt, call.node)
-        for attempt in _attempts_around(module, call.node)
+        _catches_type_error_and_calls_again(attempt, call.node)
+        for attempt in _try_statements_around(module, call.node)
     )
 
 
-def _catches_refusal_and_calls_again(attempt: ast.Try, call: ast.Call) -> bool:
+def _catches_type_error_and_calls_again(attempt: ast.Try, call: ast.Call) -> bool:
     """Does a `try` catch what a refused argument raises, and call the same function again?
 
     Who catches a TypeError alone expects just that refusal, whatever is done then.
@@ -196,7 +200,7 @@ def _catches_refusal_and_calls_again(attempt: ast.Try, call: ast.Call) -> bool:
     return False
 
 
-def _attempts_around(module: Module, node: ast.AST) -> Iterator[ast.Try]:
+def _try_statements_around(module: Module, node: ast.AST) -> Iterator[ast.Try]:
     """The `try` statements around a node, from the inside out."""
     for parent in module.parents(node):
         if isinstance(parent, ast.Try):

@@ -41,7 +41,7 @@ IGNORING_CALLS = (
 """Calls that take `quantization_config` among their `**kwargs` and load no weights of a base with it"""
 
 
-def find_read_quantization_configs(module: Module) -> Iterator[Call]:
+def quantization_configs_that_are_read(module: Module) -> Iterator[Call]:
     """The calls that build bitsandbytes settings which may reach a model: those that something
     reads.
     """

@@ -168,11 +168,11 @@ def group_by_imports(texts: Sequence[tuple[str, str]], imports: ImportSearch) ->
     grouped: set[str] = set()
     for path, _ in texts:
         if path not in grouped:
-            groups.append(_group_from_first_file(path, neighbours, lengths, grouped))
+            groups.append(_group_within_size_from_first_file(path, neighbours, lengths, grouped))
     return groups
 
 
-def _group_from_first_file(
+def _group_within_size_from_first_file(
     path: str, neighbours: dict[str, set[str]], lengths: dict[str, int], grouped: set[str]
 ) -> list[str]:
     """One group, from its first file on, as far as MAX_GROUP_CHARACTERS reach; `grouped` is added to."""

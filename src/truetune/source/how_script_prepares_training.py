@@ -24,7 +24,7 @@ MAX_DATASET_CALLS = 20
 long, and it ends where a data set is mapped in a loop and so comes from itself"""
 
 
-def trainer_truncates_rows(module: Module, arguments: Call) -> bool:
+def trainer_truncates_at_default_length(module: Module, arguments: Call) -> bool:
     """Does the trainer of these arguments cut rows at their default `max_length`?
 
     It does not under unsloth, which takes the length that the model was loaded with; nor where a collator of the
@@ -39,20 +39,23 @@ def trainer_truncates_rows(module: Module, arguments: Call) -> bool:
         if module.flow.producing_call(call.argument(1, "args")) is arguments
     ]
     return not any(
-        _has_own_collator(module, call) or _rows_are_tokenized(module, call) for call in trainers
+        _has_own_collator(module, call) or _rows_are_tokenized_by_script(module, call)
+        for call in trainers
     )
 
 
-def map_that_makes_messages(module: Module) -> Call | None:
+def map_that_makes_or_renders_messages(module: Module) -> Call | None:
     """The first `map` of a script whose function makes messages of a row, or renders it by a chat
     template; None if there is none.
 
     A message is told by its keys, `role` and `content`. None where no `map` does so.
     """
-    return next((call for call in module.methods("map") if _makes_messages(module, call)), None)
+    return next(
+        (call for call in module.methods("map") if _makes_or_renders_messages(module, call)), None
+    )
 
 
-def _makes_messages(module: Module, mapped: Call) -> bool:
+def _makes_or_renders_messages(module: Module, mapped: Call) -> bool:
     """Does the function of a `map` name the keys of a message, or render a chat template?"""
     function_argument = mapped.argument(0, "function")
     function = module.flow.function(function_argument) if function_argument is not None else None
@@ -76,7 +79,7 @@ def _has_own_collator(module: Module, trainer: Call) -> bool:
     return maker is None or not maker.named(*LIBRARY_COLLATORS)
 
 
-def _rows_are_tokenized(module: Module, trainer: Call) -> bool:
+def _rows_are_tokenized_by_script(module: Module, trainer: Call) -> bool:
     """Are the rows mapped by a function of the script that gives ids?
 
     The calls of a data set are followed back from the trainer's argument to where the rows were loaded.
@@ -106,7 +109,7 @@ def _returns_token_ids(module: Module, function: ast.expr) -> bool:
     )
 
 
-def has_frozen_parameters(module: Module) -> bool:
+def script_freezes_parameters(module: Module) -> bool:
     """Does the script freeze parameters itself: `p.requires_grad = False`, `requires_grad_(False)`?"""
     return any(frozen_objects(module))
 

@@ -152,7 +152,7 @@ def _types_of_origin(flow: DataFlow, origin: Origin, depth: int) -> frozenset[st
     if isinstance(node, ast.Call):
         return _types_of_call(flow, node, origin.path, depth)
     if isinstance(node, ast.arg):
-        return _types_of_parameter(flow, node)
+        return _types_of_parameter_no_call_gives(flow, node)
     if isinstance(node, ast.Subscript):
         # `splits["train"]` is a data set too; an item of a tokenizer's or model's is something else.
         return infer_types(flow, node.value, depth + 1) & {"dataset"}
@@ -229,7 +229,7 @@ def _argument_of_accelerator_prepare(node: ast.Call, path: tuple[int, ...]) -> a
     return node.args[0] if len(node.args) == 1 else None
 
 
-def _types_of_parameter(flow: DataFlow, node: ast.arg) -> frozenset[str]:
+def _types_of_parameter_no_call_gives(flow: DataFlow, node: ast.arg) -> frozenset[str]:
     """The types of a parameter that no call in the files gives: by its annotation, else by its name."""
     names = flow.names(node.annotation) if node.annotation is not None else ()
     for name in names:

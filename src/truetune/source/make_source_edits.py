@@ -182,7 +182,7 @@ def insert_statements_before(module: Module, statement: ast.stmt, *lines: str) -
     return _insert_lines_before_or_after(module, statement, lines, behind=False)
 
 
-def _text_in_file(module: Module, start: int, end: int) -> str:
+def _span_text_as_file_has_it(module: Module, start: int, end: int) -> str:
     """The text of a span as the file has it; in a notebook, the code may be what IPython makes of
     its cells.
     """
@@ -200,7 +200,7 @@ def _insert_lines_before_or_after(
         return ()
     start, end = module.span(statement)
     first = module.lines.starts[module.lines.place(start)[0] - 1]
-    indent, newline = _text_in_file(module, first, start), module.lines.newline
+    indent, newline = _span_text_as_file_has_it(module, first, start), module.lines.newline
     last = _find_line_end(module.text, end)
     if indent.strip() or not re.fullmatch(r"[ \t]*(#[^\r\n]*)?", module.text[end:last]):
         return ()

@@ -115,11 +115,11 @@ class Scopes:
         self._ending: set[Arm] = set()
         for tree in trees:
             begin = len(self.order)
-            self._note_nodes(tree)
+            self._note_scopes_arms_and_parents(tree)
             self.nodes_of[tree] = (begin, len(self.order))
         self._collect_bindings()
 
-    def _note_nodes(self, tree: ast.Module) -> None:
+    def _note_scopes_arms_and_parents(self, tree: ast.Module) -> None:
         """Note the order, scope, arms and parent of each node of a tree."""
         # A stack, because generated code nests deeper than Python's recursion limit.
         stack: list[_Visit] = [(tree, self.inside[tree], ())]
@@ -133,7 +133,7 @@ class Scopes:
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 scope.elsewhere.update(dict.fromkeys(node.names, isinstance(node, ast.Global)))
             children: list[_Visit] = []
-            for name, child in _iterate_children(node):
+            for name, child in _children_with_field_names(node):
                 self.parent[child] = node
                 is_outside = name in PARTS_EVALUATED_OUTSIDE
                 if is_outside and isinstance(node, ast.arguments):
@@ -207,7 +207,7 @@ class Scopes:
                 if name.id in scope.elsewhere:
                     scope = _scope_of_global_or_nonlocal(scope, name.id)
                     position, arms = END_OF_SCOPE, ()
-                reaching = self._bindings_that_hold_in_scope(scope, name.id, position, arms)
+                reaching = self._bindings_of_scope_that_may_hold(scope, name.id, position, arms)
                 if reaching:
                     return reaching
                 if (
@@ -237,9 +237,9 @@ class Scopes:
 
     def at_end_of_file(self, scope: Scope, name: str) -> tuple[Binding, ...]:
         """The bindings of a name that may hold at the end of its file, when it has run, the last one first."""
-        return self._bindings_that_hold_in_scope(scope, name, END_OF_SCOPE, ())
+        return self._bindings_of_scope_that_may_hold(scope, name, END_OF_SCOPE, ())
 
-    def _bindings_that_hold_in_scope(
+    def _bindings_of_scope_that_may_hold(
         self, scope: Scope, name: str, position: Position, arms: tuple[Arm, ...]
     ) -> tuple[Binding, ...]:
         """The bindings of a scope that may hold at a position in these arms, the last one first."""
@@ -256,7 +256,7 @@ class Scopes:
         before = bisect_right(bindings, position, key=lambda binding: binding.position)
         for number in range(before - 1, -1, -1):
             binding = bindings[number]
-            if self._can_never_reach(binding.arms, arms):
+            if self._binding_can_never_reach_use(binding.arms, arms):
                 continue
             reaching.append(binding)
             has_run = arms[: len(binding.arms)] == binding.arms
@@ -264,7 +264,7 @@ class Scopes:
                 break
         return tuple(reaching)
 
-    def _can_never_reach(self, bound: tuple[Arm, ...], used: tuple[Arm, ...]) -> bool:
+    def _binding_can_never_reach_use(self, bound: tuple[Arm, ...], used: tuple[Arm, ...]) -> bool:
         """Can a binding in these arms never reach a use in those?
 
         It can not where its branch leaves at its end, or where the use stands in the other branch.
@@ -303,7 +303,7 @@ def _bindings_of_node(node: ast.AST, arms: tuple[Arm, ...]) -> Iterator[Binding]
         kind: BindingKind = "class" if isinstance(node, ast.ClassDef) else "def"
         yield Binding(node.name, kind, node, None, (), "", start, arms)
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        for bound, qualified in _iterate_imported_names(node):
+        for bound, qualified in _bound_and_qualified_imported_names(node):
             yield Binding(bound, "import", node, None, (), qualified, _end_position(node), arms)
     elif isinstance(node, ast.ExceptHandler) and node.name:
         yield Binding(node.name, "other", node, None, (), "", start, arms)
@@ -354,7 +354,7 @@ def _bindings_of_target_names(
     arms: tuple[Arm, ...],
 ) -> Iterator[Binding]:
     """A binding for each name in a target."""
-    for name, path in _iterate_target_names(target):
+    for name, path in _target_names_with_tuple_places(target):
         yield Binding(name, kind, node, value, path, "", position, arms)
 
 
@@ -363,7 +363,7 @@ def _end_position(node: ast.AST) -> Position:
     return getattr(node, "end_lineno", 0) or 0, getattr(node, "end_col_offset", 0) or 0
 
 
-def _iterate_children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+def _children_with_field_names(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """The nodes in a node, each with the name of the field that holds it."""
     for name, value in ast.iter_fields(node):
         if isinstance(value, ast.AST):
@@ -374,7 +374,7 @@ def _iterate_children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
                     yield name, item
 
 
-def _iterate_target_names(
+def _target_names_with_tuple_places(
     target: ast.expr, path: tuple[int, ...] = ()
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The names in a target, each with its place in the tuples around it; -1 where a star takes the rest."""
@@ -390,7 +390,9 @@ def _iterate_target_names(
             stack.append((node.value, (*where, -1)))
 
 
-def _iterate_imported_names(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+def _bound_and_qualified_imported_names(
+    node: ast.Import | ast.ImportFrom,
+) -> Iterator[tuple[str, str]]:
     """The names that an import binds, each with its qualified name; dots before a relative one are kept."""
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):

@@ -108,7 +108,7 @@ def read_code_cells(text: str, path: str) -> tuple[Cell, ...]:
         raise DataError(f"{path}: not a notebook, its JSON can't be read ({error})") from None
     if not isinstance(whole, dict) or not ("cells" in whole or "worksheets" in whole):
         raise DataError(f"{path}: not a notebook (no `cells`)")
-    language = _kernel_language(whole)
+    language = _kernel_language_or_python(whole)
     if language != "python":
         return ()
     cells: list[Cell] = []
@@ -136,7 +136,7 @@ def _cell_of_json_object(
     return Cell(number, start, line, "".join(parts), tuple(spots), break_text, json_cell.run_count)
 
 
-def _kernel_language(notebook: dict[str, Any]) -> Any:
+def _kernel_language_or_python(notebook: dict[str, Any]) -> Any:
     """The language of its kernel; Python where it does not say."""
     metadata = notebook.get("metadata")
     kernel = metadata.get("kernelspec") if isinstance(metadata, dict) else None
@@ -174,7 +174,7 @@ def _scan_json_for_code_cells(text: str) -> Iterator[_JsonObject]:
         elif token == ",":
             expects_key = isinstance(top, _JsonObject)
         elif token[0] == '"':
-            _keep_key_type_or_source(stack, match, list_begin, is_key=expects_key)
+            _keep_string_if_key_type_source(stack, match, list_begin, is_key=expects_key)
             expects_key = False
         elif isinstance(top, _JsonObject):
             _keep_execution_count(top, token)
@@ -192,14 +192,14 @@ def _keep_execution_count(json_object: _JsonObject, token: str) -> None:
         json_object.run_count = int(token[:9])
 
 
-def _keep_key_type_or_source(
+def _keep_string_if_key_type_source(
     stack: list[_JsonObject | str], match: re.Match[str], list_begin: int, *, is_key: bool
 ) -> None:
     """Keep a string where it is a key, or the type or source of a cell."""
     top = stack[-1] if stack else None
     if not isinstance(top, _JsonObject):
         if top in SOURCE_KEYS:
-            _keep_line_of_source(stack, match, list_begin)
+            _keep_string_of_source_list(stack, match, list_begin)
     elif is_key:
         top.key = _decode_json_string(match[0])
     elif top.key == "cell_type":
@@ -208,7 +208,7 @@ def _keep_key_type_or_source(
         top.source.append(match.span())
 
 
-def _keep_line_of_source(
+def _keep_string_of_source_list(
     stack: list[_JsonObject | str], match: re.Match[str], list_begin: int
 ) -> None:
     """Keep one string of a source that is a list of lines, and what stands before the first."""
@@ -227,7 +227,7 @@ def readings_as_python(text: str) -> Iterator[str]:
         return
     yield text
     yield _replace_magics_by_zero(text)
-    dedented = _remove_common_indent(text)
+    dedented = _remove_indent_keeping_length(text)
     if dedented != text:
         yield dedented
         yield _replace_magics_by_zero(dedented)
@@ -248,7 +248,7 @@ def blank_out_text(text: str) -> str:
     return re.sub(r"[^\r\n]", " ", text)
 
 
-def _remove_common_indent(text: str) -> str:
+def _remove_indent_keeping_length(text: str) -> str:
     """The cell without the indent of its first line, as IPython runs it. A form feed takes the
     place of the indent, so that the length stays, and tells Python's parser to count the columns
     again.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from truetune.parsing.shell_commands import CommandFile, parse_command_file
 from truetune.source.notebook_code_cells import blank_out_text
 from truetune.source.parsed_source_file import Module
-from truetune.source.settings_of_script_as_configs import find_model_name
+from truetune.source.settings_of_script_as_configs import find_only_plainly_named_model
 
 # The first line of a cell whose other lines are a shell script.
 SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|shell)\b[^\n]*")
@@ -24,7 +24,7 @@ def read_notebook_commands(module: Module) -> CommandFile | None:
     """The commands with their lines in the .ipynb file; None where the module is no notebook, or starts none."""
     if not any("!" in cell.text or "%%" in cell.text for cell in module.cells):
         return None
-    text = "".join(_blank_out_python(cell.text) + "\n" for cell in module.cells)
+    text = "".join(_blank_out_all_but_commands(cell.text) + "\n" for cell in module.cells)
     file = parse_command_file(text, module.path)
     if not file.commands:
         return None
@@ -32,10 +32,10 @@ def read_notebook_commands(module: Module) -> CommandFile | None:
         replace(command, line=module.file_place(module.lines.starts[command.line - 1])[0])
         for command in file.commands
     )
-    return replace(file, commands=commands, saved_from=_model_names_by_saved_folder(module))
+    return replace(file, commands=commands, saved_from=_loaded_model_name_by_saved_folder(module))
 
 
-def _blank_out_python(cell: str) -> str:
+def _blank_out_all_but_commands(cell: str) -> str:
     """The text of a cell with nothing but its commands left, each at its place."""
     begin = SHELL_CELL.match(cell)
     if begin is not None:
@@ -51,9 +51,9 @@ def _blank_out_python(cell: str) -> str:
     return "\n".join(lines)
 
 
-def _model_names_by_saved_folder(module: Module) -> dict[str, str]:
+def _loaded_model_name_by_saved_folder(module: Module) -> dict[str, str]:
     """The folders that the notebook saves its one model to, with the name that this was loaded under."""
-    name = find_model_name(module)
+    name = find_only_plainly_named_model(module)
     if name is None:
         return {}
     calls = (call for method in SAVING_METHODS for call in module.methods(method))

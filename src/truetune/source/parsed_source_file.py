@@ -230,13 +230,13 @@ class Module:
     def nodes(self, *kinds: type[N]) -> Iterator[N]:
         """Every node of these kinds, in the order of the text."""
         # Rules ask for one class nearly always, and a table answers that; `ast.stmt` and the like need a search.
-        by_type = self._nodes_by_type
+        by_type = self._nodes_by_exact_class
         if len(kinds) == 1 and kinds[0] in by_type:
             return iter(by_type[kinds[0]])
         return (node for node in self.order if isinstance(node, kinds))
 
     @cached_property
-    def _nodes_by_type(self) -> dict[type[ast.AST], list[Any]]:
+    def _nodes_by_exact_class(self) -> dict[type[ast.AST], list[Any]]:
         """The nodes of each class that has no subclass among the nodes; in the order of the text."""
         nodes: dict[type[ast.AST], list[Any]] = {}
         for node in self.order:

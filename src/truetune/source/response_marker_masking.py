@@ -51,18 +51,18 @@ def find_response_masking(module: Module) -> ResponseMasking | None:
     if call is not None:
         last_only = module.flow.value(call.keywords.get("last_response_only")) is True
         return ResponseMasking(
-            last_only, _marker_shown_by_template(module, call.argument(2, "response_part"))
+            last_only, _marker_if_template_shows_it(module, call.argument(2, "response_part"))
         )
     collator = next(module.calls(TRL_COMPLETION_COLLATOR), None)
     if collator is None:
         return None
-    marker = _marker_shown_by_template(module, collator.argument(0, "response_template"))
+    marker = _marker_if_template_shows_it(module, collator.argument(0, "response_template"))
     # Without a template of instructions the collator searches the last marker alone.
     several = "instruction_template" in collator.keywords
     return ResponseMasking(not several, marker)
 
 
-def _marker_shown_by_template(module: Module, argument: ast.expr | None) -> str | None:
+def _marker_if_template_shows_it(module: Module, argument: ast.expr | None) -> str | None:
     """The marker that a script gives, where the tokenizer's template shows whether rows hold it.
 
     A row that the script writes by a format of its own may hold any marker; so may one of a template that the script
@@ -74,7 +74,7 @@ def _marker_shown_by_template(module: Module, argument: ast.expr | None) -> str 
     if (
         assigns_chat_template(module)
         or writes_marker_in_own_text(module, marker)
-        or not _renders_chats_before(module, argument)
+        or not _renders_chats_before_marker(module, argument)
     ):
         return None
     # Of a template that Unsloth puts in place only the sign that opens a turn is known. A marker without it stands in
@@ -94,7 +94,7 @@ def _turn_start_of_unsloth_template(module: Module, replaced: Call) -> str | Non
     return next((mark for of, mark in TURN_START_OF_TEMPLATE.items() if name.startswith(of)), None)
 
 
-def _renders_chats_before(module: Module, marker_argument: ast.expr) -> bool:
+def _renders_chats_before_marker(module: Module, marker_argument: ast.expr) -> bool:
     """Does the script render conversations by a chat template before it gives the marker? Behind it, and with a
     generation prompt, it asks the trained model."""
     return any(

@@ -124,7 +124,7 @@ class SettingsFiles:
             return None if file is None else self._file_as_dict_literal(file, call)
         if name not in YAML_READERS:
             return None
-        path = self._find_file(call, _path_of_open_call(flow, call.args[0]))
+        path = self._find_file_read_by_call(call, _path_of_open_call(flow, call.args[0]))
         return None if path is None else self._file_as_dict_literal(path, call)
 
     def settings_given_by_hydra(self, flow: DataFlow, function: ast.AST) -> ast.expr | None:
@@ -179,7 +179,7 @@ class SettingsFiles:
         """The folder of the script that a node stands in."""
         return Path(self._paths.get(self._scopes.of[node].of_file, "")).parent
 
-    def _find_file(self, call: ast.Call, path: str | None) -> Path | None:
+    def _find_file_read_by_call(self, call: ast.Call, path: str | None) -> Path | None:
         """The file that a call reads: of that path, else the only one that may be meant."""
         if not self._paths.get(self._scopes.of[call].of_file):
             return None
@@ -188,7 +188,7 @@ class SettingsFiles:
             return _find_in_folder_or_above(folder, path)
         named = {
             str(file): file
-            for name in self._yaml_names_in_code()
+            for name in self._yaml_file_names_in_scripts()
             if (file := _find_in_folder_or_above(folder, name)) is not None
         }
         if len(named) == 1:
@@ -196,7 +196,7 @@ class SettingsFiles:
         beside = _yaml_settings_in_folder(folder) if not named else []
         return beside[0] if len(beside) == 1 else None
 
-    def _yaml_names_in_code(self) -> list[str]:
+    def _yaml_file_names_in_scripts(self) -> list[str]:
         """The names of YAML files in the texts of the scripts: defaults of options, and docstrings."""
         if self._named is None:
             texts = (
@@ -286,10 +286,10 @@ def _path_of_parts(flow: DataFlow, parts: Sequence[ast.expr]) -> str | None:
     root = flow.value(first)
     if isinstance(root, str):
         return "/".join([root, *map(str, texts)])
-    return "/".join(map(str, texts)) if _is_folder_of_script(flow, first) else None
+    return "/".join(map(str, texts)) if _is_folder_of_script_or_above(flow, first) else None
 
 
-def _is_folder_of_script(flow: DataFlow, node: ast.expr) -> bool:
+def _is_folder_of_script_or_above(flow: DataFlow, node: ast.expr) -> bool:
     """Is it the folder of the script, or one above it?"""
     return any(
         isinstance(part, ast.Name) and part.id == "__file__"
@@ -389,9 +389,9 @@ def _expression_of_yaml(value: Any, node: yaml.Node | None) -> ast.expr:
     """A YAML value as the expression that a script would write, at its place in the file."""
     made: ast.expr
     if isinstance(value, dict):
-        nodes = dict(_entry_nodes(node))
+        nodes = dict(_keys_and_value_nodes(node))
         made = ast.Dict(
-            keys=[_place_at_yaml_node(ast.Constant(key), node) for key in value],
+            keys=[_expression_placed_at_yaml_node(ast.Constant(key), node) for key in value],
             values=[_expression_of_yaml(one, nodes.get(key, node)) for key, one in value.items()],
         )
     elif isinstance(value, list):
@@ -406,16 +406,16 @@ def _expression_of_yaml(value: Any, node: yaml.Node | None) -> ast.expr:
         made = ast.JoinedStr(values=[])
     else:
         made = ast.Constant(value)
-    return _place_at_yaml_node(made, node)
+    return _expression_placed_at_yaml_node(made, node)
 
 
-def _entry_nodes(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
+def _keys_and_value_nodes(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
     """The keys of a mapping, each with the node of its value."""
     if isinstance(node, yaml.MappingNode):
         yield from ((key.value, value) for key, value in node.value)
 
 
-def _place_at_yaml_node(made: ast.expr, node: yaml.Node | None) -> ast.expr:
+def _expression_placed_at_yaml_node(made: ast.expr, node: yaml.Node | None) -> ast.expr:
     """The expression, with the position of a YAML node."""
     begin = node.start_mark if node is not None else None
     end = node.end_mark if node is not None else None

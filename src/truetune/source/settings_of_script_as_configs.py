@@ -23,7 +23,7 @@ from truetune.settings.release_windows_of_removed_names import first_release_of_
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
 from truetune.settings.stacks.known_keys import load_known_keys
 from truetune.settings.stacks.read_trainer_arguments import METHOD_OF_CLASS, class_defaults
-from truetune.settings.stacks.settings_of_python_calls import ConfigCall, config_of_calls_in_run
+from truetune.settings.stacks.settings_of_python_calls import ConfigCall, config_of_calls_of_one_run
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.find_command_line_option_values import (
     find_option_default,
@@ -33,12 +33,12 @@ from truetune.source.find_guarded_arguments import (
     ADDED_BY_UNSLOTH,
     arguments_added_by_subclass,
     find_guarded_arguments,
-    find_possible_names,
+    names_by_try_and_if_branches,
 )
-from truetune.source.find_quantization_configs_and_readers import find_read_quantization_configs
+from truetune.source.find_quantization_configs_and_readers import quantization_configs_that_are_read
 from truetune.source.how_script_prepares_training import (
-    has_frozen_parameters,
-    trainer_truncates_rows,
+    script_freezes_parameters,
+    trainer_truncates_at_default_length,
 )
 from truetune.source.parsed_source_file import Module, read_module
 from truetune.source.resolved_calls import Call
@@ -139,7 +139,7 @@ def _config_of_parsed_arguments(
                 [_call_as_config_call(module, load, "from_pretrained") for load in parts.loads]
             )
         )
-    config = config_of_calls_in_run(own, path, text)
+    config = config_of_calls_of_one_run(own, path, text)
     limit = config.limit if "max_length" in config.places else None
     return replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
 
@@ -176,7 +176,7 @@ class _FileParts:
 def _read_file_parts(module: Module) -> _FileParts:
     """The calls of a file that belong to each of its trainers: LoRA, quantization, model loads."""
     calls = {name: list(module.calls(*patterns)) for name, patterns in PART_CALLS.items()}
-    calls["BitsAndBytesConfig"] = list(find_read_quantization_configs(module))
+    calls["BitsAndBytesConfig"] = list(quantization_configs_that_are_read(module))
     calls["train"] = [
         call for call in module.methods("train") if "trainer" in module.flow.types(call.receiver)
     ]
@@ -190,7 +190,7 @@ def _read_file_parts(module: Module) -> _FileParts:
     )
     loads = tuple(calls["from_pretrained"])
     older = module.pins if has_older_pins else None
-    return _FileParts(tuple(single), loads, older, has_frozen_parameters(module))
+    return _FileParts(tuple(single), loads, older, script_freezes_parameters(module))
 
 
 def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Config:
@@ -199,20 +199,20 @@ def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Co
     if any(part.name == "LoraConfig" for part in own) and _trains_no_adapter(module, call):
         own = [part for part in own if part.name != "LoraConfig"]
     if not any(part.name == "LoraConfig" for part in own):
-        own += _adapter_of_other_file(module, call)
+        own += _adapter_given_by_other_file(module, call)
     if len(parts.loads) > 1:
-        own.append(_load_of_trained_model(module, call, parts.loads))
+        own.append(_load_of_trained_model_or_common(module, call, parts.loads))
     elif not parts.loads:
         own += _model_loaded_by_trainer(module, call)
     laid_out = [_call_as_config_call(module, call, name, older=parts.older), *own]
-    config = config_of_calls_in_run(laid_out, module.path, module.file_text)
+    config = config_of_calls_of_one_run(laid_out, module.path, module.file_text)
     is_default = "max_length" not in config.places
     # A default that cuts no row is no limit, else rules would count rows as cut that are not.
     limit = config.limit
     if is_default:
         limit = (
-            _default_length_limit(call, name, config)
-            if _truncates_at_default(module, call)
+            _default_length_limit_if_unset(call, name, config)
+            if _rows_are_cut_at_default(module, call)
             else None
         )
         config = _add_length_limit_of_trainer(config, module, call)
@@ -239,7 +239,7 @@ def _add_length_limit_of_trainer(config: Config, module: Module, arguments: Call
     return replace(config, spec=spec.model_copy(update={"training": training}))
 
 
-def _default_length_limit(call: Call, name: str, config: Config) -> int | None:
+def _default_length_limit_if_unset(call: Call, name: str, config: Config) -> int | None:
     """The length limit of arguments that set none; TRL's own for SFT is one number in all its
     releases.
     """
@@ -249,7 +249,7 @@ def _default_length_limit(call: Call, name: str, config: Config) -> int | None:
     return config.limit
 
 
-def settings_files_read(script: Path) -> frozenset[str]:
+def settings_files_read_into_arguments(script: Path) -> frozenset[str]:
     """The files of settings whose values a script hands to a trainer's arguments; none where it can't be read."""
     try:
         module = read_module(script)
@@ -259,7 +259,7 @@ def settings_files_read(script: Path) -> frozenset[str]:
     return frozenset(place.file for place in places) - {module.path}
 
 
-def extract_loop_config(module: Module) -> Config | None:
+def extract_config_of_own_loop(module: Module) -> Config | None:
     """The settings of a loop of one's own: its model, adapter and quantization, and the rows of its loader.
 
     None where the file loads no model by a plain name, or has no backward pass.
@@ -268,12 +268,12 @@ def extract_loop_config(module: Module) -> Config | None:
     if not loads or not any(module.methods("backward")):
         return None
     parts = {"LoraConfig": list(module.calls(*PART_CALLS["LoraConfig"]))}
-    parts["BitsAndBytesConfig"] = list(find_read_quantization_configs(module))
+    parts["BitsAndBytesConfig"] = list(quantization_configs_that_are_read(module))
     laid_out = [
         _call_as_config_call(module, loads[-1], "from_pretrained"),
         *_single_parts_as_config_calls(module, parts),
     ]
-    config = config_of_calls_in_run(laid_out, module.path, module.file_text)
+    config = config_of_calls_of_one_run(laid_out, module.path, module.file_text)
     loaders = list(module.calls("torch.utils.data.*DataLoader"))
     rows = module.flow.value(loaders[0].argument(1, "batch_size")) if loaders else UNKNOWN
     training = config.spec.training.model_copy(
@@ -289,7 +289,7 @@ def extract_loop_config(module: Module) -> Config | None:
     return replace(config, spec=config.spec.model_copy(update={"training": training}))
 
 
-def find_model_name(module: Module) -> str | None:
+def find_only_plainly_named_model(module: Module) -> str | None:
     """The one model that a script names in a plain text: to its trainer, or where it is loaded; None otherwise."""
     trainers = module.calls("trl.*Trainer", "transformers.*Trainer")
     models = (module.flow.value(call.argument(0, "model")) for call in trainers)
@@ -342,12 +342,13 @@ def _trains_no_adapter(module: Module, arguments: Call) -> bool:
     """Do the trainers of these arguments certainly train no adapter, whatever others of the file do?"""
     trainers = _trainers_with_arguments(module, arguments)
     return bool(trainers) and all(
-        trainer.lacks("peft_config") and _is_unwrapped_model(module, trainer.argument(0, "model"))
+        trainer.lacks("peft_config")
+        and _is_model_name_or_unwrapped_load(module, trainer.argument(0, "model"))
         for trainer in trainers
     )
 
 
-def _adapter_of_other_file(module: Module, arguments: Call) -> list[ConfigCall]:
+def _adapter_given_by_other_file(module: Module, arguments: Call) -> list[ConfigCall]:
     """The adapter that these arguments' trainers are given by another file: its settings, or a model that has it."""
     described = [
         _adapter_settings_of_trainer(module, trainer)
@@ -373,7 +374,9 @@ def _adapter_settings_of_trainer(module: Module, trainer: Call) -> Call | None:
     return module.flow.producing_call(model.argument(1, "peft_config")) or model
 
 
-def _load_of_trained_model(module: Module, arguments: Call, loads: Sequence[Call]) -> ConfigCall:
+def _load_of_trained_model_or_common(
+    module: Module, arguments: Call, loads: Sequence[Call]
+) -> ConfigCall:
     """Of several loads that of the model which these arguments' trainers are given.
 
     Where it is not seen which one that is (a wrapper or a branch stands between), what all loads have in common; a
@@ -437,18 +440,18 @@ def _trainers_with_arguments(module: Module, arguments: Call) -> list[Call]:
     ]
 
 
-def _truncates_at_default(module: Module, arguments: Call) -> bool:
+def _rows_are_cut_at_default(module: Module, arguments: Call) -> bool:
     """Are rows cut at the default of these arguments? Earlier releases take the length from the trainer's call."""
     trainers = _trainers_with_arguments(module, arguments)
     is_of_project = module.flow.name(arguments.node.func) is None
     if is_of_project and not trainers:
         return False  # a class of the project may set the length itself, and what reads it is not in sight
-    return trainer_truncates_rows(module, arguments) and not any(
+    return trainer_truncates_at_default_length(module, arguments) and not any(
         trainer.keywords.keys() & EARLIER_LENGTH_ARGUMENTS for trainer in trainers
     )
 
 
-def _is_unwrapped_model(module: Module, model: ast.expr | None) -> bool:
+def _is_model_name_or_unwrapped_load(module: Module, model: ast.expr | None) -> bool:
     """Is it the name of a model, or one that is loaded and wrapped by nothing?"""
     if isinstance(module.flow.value(model), str):
         return True
@@ -469,7 +472,7 @@ def _argument_classes(module: Module, call: Call) -> list[str]:
     if not call.names:
         return []
     classes: list[tuple[str, str]] = []
-    for name in sorted({*call.names, *find_possible_names(module, call.node.func)}):
+    for name in sorted({*call.names, *names_by_try_and_if_branches(module, call.node.func)}):
         package, _, last = name.rpartition(".")
         if package in ("trl", "transformers") and last in METHOD_OF_CLASS:
             classes.append((package, last))

@@ -105,15 +105,15 @@ def _entries_of_trainer_arguments(
     """The entries of a file that the trainer's class takes; those of the other classes are the
     script's own.
     """
-    entries = dict(_entries_of_settings_dict(literal))
-    own = _fields_of_script_classes(module, classes)
+    entries = dict(_keys_with_nodes_and_values(literal))
+    own = _fields_added_by_script_classes(module, classes)
     if own is not None:
         return {key: one for key, one in entries.items() if key not in own}
-    known = _argument_names(trainer)
+    known = _argument_names_of_all_releases(trainer)
     return {key: one for key, one in entries.items() if key in known}
 
 
-def _argument_names(class_name: str) -> set[str]:
+def _argument_names_of_all_releases(class_name: str) -> set[str]:
     """The arguments of a library's class, with their names in other releases."""
     return {*class_defaults(class_name), *RENAMED_KEYS["transformers"], *RENAMED_KEYS["trl"]}
 
@@ -150,12 +150,14 @@ def _options_for_trainer_class(
     script's own.
     """
     name = _library_class_of_arguments(module, trainer)
-    known = _argument_names(name)
+    known = _argument_names_of_all_releases(name)
     values = {
-        key: value for key, value in _declared_fields_with_defaults(module, trainer) if key in known
+        key: value
+        for key, value in _script_class_fields_with_defaults(module, trainer)
+        if key in known
     }
     others = [one for one in classes if one is not trainer]
-    known -= {key for one in others for key, _ in _declared_fields_with_defaults(module, one)}
+    known -= {key for one in others for key, _ in _script_class_fields_with_defaults(module, one)}
     spots: dict[str, TextPosition] = {}
     text_lines = command.text.splitlines()
     for option, value in options.items():
@@ -181,7 +183,7 @@ def _argument_set_by_option(
     return (key, False) if key in known else None
 
 
-def _declared_fields_with_defaults(module: Module, node: ast.expr) -> Iterator[tuple[str, Any]]:
+def _script_class_fields_with_defaults(module: Module, node: ast.expr) -> Iterator[tuple[str, Any]]:
     """The fields that a class of the script declares, with their defaults."""
     for origin in module.flow.origins(node):
         body = origin.node.body if isinstance(origin.node, ast.ClassDef) else []
@@ -210,7 +212,9 @@ def _library_class_of_arguments(module: Module, node: ast.expr) -> str:
     return next((name for name in known if name in METHOD_OF_CLASS), "")
 
 
-def _fields_of_script_classes(module: Module, classes: list[ast.expr]) -> frozenset[str] | None:
+def _fields_added_by_script_classes(
+    module: Module, classes: list[ast.expr]
+) -> frozenset[str] | None:
     """The fields that classes of the script add; None where a class comes from elsewhere."""
     fields: set[str] = set()
     for node in classes:
@@ -231,7 +235,9 @@ def _declared_fields(node: ast.ClassDef) -> Iterator[str]:
             yield line.target.id
 
 
-def _entries_of_settings_dict(literal: ast.Dict) -> Iterator[tuple[str, tuple[ast.expr, ast.expr]]]:
+def _keys_with_nodes_and_values(
+    literal: ast.Dict,
+) -> Iterator[tuple[str, tuple[ast.expr, ast.expr]]]:
     """The keys of a file with their nodes and values."""
     for key, value in zip(literal.keys, literal.values, strict=True):
         if isinstance(key, ast.Constant) and isinstance(key.value, str):

@@ -43,9 +43,9 @@ class _Search:
         if isinstance(around, ast.Attribute):
             return isinstance(around.ctx, ast.Store)
         if isinstance(around, ast.Assign | ast.AnnAssign):
-            return self._is_lost_by_assignment(around, depth)
+            return self._is_assigned_value_unread(around, depth)
         if isinstance(around, ast.Return):
-            return self._is_result_lost(around, depth)
+            return self._do_all_calls_lose_result(around, depth)
         if isinstance(around, ast.IfExp | ast.Dict):
             return self.is_lost(around, depth + 1)
         if isinstance(around, ast.keyword):
@@ -56,7 +56,7 @@ class _Search:
         # A bare name as the last line of a notebook's cell is shown, and no more.
         return isinstance(around, ast.Expr) and isinstance(value, ast.Name)
 
-    def _is_lost_by_assignment(self, statement: ast.Assign | ast.AnnAssign, depth: int) -> bool:
+    def _is_assigned_value_unread(self, statement: ast.Assign | ast.AnnAssign, depth: int) -> bool:
         """Is what the value is assigned to read by nothing?"""
         targets = [statement.target] if isinstance(statement, ast.AnnAssign) else statement.targets
         if len(targets) != 1:
@@ -108,14 +108,14 @@ class _Search:
         function = self.module.flow.function(call.func) if not resolved.names else None
         if not isinstance(function, ast.FunctionDef):
             return False
-        parameter = _parameter_of_argument(self.module, function, call, value)
+        parameter = _parameter_given_by_argument(self.module, function, call, value)
         if parameter is None:
             return False
         inside = self.module.scopes.inside[function]
         reads = self.module.name_reads.get(parameter.arg, ())
         return not any(self.module.scopes.home_of(read) is inside for read in reads)
 
-    def _is_result_lost(self, statement: ast.Return, depth: int) -> bool:
+    def _do_all_calls_lose_result(self, statement: ast.Return, depth: int) -> bool:
         """Do all calls of the function lose what it returns? One that nothing calls may serve other files."""
         function = self.module.scopes.of[statement].node
         calls = self.module.flow.calls_of(function) if isinstance(function, ast.FunctionDef) else []
@@ -140,10 +140,10 @@ def _is_object_passed_on(module: Module, owner: ast.ClassDef) -> bool:
         if not isinstance(module.scopes.parent.get(name), ast.Attribute):
             return True
     calls = module.flow.calls_of(owner)
-    return not calls or not all(_is_used_at_once(module, call) for call in calls)
+    return not calls or not all(_is_used_only_for_methods(module, call) for call in calls)
 
 
-def _is_used_at_once(module: Module, made: ast.Call) -> bool:
+def _is_used_only_for_methods(module: Module, made: ast.Call) -> bool:
     """Is an object asked for a method where it is made, or under a name that is used for its methods alone?"""
     around = module.scopes.parent.get(made)
     if isinstance(around, ast.Assign) and len(around.targets) == 1:
@@ -166,7 +166,7 @@ def _is_config_of_loaded_model(module: Module, target: ast.Attribute) -> bool:
     )
 
 
-def _parameter_of_argument(
+def _parameter_given_by_argument(
     module: Module, function: ast.FunctionDef, call: ast.Call, value: ast.expr
 ) -> ast.arg | None:
     """The parameter that a call gives the value for; None where that is not certain, or it is `**kwargs`."""

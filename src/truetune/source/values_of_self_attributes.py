@@ -24,28 +24,28 @@ def values_that_reach_read(
     """The values among those of its class that `self.x` may have where it is read; all where the order says nothing."""
     if len(assigned) < 2:
         return assigned
-    method, position, arms = _function_and_position(scopes, read)
+    method, position, arms = _function_position_and_arms(scopes, read)
     by_method: dict[ast.AST, list[Binding]] = {}
     for value, path in assigned:
         binding = _assignment_as_binding(scopes, read.attr, value, path)
         by_method.setdefault(scopes.of[value].node, []).append(binding)
     kept: set[Binding] = set()
     own = by_method.pop(method, [])
-    is_set = _add_bindings_that_hold(scopes, own, position, arms, kept)
-    kept.update(_bindings_brought_by_loop(scopes, own, read, position))
+    is_set = _keep_bindings_and_has_one_run(scopes, own, position, arms, kept)
+    kept.update(_later_bindings_brought_back_by_loop(scopes, own, read, position))
     for earlier in sorted(
         (one for one in by_method if _is_body_or_init(one)), key=_run_order_of_method, reverse=True
     ):
         bindings = by_method.pop(earlier)
         # In `__init__` itself only the body of the class has run before.
-        is_set = is_set or _add_bindings_that_hold(scopes, bindings, END_OF_SCOPE, (), kept)
+        is_set = is_set or _keep_bindings_and_has_one_run(scopes, bindings, END_OF_SCOPE, (), kept)
     for others in by_method.values():
         kept.update(others)
     values = [(binding.value, binding.path) for binding in kept]
     return [one for one in assigned if one in values] or assigned
 
 
-def _function_and_position(
+def _function_position_and_arms(
     scopes: Scopes, node: ast.AST
 ) -> tuple[ast.AST, Position, tuple[Arm, ...]]:
     """The function that a node stands in, and where it stands there; the end of it for what a comprehension's scope
@@ -68,7 +68,7 @@ def _assignment_as_binding(
     return Binding(name, "value", value, value, path, "", end, scopes.arms[value])
 
 
-def _add_bindings_that_hold(
+def _keep_bindings_and_has_one_run(
     scopes: Scopes,
     bindings: list[Binding],
     position: Position,
@@ -81,7 +81,7 @@ def _add_bindings_that_hold(
     return any(arms[: len(binding.arms)] == binding.arms for binding in reaching)
 
 
-def _bindings_brought_by_loop(
+def _later_bindings_brought_back_by_loop(
     scopes: Scopes, bindings: list[Binding], read: ast.AST, position: Position
 ) -> list[Binding]:
     """The bindings behind a reading that a loop around both brings back to it."""

@@ -30,7 +30,7 @@ class SupervisedCounts:
     """Of the supervised tokens of each row together"""
 
 
-def count_supervised(cache: TokenCache, probes: Probes) -> SupervisedCounts:
+def count_supervised_tokens_and_answers(cache: TokenCache, probes: Probes) -> SupervisedCounts:
     """Count how often each token and each answer that a cache supervises occurs. Raises DataError."""
     placer = TokenPlacer(probes)
     tokens = np.zeros(len(placer.vocabulary.lengths), np.int64)

@@ -86,7 +86,7 @@ class TokenPlacer:
         # read as id 0.
         valid = (chunk.ids >= 0) & (chunk.ids < len(self.vocabulary.lengths))
         padding = self._find_padding(chunk)
-        turns, spelled = self._find_turns(chunk, valid, padding)
+        turns, spelled = self._find_turns_and_count_lookalikes(chunk, valid, padding)
         source = (
             self._assign_sources(chunk, padding, turns) if chunk.sources is None else chunk.sources
         )
@@ -98,10 +98,10 @@ class TokenPlacer:
         """
         # A mask that is 1 throughout says nothing: it was made before the padding.
         if chunk.attended is not None and not chunk.attended.all():
-            return _positions_outside_text(chunk, chunk.attended)
+            return _places_before_and_behind_text(chunk, chunk.attended)
         if self.pad is None:
             return np.zeros(len(chunk.ids), np.bool_)
-        outside = _positions_outside_text(chunk, chunk.ids != self.pad)
+        outside = _places_before_and_behind_text(chunk, chunk.ids != self.pad)
         if self.pad in self.stops:
             # The pad is a stop token: the first of a run of them may end the text.
             first = outside.copy()
@@ -112,11 +112,13 @@ class TokenPlacer:
             outside &= ~first
         return outside
 
-    def _find_turns(self, chunk: Chunk, valid: Mask, padding: Mask) -> tuple[Turns, int]:
+    def _find_turns_and_count_lookalikes(
+        self, chunk: Chunk, valid: Mask, padding: Mask
+    ) -> tuple[Turns, int]:
         """(the turns of a chunk, how many texts are only spelled like a header)."""
         pattern = self.layout.pattern
         if pattern is None or not len(chunk.ids):
-            return _no_turns(), 0
+            return _empty_turns(), 0
         ids = np.where(valid, chunk.ids, 0).astype(np.int32)
         # One text for the whole chunk: a header can't reach over a row's end, since what it finds
         # is checked against rows below.
@@ -127,7 +129,7 @@ class TokenPlacer:
             for match in pattern.finditer(text.tobytes())
         ]
         if not matches:
-            return _no_turns(), 0
+            return _empty_turns(), 0
         starts, ends, numbers = np.array(matches, np.int64).T
         # From bytes back to tokens: the token in which the header begins, and the first that begins
         # behind its end.
@@ -142,18 +144,18 @@ class TokenPlacer:
         real = (firsts < 0) | (chunk.ids[header] == firsts)
         inside = (content <= chunk.offsets[row + 1]) & ~padding[header]
         kept = real & inside
-        return self._close_turns(chunk, padding, roles[kept], header[kept], content[kept]), int(
-            (inside & ~real).sum()
-        )
+        return self._turns_with_their_ends(
+            chunk, padding, roles[kept], header[kept], content[kept]
+        ), int((inside & ~real).sum())
 
-    def _close_turns(
+    def _turns_with_their_ends(
         self, chunk: Chunk, padding: Mask, role: NDArray[np.uint8], header: Ints, content: Ints
     ) -> Turns:
         """The turns with their ends: the first token that closes their role, else the next header
         or the row's end.
         """
         row = chunk.row_of(header)
-        text_end = _ends_of_text(chunk, padding)[row]
+        text_end = _ends_of_text_by_row(chunk, padding)[row]
         # A turn that nothing closes ends where the next one begins.
         following = np.append(header[1:], len(chunk.ids))
         limit = np.minimum(following, text_end)
@@ -179,7 +181,7 @@ class TokenPlacer:
             in_chats[rows] = True
             # In a chat, what no turn holds is the template's; in plain text all is text.
             source[np.repeat(in_chats, chunk.lengths)] = Source.TEMPLATE
-            self._assign_text_before_headers(chunk, turns, source)
+            self._assign_headerless_system_text(chunk, turns, source)
         _assign_ranges(source, turns.start, turns.end, turns.role)
         closed = turns.stop >= 0
         answers = closed & (turns.role == Source.ASSISTANT)
@@ -196,7 +198,7 @@ class TokenPlacer:
             source[begins | second] = Source.BOS
         return source
 
-    def _assign_text_before_headers(
+    def _assign_headerless_system_text(
         self, chunk: Chunk, turns: Turns, source: NDArray[np.uint8]
     ) -> None:
         """Assign the text before the first header of a row to a system text, where the template
@@ -211,7 +213,7 @@ class TokenPlacer:
         source[np.isin(chunk.ids, self.control) & (source == role)] = Source.TEMPLATE
 
 
-def _no_turns() -> Turns:
+def _empty_turns() -> Turns:
     """The turns of a chunk without any."""
     empty = np.zeros(0, np.int64)
     return Turns(empty.astype(np.uint8), empty, empty, empty, empty, empty)
@@ -227,7 +229,7 @@ def _assign_ranges(
     source[places] = np.repeat(values, lengths)
 
 
-def _positions_outside_text(chunk: Chunk, text: Mask) -> Mask:
+def _places_before_and_behind_text(chunk: Chunk, text: Mask) -> Mask:
     """(tokens,) the places of each row before its first or behind its last place of text."""
     count = len(text)
     if not count:
@@ -242,7 +244,7 @@ def _positions_outside_text(chunk: Chunk, text: Mask) -> Mask:
     )
 
 
-def _ends_of_text(chunk: Chunk, padding: Mask) -> Ints:
+def _ends_of_text_by_row(chunk: Chunk, padding: Mask) -> Ints:
     """(rows,) one past the last token of text."""
     if not len(padding):
         return chunk.offsets[1:]

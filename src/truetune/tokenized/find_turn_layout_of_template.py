@@ -102,7 +102,7 @@ def find_turn_layout(probes: Probes) -> TurnLayout:
     ]
     decoder = probes.tokenizer.backend.get_added_tokens_decoder()
     added = {token.content: id for id, token in decoder.items()}
-    closers = _closing_tokens(betweens, added)
+    closers = _added_tokens_after_contents_by_role(betweens, added)
     ends = _tokens_that_end_turns(closers, stops)
     bos = probes.tokenizer.special.get("bos")
     opens = bos is not None and _is_written_before_answers(bos.token, betweens, ends)
@@ -111,14 +111,16 @@ def find_turn_layout(probes: Probes) -> TurnLayout:
     texts = _header_texts(betweens, ends, added, leading)
     return TurnLayout(
         headers=tuple(
-            _without_same_headers(_headers_of_roles(texts, added, probes.tokenizer.backend))
+            _headers_longest_first_without_doubles(
+                _shared_or_single_headers_by_role(texts, added, probes.tokenizer.backend)
+            )
         ),
         closers={
             role: frozenset([*stops.values(), *(added[token] for token in closers[role])])
             for role in ROLE_NAMES
         },
         bos_opens_turns=opens,
-        bos_in_every_turn=bos is not None and _repeats_token(probes, bos.token),
+        bos_in_every_turn=bos is not None and _template_repeats_token(probes, bos.token),
         header_is_learned=_supervised_span_begins_with_header(probes, added),
     )
 
@@ -126,7 +128,7 @@ def find_turn_layout(probes: Probes) -> TurnLayout:
 def _is_written_before_answers(token: str, betweens: Sequence[TextBetween], ends: set[str]) -> bool:
     """Does the template write a token between the end of a turn and the answer's content?"""
     return any(
-        between.role is Source.ASSISTANT and token in _text_without_turn_end(between, ends)
+        between.role is Source.ASSISTANT and token in _text_after_end_of_turn(between, ends)
         for between in betweens
     )
 
@@ -136,7 +138,7 @@ def _tokens_that_end_turns(
 ) -> set[str]:
     """The tokens behind which a header begins: stop tokens, and those that close the turns of several roles."""
     closing = {token for tokens in closers.values() for token in tokens}
-    return {token for token in closing if _ends_several_roles(token, closers)} | {*stops}
+    return {token for token in closing if _closes_turns_of_several_roles(token, closers)} | {*stops}
 
 
 def _header_texts(
@@ -145,7 +147,7 @@ def _header_texts(
     """By role, the text before each of its contents; `leading` is BOS where it is no part of the headers."""
     texts: defaultdict[Source, list[str]] = defaultdict(list)
     for between in betweens:
-        header = _text_without_turn_end(between, ends)
+        header = _text_after_end_of_turn(between, ends)
         if leading:
             header = header.removeprefix(leading).lstrip()
         if between.role is not Source.TEMPLATE and header.strip():
@@ -153,7 +155,7 @@ def _header_texts(
     return texts
 
 
-def _repeats_token(probes: Probes, token: str) -> bool:
+def _template_repeats_token(probes: Probes, token: str) -> bool:
     """Does the template write a token more than once in a conversation of several turns?"""
     text = probes.text(_probe_conversations()[0]) or ""
     return text.count(token) > 1
@@ -193,10 +195,10 @@ def _texts_between_contents(probes: Probes, messages: list[dict[str, Any]]) -> l
         renderings = probes.renderings(messages, history="single")
     except TruetuneError:
         return []
-    return list(_split_rendering(renderings[0])) if len(renderings) == 1 else []
+    return list(_texts_between_contents_of_rendering(renderings[0])) if len(renderings) == 1 else []
 
 
-def _split_rendering(rendering: Rendering) -> Iterator[TextBetween]:
+def _texts_between_contents_of_rendering(rendering: Rendering) -> Iterator[TextBetween]:
     """The texts between contents of one rendering."""
     before, at = Source.TEMPLATE, 0
     for run in rendering.runs:
@@ -209,7 +211,7 @@ def _split_rendering(rendering: Rendering) -> Iterator[TextBetween]:
         yield TextBetween(before, Source.TEMPLATE, rendering.text[at:])
 
 
-def _closing_tokens(
+def _added_tokens_after_contents_by_role(
     betweens: Sequence[TextBetween], added: Mapping[str, int]
 ) -> dict[Source, set[str]]:
     """By role, the added tokens that come right after its content."""
@@ -222,7 +224,7 @@ def _closing_tokens(
     return closers
 
 
-def _ends_several_roles(token: str, closers: Mapping[Source, set[str]]) -> bool:
+def _closes_turns_of_several_roles(token: str, closers: Mapping[Source, set[str]]) -> bool:
     """Does a token close the turns of several roles? One after user content alone may be the header
     of the answer: `[/INST]`.
     """
@@ -234,7 +236,7 @@ def _added_token_at_start(text: str, added: Mapping[str, int]) -> str:
     return max((token for token in added if text.startswith(token)), key=len, default="")
 
 
-def _text_without_turn_end(between: TextBetween, ends: set[str]) -> str:
+def _text_after_end_of_turn(between: TextBetween, ends: set[str]) -> str:
     """The text without what ends the turn before."""
     end = max(
         (between.text.rfind(token) + len(token) for token in ends if token in between.text),
@@ -252,7 +254,7 @@ def _cut_header_text(header: str, added: Mapping[str, int]) -> str:
     return header if not last or empty_line < 0 else header[: empty_line + 2]
 
 
-def _headers_of_roles(
+def _shared_or_single_headers_by_role(
     texts: Mapping[Source, Sequence[str]], added: Mapping[str, int], backend: tokenizers.Tokenizer
 ) -> Iterator[TurnHeader]:
     """The header that all turns of a role share, as bytes of its ids; where they share none, each
@@ -290,7 +292,7 @@ def _common_prefix_in_whole_tokens(texts: Sequence[str], added: Mapping[str, int
     return low[:count]
 
 
-def _without_same_headers(headers: Iterator[TurnHeader]) -> list[TurnHeader]:
+def _headers_longest_first_without_doubles(headers: Iterator[TurnHeader]) -> list[TurnHeader]:
     """The headers, longest first; of two roles with the same header (a system text in the user's
     turn) the user's.
     """

@@ -16,7 +16,7 @@ from typing import Any
 from truetune.data.find_data_files import Source, find_sources
 from truetune.data.guard_output_folder import file_digest
 from truetune.encoding.cache_key import digest_of
-from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, manifest_in
+from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, read_manifest_or_none
 from truetune.errors import DataError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import parse_json
@@ -63,11 +63,11 @@ def open_token_cache(path: str) -> TokenCache:
     Raises DataError where there are no rows.
     """
     folder = Path(path)
-    manifest = _read_manifest(folder) if (folder / MANIFEST).is_file() else None
+    manifest = _read_manifest_of_encode(folder) if (folder / MANIFEST).is_file() else None
     if manifest is not None:
         shards = [Path(folder, DATA, str(shard["file"])) for shard in manifest["shards"]]
         return TokenCache(path, tuple(find_sources(map(str, shards))), manifest)
-    saved = saved_datasets_below(folder) if folder.is_dir() else []
+    saved = saved_datasets_below_plain_folder(folder) if folder.is_dir() else []
     if saved:
         # A preparation that was run again leaves the older one beside it, under another hash.
         newest = max(saved, key=lambda each: each.stat().st_mtime)
@@ -76,9 +76,9 @@ def open_token_cache(path: str) -> TokenCache:
     return TokenCache(path, tuple(find_sources([path])))
 
 
-def _read_manifest(folder: Path) -> dict[str, Any] | None:
+def _read_manifest_of_encode(folder: Path) -> dict[str, Any] | None:
     """What `truetune encode` says of a folder; None where the file is another program's. Raises DataError."""
-    manifest = manifest_in(folder)
+    manifest = read_manifest_or_none(folder)
     if manifest is not None and isinstance(manifest.get("shards"), list):
         return manifest
     # By the other files of the folder: another program's manifest.json is no fault.
@@ -89,7 +89,7 @@ def _read_manifest(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def saved_datasets_below(folder: Path) -> list[Path]:
+def saved_datasets_below_plain_folder(folder: Path) -> list[Path]:
     """Saved data sets below a folder that is none itself; those of splits belong to the one above them."""
     if any((folder / name).is_file() for name in SAVED_FILES):
         return []
@@ -114,11 +114,13 @@ def find_cache_differences(
         probes: the tokenizer and template now.
     """
     return (
-        [] if cache.manifest is None else _differences_from_manifest(cache.manifest, spec, probes)
+        []
+        if cache.manifest is None
+        else _recorded_inputs_that_differ_now(cache.manifest, spec, probes)
     )
 
 
-def _differences_from_manifest(
+def _recorded_inputs_that_differ_now(
     manifest: Mapping[str, Any], spec: RunSpec, probes: Probes
 ) -> list[CacheDifference]:
     """The inputs that `truetune encode` recorded, compared with what is named now."""
@@ -141,7 +143,7 @@ def _differences_from_manifest(
         differences.append(
             CacheDifference("tokenizer files", "others of the same name", ", ".join(differ))
         )
-    differences += _template_difference(inputs, probes)
+    differences += _template_difference_from_recorded(inputs, probes)
     settings = _mapping_or_empty(inputs, "settings")
     # Only settings that were given: a default is nobody's word against the cache.
     for name in sorted(spec.model_fields_set & {"max_length", "history", "append_eos", "mask_by"}):
@@ -157,7 +159,9 @@ def _mapping_or_empty(inputs: Mapping[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _template_difference(inputs: Mapping[str, Any], probes: Probes) -> list[CacheDifference]:
+def _template_difference_from_recorded(
+    inputs: Mapping[str, Any], probes: Probes
+) -> list[CacheDifference]:
     """The chat template, where it is none of those that the cache was made with."""
     digests_then = _mapping_or_empty(inputs, "templates")
     if probes.template is None or not digests_then:

@@ -52,7 +52,7 @@ def is_tokenized_row(row: object) -> bool:
     return isinstance(ids, list) and all(type(id) is int for id in ids)
 
 
-def are_tokenized(sources: Iterable[Source]) -> bool:
+def does_first_file_hold_token_ids(sources: Iterable[Source]) -> bool:
     """Do these files hold token ids? Told by the first rows of the first file; False where they can't be read.
 
     Args:
@@ -74,7 +74,7 @@ def are_tokenized(sources: Iterable[Source]) -> bool:
     )
 
 
-def refuse_pairs_of_ids(columns: Iterable[str], where: str) -> None:
+def refuse_preference_pairs_of_ids(columns: Iterable[str], where: str) -> None:
     """Raise DataError for rows that are both sides of a pair as ids."""
     pairs = sorted(set(columns) & set(PAIR_COLUMNS))
     if pairs:

@@ -80,10 +80,10 @@ class RoundTripSampler:
         # Spread over the chunk: files are often sorted by length or source.
         for row in np.unique(np.linspace(0, rows - 1, min(wanted, rows)).astype(int)).tolist():
             self._tried += 1
-            self._try_spelling(placed, row)
-            self._try_template(placed, row)
+            self._note_row_spelling_no_text(placed, row)
+            self._compare_ids_with_rendered_conversation(placed, row)
 
-    def _try_spelling(self, placed: PlacedChunk, row: int) -> None:
+    def _note_row_spelling_no_text(self, placed: PlacedChunk, row: int) -> None:
         """Spell the text of a row, and note the row where its ids spell none."""
         chunk = placed.chunk
         part = slice(
@@ -100,7 +100,7 @@ class RoundTripSampler:
             return
         self.found.read += 1
         if (
-            any(map(_is_binary, pieces))
+            any(map(_holds_bytes_no_text_has, pieces))
             or find_garbage(text.decode("utf-8", "replace"), None) is not None
         ):
             self.found.strange.append(
@@ -122,14 +122,16 @@ class RoundTripSampler:
         """The text that some ids spell."""
         return self._spell_bytes(ids).decode("utf-8", "replace")
 
-    def _try_template(self, placed: PlacedChunk, row: int) -> None:
+    def _compare_ids_with_rendered_conversation(self, placed: PlacedChunk, row: int) -> None:
         """Render the row's conversation again, and compare the ids."""
-        ids, messages = self._read_conversation(placed, row)
+        ids, messages = self._ids_and_plain_messages_of_row(placed, row)
         if not messages:
             return
         wanted = [
             rendered_ids
-            for rendered_ids in map(self._render_ids, _message_variants(messages))
+            for rendered_ids in map(
+                self._render_ids, _messages_also_without_template_text(messages)
+            )
             if rendered_ids is not None
         ]
         if not wanted:
@@ -137,7 +139,9 @@ class RoundTripSampler:
         self.found.rendered += 1
         # Any of the variants will do: what a template writes into the system turn by itself can't
         # be told from the row's text.
-        if not any(_is_prefix_of_other(ids, rendered_ids) for rendered_ids in wanted):
+        if not any(
+            _is_shorter_the_beginning_of_longer(ids, rendered_ids) for rendered_ids in wanted
+        ):
             at = max(
                 (_common_prefix_length(ids, rendered_ids) for rendered_ids in wanted), default=0
             )
@@ -147,7 +151,9 @@ class RoundTripSampler:
             text = f"stored: {self._spell_text(ids[around])!r}, rendered: {self._spell_text(best[around])!r}"
             self.found.differ.append((placed.chunk.origin(row), text))
 
-    def _read_conversation(self, placed: PlacedChunk, row: int) -> tuple[Ints, list[Message]]:
+    def _ids_and_plain_messages_of_row(
+        self, placed: PlacedChunk, row: int
+    ) -> tuple[Ints, list[Message]]:
         """(ids without BOS, messages); no messages where the row is no single conversation of plain turns."""
         chunk, turns = placed.chunk, placed.turns
         start, end = int(chunk.offsets[row]), int(chunk.offsets[row + 1])
@@ -158,7 +164,7 @@ class RoundTripSampler:
             # Packs, tool calls and cut conversations are not rendered: their difference would be
             # one of this reading, not of the template.
             end - start > MAX_ROW_TOKENS
-            or not _are_plain_turns(roles)
+            or not _do_roles_alternate_plainly(roles)
             or chunk.borders[start + 1 : end].any()
         ):
             return chunk.ids[:0], []
@@ -202,7 +208,7 @@ class RoundTripSampler:
         return np.asarray(encoded.ids[self._mask_without_bos(encoded.source)], np.int64)
 
 
-def _is_binary(piece: bytes) -> bool:
+def _holds_bytes_no_text_has(piece: bytes) -> bool:
     """Are there bytes inside that are no UTF-8, or control characters? The ids of a text never spell them; a cut one
     may begin or end within a character."""
     # The character that stands for broken bytes may be in the text itself, as three bytes: those
@@ -212,7 +218,7 @@ def _is_binary(piece: bytes) -> bool:
     return "\ufffd" in inside or any(c < " " and c not in "\n\t\r\f\v\x1b" for c in inside)
 
 
-def _are_plain_turns(roles: list[Source]) -> bool:
+def _do_roles_alternate_plainly(roles: list[Source]) -> bool:
     """Do the roles alternate as in a plain conversation: a question first, or a system text and a
     question, then turn by turn?
     """
@@ -221,7 +227,7 @@ def _are_plain_turns(roles: list[Source]) -> bool:
     return len(turns) > 1 and turns == expected[: len(turns)]
 
 
-def _message_variants(messages: list[Message]) -> Iterator[list[Message]]:
+def _messages_also_without_template_text(messages: list[Message]) -> Iterator[list[Message]]:
     """The messages, and without what a template may write into its system turn by itself (a date, a default)."""
     yield messages
     if messages[0]["role"] == "system":
@@ -238,7 +244,7 @@ def _common_prefix_length(one: Ints, other: Ints) -> int:
     return int(differ[0]) if len(differ) else size
 
 
-def _is_prefix_of_other(stored: Ints, rendered: NDArray[np.int64]) -> bool:
+def _is_shorter_the_beginning_of_longer(stored: Ints, rendered: NDArray[np.int64]) -> bool:
     """Is the shorter the beginning of the longer? A row may be cut, or lack a line break behind its last stop."""
     size = min(len(stored), len(rendered))
     # Two tokens: a line break behind the stop, or a stop and a line break.

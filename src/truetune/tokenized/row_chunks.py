@@ -32,7 +32,7 @@ from truetune.tokenized.recognise_token_columns import (
     POSITIONS,
     READ_COLUMNS,
     SOURCES,
-    refuse_pairs_of_ids,
+    refuse_preference_pairs_of_ids,
 )
 
 # Chosen, not measured: fewer rows pay for numpy's calls more often, more of long packs take more
@@ -115,8 +115,10 @@ def read_chunks(sources: Sequence[Source], progress: Progress | None = None) -> 
         with open_raw(source.path) as raw:
             for part in _read_file_parts(source, raw):
                 # At each part: a folder may hold files of both kinds.
-                refuse_pairs_of_ids(part.batch.schema.names, str(source.path))
-                chunk = _build_chunk(str(source.path), row + part.numbers, part.lines, part.batch)
+                refuse_preference_pairs_of_ids(part.batch.schema.names, str(source.path))
+                chunk = _build_chunk_and_set_broken_aside(
+                    str(source.path), row + part.numbers, part.lines, part.batch
+                )
                 yield replace(chunk, broken=(*chunk.broken, *part.unread)) if part.unread else chunk
                 row += part.size
                 if progress is not None:
@@ -137,7 +139,9 @@ def chunk_of_records(source: Source, records: Sequence[Record], first: int) -> C
     Raises DataError.
     """
     part = _part_of_records(source, list(records))
-    chunk = _build_chunk(str(source.path), first + part.numbers, part.lines, part.batch)
+    chunk = _build_chunk_and_set_broken_aside(
+        str(source.path), first + part.numbers, part.lines, part.batch
+    )
     return replace(chunk, broken=(*chunk.broken, *part.unread))
 
 
@@ -172,20 +176,20 @@ def _read_file_parts(source: Source, raw: Any) -> Iterator[_FilePart]:
 
 def _part_of_records(source: Source, part: list[Record]) -> _FilePart:
     """JSON rows as a record batch. Raises DataError for a column that holds no lists of numbers."""
-    numbers = [number for number, record in enumerate(part) if _holds_row(record)]
+    numbers = [number for number, record in enumerate(part) if _is_readable_object(record)]
     records = [part[number] for number in numbers]
     # -1: such a line has no number among the rows that are read.
     unread = tuple(
         (Origin(str(source.path), record.line, -1), str(record.error or "the line holds no row"))
         for record in part
-        if not _holds_row(record)
+        if not _is_readable_object(record)
     )
     lines = np.array([record.line for record in records], np.int64)
     batch = _batch_of_records(source, records)
     return _FilePart(len(part), np.array(numbers, np.int64), lines, batch, unread)
 
 
-def _holds_row(record: Record) -> bool:
+def _is_readable_object(record: Record) -> bool:
     """Could the line be read, and is it an object?"""
     return record.error is None and isinstance(record.row, dict)
 
@@ -229,7 +233,7 @@ def _is_list_of_numbers(value: object) -> bool:
     )
 
 
-def _flat_column(batch: Any, name: str, file: str) -> _Column | None:
+def _list_column_laid_end_to_end(batch: Any, name: str, file: str) -> _Column | None:
     """A column of lists of numbers; None where there is none, or it is null throughout. Raises DataError."""
     if name not in batch.schema.names:
         return None
@@ -274,15 +278,15 @@ def _is_numeric(kind: Any) -> bool:
     )
 
 
-def _build_chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
+def _build_chunk_and_set_broken_aside(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
     """A chunk of the rows of a batch whose columns fit together; the others are `broken`. Raises DataError."""
-    ids = _flat_column(batch, IDS, file)
+    ids = _list_column_laid_end_to_end(batch, IDS, file)
     if ids is None:
         # No ids at all: every row is missing them, and is reported so.
         is_missing = np.ones(len(rows), np.bool_)
         ids = _Column(np.zeros(0, np.int64), np.zeros(len(rows), np.int64), is_missing)
     parallel = _columns_by_token(batch, file)
-    reasons = _reasons_broken(len(rows), ids, parallel)
+    reasons = _reasons_rows_are_broken(len(rows), ids, parallel)
     broken = tuple(
         (Origin(file, int(lines[row]), int(rows[row])), reason)
         for row, reason in enumerate(reasons)
@@ -304,9 +308,11 @@ def _build_chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
         ids=flat_ids,
         labels=labels,
         masks=masks,
-        supervised=_supervised_tokens(labels, [flat[name] for name in masks], len(flat_ids)),
+        supervised=_mask_of_supervised_tokens(
+            labels, [flat[name] for name in masks], len(flat_ids)
+        ),
         attended=flat[ATTENTION] != 0 if ATTENTION in flat else None,
-        borders=_document_starts(flat, offsets, _first_length_column(batch, file), kept),
+        borders=_document_starts(flat, offsets, _document_lengths_column(batch, file), kept),
         sources=flat[SOURCES].astype(np.uint8) if SOURCES in flat else None,
         broken=broken,
     )
@@ -316,19 +322,19 @@ def _columns_by_token(batch: Any, file: str) -> dict[str, _Column]:
     """The columns with a number for each token, by name."""
     columns: dict[str, _Column] = {}
     for name in (LABELS, ATTENTION, POSITIONS, SOURCES, *MASK_COLUMNS, *DOCUMENT_COLUMNS):
-        column = _flat_column(batch, name, file)
+        column = _list_column_laid_end_to_end(batch, name, file)
         if column is not None:
             columns[name] = column
     return columns
 
 
-def _first_length_column(batch: Any, file: str) -> _Column | None:
+def _document_lengths_column(batch: Any, file: str) -> _Column | None:
     """The column with the lengths of documents; None where there is none."""
-    columns = (_flat_column(batch, name, file) for name in LENGTH_COLUMNS)
+    columns = (_list_column_laid_end_to_end(batch, name, file) for name in LENGTH_COLUMNS)
     return next((column for column in columns if column is not None), None)
 
 
-def _reasons_broken(rows: int, ids: _Column, parallel: Mapping[str, _Column]) -> list[str]:
+def _reasons_rows_are_broken(rows: int, ids: _Column, parallel: Mapping[str, _Column]) -> list[str]:
     """(rows,) why a row can't be read; empty where it can. Row by row only where some row is broken."""
     if not _is_any_row_broken(ids, parallel):
         return [""] * rows
@@ -357,7 +363,7 @@ def _reason_row_is_broken(row: int, ids: _Column, parallel: Mapping[str, _Column
     return ""
 
 
-def _supervised_tokens(labels: Ints | None, masks: list[Any], tokens: int) -> Mask:
+def _mask_of_supervised_tokens(labels: Ints | None, masks: list[Any], tokens: int) -> Mask:
     """(tokens,) which are in the loss."""
     # Labels win over masks: trainers that find both read the labels.
     if labels is not None:

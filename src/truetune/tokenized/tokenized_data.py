@@ -29,7 +29,7 @@ MIN_STRANGE_ROWS = 2
 """... and how many rows at least"""
 
 
-def _are_too_many_strange(strange: int, read: int) -> bool:
+def _are_too_many_rows_strange(strange: int, read: int) -> bool:
     """Are so many of the rows that were read strange that another tokenizer must have made them?"""
     return strange >= MIN_STRANGE_ROWS and strange >= MIN_STRANGE_SHARE * read
 
@@ -79,8 +79,9 @@ class TokenizedData:
         """
         summary, trip = self.summary, self.round_trip
         # Ids beyond the vocabulary prove it without reading any text.
-        if summary.beyond.count >= MIN_STRANGE_SHARE * summary.rows > 0 or _are_too_many_strange(
-            len(trip.strange), trip.read
+        if (
+            summary.beyond.count >= MIN_STRANGE_SHARE * summary.rows > 0
+            or _are_too_many_rows_strange(len(trip.strange), trip.read)
         ):
             return "another tokenizer made the rows"
         headers_missing = bool(self.placer.layout.headers) and not summary.chats
@@ -133,7 +134,7 @@ def read_tokenized(
     )
 
 
-def find_row(
+def find_row_and_its_chunk(
     cache: TokenCache, probes: Probes, *, row: int = 0, line: int | None = None
 ) -> tuple[PlacedChunk, int]:
     """Find one row of a cache: the chunk that holds it, and its place in that.
@@ -148,7 +149,7 @@ def find_row(
     """
     placer, last = TokenPlacer(probes), -1
     for chunk in read_chunks(cache.sources):
-        at = _place_in_chunk(chunk, row, line)
+        at = _place_of_row_in_chunk(chunk, row, line)
         if at is not None:
             return placer.place(chunk), at
         reason = next(
@@ -163,7 +164,7 @@ def find_row(
     )
 
 
-def _place_in_chunk(chunk: Chunk, row: int, line: int | None) -> int | None:
+def _place_of_row_in_chunk(chunk: Chunk, row: int, line: int | None) -> int | None:
     """The place of a row in a chunk, by its number or line; None where it is not in it."""
     wanted = chunk.rows == row if line is None else chunk.lines == line
     places = wanted.nonzero()[0]

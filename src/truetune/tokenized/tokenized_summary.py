@@ -139,17 +139,17 @@ class TokenizedSummary:
         control_ids, times = np.unique(control, return_counts=True)
         self.control_seen.update(dict(zip(control_ids.tolist(), times.tolist(), strict=True)))
         self.headers_as_text += placed.spelled_headers
-        self._add_padding(placed)
-        self._add_rows(placed, text)
-        self._add_labels(chunk, text)
-        self._add_bos(chunk, placed)
-        self._add_documents(chunk, placed)
-        answers = _find_answers(placed, self._stops)
+        self._count_padding_learned_or_attended(placed)
+        self._count_rows_by_learning_and_end(placed, text)
+        self._count_labels_unlike_own_id(chunk, text)
+        self._count_rows_by_leading_bos(chunk, placed)
+        self._count_documents_and_unseparated_rows(chunk, placed)
+        answers = _assistant_turns_or_label_ranges(placed, self._stops)
         if answers is not None:
-            self._add_answers(placed, answers)
-        self._add_prompts(placed)
+            self._count_answers_by_learned_parts(placed, answers)
+        self._count_rows_with_learned_prompt(placed)
 
-    def _add_padding(self, placed: PlacedChunk) -> None:
+    def _count_padding_learned_or_attended(self, placed: PlacedChunk) -> None:
         """Count pads, and those that are learned or attended to."""
         chunk, pads = placed.chunk, placed.padding
         self.padding += int(pads.sum())
@@ -161,7 +161,7 @@ class TokenizedSummary:
             chunk, np.unique(chunk.row_of(np.flatnonzero(pads))), "padding is stored with the row"
         )
 
-    def _add_rows(self, placed: PlacedChunk, text: Mask) -> None:
+    def _count_rows_by_learning_and_end(self, placed: PlacedChunk, text: Mask) -> None:
         """Count rows by what is learned of them and how they end."""
         chunk = placed.chunk
         of_row = np.add.reduceat(text, chunk.offsets[:-1])
@@ -176,22 +176,24 @@ class TokenizedSummary:
         self.beyond.add(
             chunk,
             np.unique(chunk.row_of(np.flatnonzero(~placed.valid))),
-            texts=_describe_ids_beyond_vocabulary(placed),
+            texts=_describe_first_id_beyond_vocabulary(placed),
         )
         # A histogram, not a list: a cache may have millions of rows.
-        self.lengths = _add_histograms(self.lengths, np.bincount(of_row))
+        self.lengths = _sum_of_histograms(self.lengths, np.bincount(of_row))
         last = _last_text_position(chunk, text)
         # The last token is a stop, or only template text stands behind a turn that was closed.
-        ended = np.isin(chunk.ids[last], self._stops) | _ends_behind_closed_turn(placed, last)
+        ended = np.isin(chunk.ids[last], self._stops) | _ends_with_closed_turn_or_header(
+            placed, last
+        )
         is_open = np.flatnonzero(~ended & (of_row > 0))
-        self.open_lengths = _add_histograms(self.open_lengths, np.bincount(of_row[is_open]))
+        self.open_lengths = _sum_of_histograms(self.open_lengths, np.bincount(of_row[is_open]))
         self.open_rows.add(
             chunk,
             is_open,
             texts=(f"{of_row[row]:,} tokens, and no stop token at the end" for row in is_open),
         )
 
-    def _add_labels(self, chunk: Chunk, text: Mask) -> None:
+    def _count_labels_unlike_own_id(self, chunk: Chunk, text: Mask) -> None:
         """Count labels that differ from the id of their own position: a trainer shifts them, so
         that they must not.
         """
@@ -209,7 +211,7 @@ class TokenizedSummary:
             chunk, np.unique(chunk.row_of(np.flatnonzero(differ))), "labels of other tokens"
         )
 
-    def _add_bos(self, chunk: Chunk, placed: PlacedChunk) -> None:
+    def _count_rows_by_leading_bos(self, chunk: Chunk, placed: PlacedChunk) -> None:
         """Count rows that begin with no BOS, one or two."""
         bos = self._placer.bos
         if bos is None:
@@ -224,7 +226,7 @@ class TokenizedSummary:
         self.two_bos.add(chunk, np.flatnonzero(twice), "it begins with two BOS tokens")
         self.without_bos.add(chunk, np.flatnonzero(~first), "it begins without BOS")
 
-    def _add_documents(self, chunk: Chunk, placed: PlacedChunk) -> None:
+    def _count_documents_and_unseparated_rows(self, chunk: Chunk, placed: PlacedChunk) -> None:
         """Count documents, and rows in which several are not separated."""
         text = ~placed.padding
         borders = chunk.borders & text
@@ -238,7 +240,7 @@ class TokenizedSummary:
             chunk, several, texts=(f"{seen[row]:,} documents in one row" for row in several)
         )
 
-    def _add_answers(self, placed: PlacedChunk, answers: _Answers) -> None:
+    def _count_answers_by_learned_parts(self, placed: PlacedChunk, answers: _Answers) -> None:
         """Count answers by what of them, their headers and their stop tokens is learned."""
         chunk, count = placed.chunk, self.answers
         count.total += len(answers.start)
@@ -268,7 +270,7 @@ class TokenizedSummary:
         count.open += int(inside.sum())
         self.cut_answers.add(chunk, answers.row[inside], "no stop token ends the answer")
 
-    def _add_prompts(self, placed: PlacedChunk) -> None:
+    def _count_rows_with_learned_prompt(self, placed: PlacedChunk) -> None:
         """Count rows in which text that the model is given is learned."""
         turns = placed.turns
         prompts = turns.select(np.isin(turns.role, PROMPT_SOURCES) & (turns.end > turns.start))
@@ -296,7 +298,7 @@ class _Answers:
     """Does the row's text end with it?"""
 
 
-def _find_answers(placed: PlacedChunk, stops: Ints) -> _Answers | None:
+def _assistant_turns_or_label_ranges(placed: PlacedChunk, stops: Ints) -> _Answers | None:
     """The assistant's turns; of rows without turns the range of their labels."""
     chunk, turns = placed.chunk, placed.turns
     assistant_turns = turns.select((turns.role == Source.ASSISTANT) & (turns.end > turns.start))
@@ -322,7 +324,7 @@ def _find_answers(placed: PlacedChunk, stops: Ints) -> _Answers | None:
         stop,
         supervised,
         _count_in_ranges(chunk.supervised, header, start),
-        _answers_with_gap(chunk.supervised, start, end, supervised),
+        _answers_with_unlearned_gap(chunk.supervised, start, end, supervised),
         np.maximum(end - 1, stop) >= ends,
     )
 
@@ -350,7 +352,7 @@ def _supervised_ranges_as_answers(
     return rows, start, start, np.where(is_stop, end - 1, end), stop
 
 
-def _answers_with_gap(supervised: Mask, start: Ints, end: Ints, learned: Ints) -> Mask:
+def _answers_with_unlearned_gap(supervised: Mask, start: Ints, end: Ints, learned: Ints) -> Mask:
     """(answers,) is a token left out after the first that is learned? What comes before it may be
     thinking that is given.
     """
@@ -379,7 +381,7 @@ def _first_text_position(chunk: Chunk, text: Mask) -> Ints:
     return np.asarray(np.minimum(first, chunk.offsets[1:] - 1))
 
 
-def _ends_behind_closed_turn(placed: PlacedChunk, last: Ints) -> Mask:
+def _ends_with_closed_turn_or_header(placed: PlacedChunk, last: Ints) -> Mask:
     """(rows,) is the last turn closed, with nothing but template text behind it: a line break, or a header without an
     answer, which some templates always end with?"""
     turns = placed.turns.select(placed.turns.end > placed.turns.start)
@@ -417,7 +419,7 @@ def _count_documents_by_tokens(placed: PlacedChunk, placer: TokenPlacer) -> Ints
     return np.asarray(np.maximum(seen, np.where(is_chat, system, texts)))
 
 
-def _describe_ids_beyond_vocabulary(placed: PlacedChunk) -> list[str]:
+def _describe_first_id_beyond_vocabulary(placed: PlacedChunk) -> list[str]:
     """For each row the first id that is not in the vocabulary, as text for its place."""
     chunk = placed.chunk
     places = np.flatnonzero(~placed.valid)
@@ -425,7 +427,7 @@ def _describe_ids_beyond_vocabulary(placed: PlacedChunk) -> list[str]:
     return [f"id {chunk.ids[place]}" for place in places[first][:MAX_KEPT_ROWS].tolist()]
 
 
-def _add_histograms(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+def _sum_of_histograms(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
     """Two histograms added; the longer one gives the length."""
     total = np.zeros(max(len(one), len(other)), np.int64)
     total[: len(one)] += one

@@ -94,7 +94,9 @@ def verify_cache(spec: RunSpec, cache: TokenCache) -> CacheComparison:
     Raises SpecError, TokenizerError, TemplateError or DataError.
     """
     return retry_without_shortcuts(
-        lambda only_reference: _compare_cache_once(spec, cache, only_reference=only_reference)
+        lambda only_reference: _compare_cache_with_encoded_data(
+            spec, cache, only_reference=only_reference
+        )
     )
 
 
@@ -107,7 +109,7 @@ class _UnmatchedDocuments:
     places: dict[bytes, Origin] = field(default_factory=dict)
 
 
-def _compare_cache_once(
+def _compare_cache_with_encoded_data(
     spec: RunSpec, cache: TokenCache, *, only_reference: bool
 ) -> CacheComparison:
     """Compare as `verify_cache` does, once; with shortcuts of the encoder or without."""
@@ -115,7 +117,7 @@ def _compare_cache_once(
     comparison = CacheComparison()
     # The cache is held and the data pass by: the cache must be read to its end either way, and data
     # may be a stream.
-    stored = _read_cache_documents(cache, probes, comparison)
+    stored = _digests_of_cache_documents(cache, probes, comparison)
     encoder = Encoder(probes.tokenizer.backend, only_reference=only_reference)
     rows = read_conversations(spec.data, format=spec.format, columns=spec.map)
     for batch in stream_batches(rows, probes.renderer(), encoder):
@@ -123,7 +125,7 @@ def _compare_cache_once(
         for i, example in enumerate(batch.examples):
             part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
             comparison.examples += 1
-            _match_example(
+            _compare_example_and_take_document(
                 batch.ids[part], batch.supervised[part], example.row.origin, stored, comparison
             )
     for ids, labels in stored.labels.items():
@@ -134,7 +136,7 @@ def _compare_cache_once(
     return comparison
 
 
-def _match_example(
+def _compare_example_and_take_document(
     ids: Any,
     supervised: Any,
     origin: Origin,
@@ -147,7 +149,7 @@ def _match_example(
         comparison.missing += 1
         comparison.note("missing", origin)
         return
-    wanted = _digest_of_values(_labels_after_first(supervised))
+    wanted = _digest_of_values(_supervision_after_first_token(supervised))
     if labels[wanted] > 0:
         comparison.same += 1
         labels[wanted] -= 1
@@ -159,7 +161,7 @@ def _match_example(
     labels[next(digest for digest, count in labels.items() if count > 0)] -= 1
 
 
-def _read_cache_documents(
+def _digests_of_cache_documents(
     cache: TokenCache, probes: Probes, comparison: CacheComparison
 ) -> _UnmatchedDocuments:
     """The digests of all documents of a cache. Raises DataError where rows can't be read."""
@@ -171,7 +173,7 @@ def _read_cache_documents(
             raise DataError(f"{origin}: {reason}; write the cache again")
         comparison.labels &= chunk.labels is not None or bool(chunk.masks)
         padding = placer.place(chunk).padding
-        for row, start, end in _document_ranges(chunk):
+        for row, start, end in _document_ranges_by_columns(chunk):
             kept = ~padding[start:end]
             ids = chunk.ids[start:end][kept]
             if not len(ids):
@@ -179,20 +181,20 @@ def _read_cache_documents(
             comparison.documents += 1
             key = _digest_of_values(ids)
             stored.labels.setdefault(key, Counter())[
-                _digest_of_values(_labels_after_first(chunk.supervised[start:end][kept]))
+                _digest_of_values(_supervision_after_first_token(chunk.supervised[start:end][kept]))
             ] += 1
             stored.places.setdefault(key, chunk.origin(row))
     return stored
 
 
-def _document_ranges(chunk: Chunk) -> list[tuple[int, int, int]]:
+def _document_ranges_by_columns(chunk: Chunk) -> list[tuple[int, int, int]]:
     """(row, start, end) of each document, as far as columns separate them."""
     starts = np.flatnonzero(chunk.borders)
     ends = np.append(starts[1:], len(chunk.ids))
     return list(zip(chunk.row_of(starts).tolist(), starts.tolist(), ends.tolist(), strict=True))
 
 
-def _labels_after_first(supervised: Any) -> Any:
+def _supervision_after_first_token(supervised: Any) -> Any:
     """Which tokens are supervised, without the first one, whose label no trainer uses."""
     # Labels are shifted by one in the loss: the first token is predicted from nothing.
     return np.asarray(supervised, np.bool_)[1:]

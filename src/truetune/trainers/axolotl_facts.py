@@ -6,7 +6,14 @@ by default, where most trainers cut them.
 
 from __future__ import annotations
 
-from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, RowKind, Switch, TrainerFacts
+from truetune.trainers.trainer_fact_types import (
+    CutOfLongRows,
+    Fact,
+    Learning,
+    LearningSwitch,
+    RowKind,
+    TrainerFacts,
+)
 
 CHAT = "axolotl/prompt_strategies/chat_template.py"
 ENCODE = "axolotl/prompt_tokenizers.py"
@@ -30,7 +37,7 @@ FACTS = TrainerFacts(
                 "instruction": "completion",
                 "text": "all",
             },
-            (Switch("train_on_inputs", True, ALL, "all"),),
+            (LearningSwitch("train_on_inputs", True, ALL, "all"),),
         ),
         CHAT,
         "StrategyLoader._get_strategy_params (roles_to_train),"
@@ -58,7 +65,7 @@ FACTS = TrainerFacts(
     cut=Fact(
         # Plain text is split into several rows by the completion strategy; all other rows that are
         # too long go.
-        Cut(512, "sequence_len", "drop", "dropped", splits_text=True),
+        CutOfLongRows(512, "sequence_len", "drop", "dropped", splits_text=True),
         "axolotl/utils/schemas/config.py",
         "AxolotlInputConfig.sequence_len, excess_length_strategy;"
         " CompletionPromptTokenizingStrategy",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from truetune.trainers import TRAINERS
-from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trainer_fact_types import CutOfLongRows, Fact, Learning, TrainerFacts
 
 # A fact without a title fails when the page is written: none is left out by mistake.
 FACT_TITLES: Mapping[str, str] = {
@@ -84,8 +84,8 @@ def _describe_value(name: str, fact: Fact[object]) -> str:
     """A fact's value in words."""
     value = fact.value
     if isinstance(value, Learning):
-        return _describe_learning(value)
-    if isinstance(value, Cut):
+        return _describe_learning_by_rows_and_settings(value)
+    if isinstance(value, CutOfLongRows):
         return _describe_cut_of_long_rows(value)
     if isinstance(value, frozenset):
         return " and ".join(sorted(value)) or "nothing"
@@ -95,7 +95,7 @@ def _describe_value(name: str, fact: Fact[object]) -> str:
     return VALUE_WORDS.get(value, str(value))
 
 
-def _describe_learning(value: Learning) -> str:
+def _describe_learning_by_rows_and_settings(value: Learning) -> str:
     """What is learned of each kind of rows, then what settings change."""
     parts = [
         f"{kind}: {learned or 'as your code renders it'}"
@@ -109,7 +109,7 @@ def _describe_learning(value: Learning) -> str:
     return "; ".join(parts)
 
 
-def _describe_cut_of_long_rows(value: Cut) -> str:
+def _describe_cut_of_long_rows(value: CutOfLongRows) -> str:
     """What happens to rows that are too long, in words."""
     if value.limit is None:
         return "no limit"

@@ -6,7 +6,14 @@ Stage pt has transformers' language-modelling collator, which masks by id: the r
 
 from __future__ import annotations
 
-from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, RowKind, Switch, TrainerFacts
+from truetune.trainers.trainer_fact_types import (
+    CutOfLongRows,
+    Fact,
+    Learning,
+    LearningSwitch,
+    RowKind,
+    TrainerFacts,
+)
 
 ROWS = "llamafactory/data/processor/supervised.py"
 ENCODE = "SupervisedDatasetProcessor._encode_data_example"
@@ -29,7 +36,7 @@ FACTS = TrainerFacts(
                 "instruction": "completion",
                 "text": "all",
             },
-            (Switch("train_on_inputs", True, ALL, "all"),),
+            (LearningSwitch("train_on_inputs", True, ALL, "all"),),
         ),
         ROWS,
         ENCODE,
@@ -54,7 +61,7 @@ FACTS = TrainerFacts(
     cut=Fact(
         # Prompt and answer are shortened in proportion to their lengths, so that the end of the
         # answer goes too.
-        Cut(2048, "cutoff_len", "both", "kept"),
+        CutOfLongRows(2048, "cutoff_len", "both", "kept"),
         "llamafactory/data/processor/processor_utils.py",
         "infer_seqlen",
     ),

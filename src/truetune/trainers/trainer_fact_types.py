@@ -41,7 +41,7 @@ class Fact(Generic[T]):
     """The function, class or field in that file that says so"""
 
 
-class Switch(NamedTuple):
+class LearningSwitch(NamedTuple):
     """A setting that changes which tokens are learned."""
 
     setting: str
@@ -56,7 +56,7 @@ class Learning(NamedTuple):
 
     by_default: Mapping[RowKind, Learned | None]
     """None: the trainer takes no such rows, or the user's code makes the labels"""
-    switches: tuple[Switch, ...] = ()
+    switches: tuple[LearningSwitch, ...] = ()
     """The first that is set so decides"""
 
 
@@ -68,7 +68,7 @@ class Decision(NamedTuple):
     """`assistant_only_loss: true`, `default: no assistant_only_loss`; empty where no setting has a say"""
 
 
-class Cut(NamedTuple):
+class CutOfLongRows(NamedTuple):
     """What a trainer does with a row that is too long."""
 
     limit: int | None
@@ -120,7 +120,7 @@ class TrainerFacts:
     """Text that begins with BOS gets a second one from a tokenizer that adds it"""
     stops_learned: Fact[Literal["turn", "eos"] | None]
     """turn: all of a learned turn, the token that ends it too; eos: behind the content, only the tokenizer's EOS"""
-    cut: Fact[Cut]
+    cut: Fact[CutOfLongRows]
     template: Fact[Literal["tokenizer", "own"] | None]
     """Whose chat template renders the rows"""
     as_served: Fact[bool | None]
@@ -178,10 +178,10 @@ class TrainerFacts:
         # The collator that the facts were recorded with, or one that finds pads alike.
         if how == self.pads_masked_by.value:
             return self
-        changed = replace(self, pads_masked_by=unsourced_fact(how))
+        changed = replace(self, pads_masked_by=fact_without_source(how))
         if self.collator:
             # Another collator makes other labels: what is learned is then the user's code.
-            changed = replace(changed, learns=unsourced_fact(Learning({})), collator="")
+            changed = replace(changed, learns=fact_without_source(Learning({})), collator="")
         return changed
 
     def facts(self) -> Mapping[str, Fact[object]]:
@@ -190,7 +190,7 @@ class TrainerFacts:
         return {name: value for name, value in values.items() if isinstance(value, Fact)}
 
 
-def unsourced_fact(value: T) -> Fact[T]:
+def fact_without_source(value: T) -> Fact[T]:
     """A fact whose value needs no source."""
     return Fact(value, "", "")
 
@@ -203,21 +203,21 @@ UNKNOWN = TrainerFacts(
     release="",
     proof="none",
     calls=(),
-    learns=unsourced_fact(Learning({})),
-    finds_answers_by=unsourced_fact(None),
-    pads_masked_by=unsourced_fact(None),
-    pads_on=unsourced_fact(None),
-    missing_pad=unsourced_fact(None),
-    clashing_pad=unsourced_fact(None),
-    appends_eos=unsourced_fact(None),
-    doubles_bos=unsourced_fact(None),
-    stops_learned=unsourced_fact(None),
-    cut=unsourced_fact(Cut(None, "max_length", "end", "kept")),
-    template=unsourced_fact(None),
-    as_served=unsourced_fact(None),
-    file_truncation=unsourced_fact(None),
-    prepares_model=unsourced_fact(False),
-    packs=unsourced_fact(None),
-    shuffles=unsourced_fact(None),
+    learns=fact_without_source(Learning({})),
+    finds_answers_by=fact_without_source(None),
+    pads_masked_by=fact_without_source(None),
+    pads_on=fact_without_source(None),
+    missing_pad=fact_without_source(None),
+    clashing_pad=fact_without_source(None),
+    appends_eos=fact_without_source(None),
+    doubles_bos=fact_without_source(None),
+    stops_learned=fact_without_source(None),
+    cut=fact_without_source(CutOfLongRows(None, "max_length", "end", "kept")),
+    template=fact_without_source(None),
+    as_served=fact_without_source(None),
+    file_truncation=fact_without_source(None),
+    prepares_model=fact_without_source(False),
+    packs=fact_without_source(None),
+    shuffles=fact_without_source(None),
 )
 """Nobody named a trainer"""

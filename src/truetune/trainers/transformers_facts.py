@@ -6,7 +6,7 @@ facts on labels do not hold; `checks.detect_trainer_and_apply_facts` sees which 
 
 from __future__ import annotations
 
-from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trainer_fact_types import CutOfLongRows, Fact, Learning, TrainerFacts
 
 COLLATORS = "transformers/data/data_collator.py"
 COLLATOR = "DataCollatorForLanguageModeling.torch_call"
@@ -39,7 +39,9 @@ FACTS = TrainerFacts(
     doubles_bos=Fact(True, TOKENIZERS, ENCODE),
     stops_learned=Fact("turn", COLLATORS, COLLATOR),
     # The script calls the tokenizer; without max_length and truncation nothing is cut.
-    cut=Fact(Cut(None, "max_length of the tokenizer call", "end", "kept"), TRAINER, "Trainer"),
+    cut=Fact(
+        CutOfLongRows(None, "max_length of the tokenizer call", "end", "kept"), TRAINER, "Trainer"
+    ),
     template=Fact("tokenizer", TRAINER, "Trainer"),
     as_served=Fact(False, TRAINER, "Trainer"),
     file_truncation=Fact("ignored", TOKENIZERS, "TokenizersBackend.set_truncation_and_padding"),

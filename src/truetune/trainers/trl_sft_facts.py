@@ -5,7 +5,13 @@ Unsloth patches it, so that its facts are those of `unsloth_facts`.
 
 from __future__ import annotations
 
-from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, Switch, TrainerFacts
+from truetune.trainers.trainer_fact_types import (
+    CutOfLongRows,
+    Fact,
+    Learning,
+    LearningSwitch,
+    TrainerFacts,
+)
 
 SFT = "trl/trainer/sft_trainer.py"
 COLLATOR = "DataCollatorForLanguageModeling.torch_call"
@@ -25,13 +31,15 @@ FACTS = TrainerFacts(
             # first.
             {"chat": "all", "prompt-completion": "completion", "instruction": None, "text": "all"},
             (
-                Switch(
+                LearningSwitch(
                     "assistant_only_loss",
                     True,
                     frozenset(("chat", "prompt-completion")),
                     "assistant",
                 ),
-                Switch("completion_only_loss", False, frozenset(("prompt-completion",)), "all"),
+                LearningSwitch(
+                    "completion_only_loss", False, frozenset(("prompt-completion",)), "all"
+                ),
             ),
         ),
         SFT,
@@ -50,7 +58,7 @@ FACTS = TrainerFacts(
     doubles_bos=Fact(True, "trl/data_utils.py", "_tokenize"),
     stops_learned=Fact("turn", SFT, "build_labels"),
     # The end of a row goes, and with it the answer: a row that is left without a label is dropped.
-    cut=Fact(Cut(1024, "max_length", "end", "dropped"), SFT, f"{PREPARE} (truncate)"),
+    cut=Fact(CutOfLongRows(1024, "max_length", "end", "dropped"), SFT, f"{PREPARE} (truncate)"),
     template=Fact("tokenizer", "trl/data_utils.py", "_tokenize"),
     as_served=Fact(False, SFT, f"{PREPARE} (tokenize_fn)"),
     file_truncation=Fact("ignored", "trl/data_utils.py", "_tokenize"),

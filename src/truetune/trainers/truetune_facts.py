@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from truetune.package import __version__
-from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trainer_fact_types import CutOfLongRows, Fact, Learning, TrainerFacts
 
 PAD = "truetune/training/prepare_tokenizer.py"
 FACTS = TrainerFacts(
@@ -41,7 +41,7 @@ FACTS = TrainerFacts(
     stops_learned=Fact("turn", "truetune/render/inference_contract.py", "plan_examples"),
     cut=Fact(
         # Not cut: a row that is cut in its answer teaches not to stop. It is left out, and counted.
-        Cut(2048, "max_length", "count", "dropped"),
+        CutOfLongRows(2048, "max_length", "count", "dropped"),
         "truetune/training/default_settings.py",
         "DEFAULT_MAX_LENGTH",
     ),

@@ -5,7 +5,7 @@ It prepares the rows itself (`sft_prepare_dataset`), and differs from TRL in thi
 
 from __future__ import annotations
 
-from truetune.trainers.trainer_fact_types import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trainer_fact_types import CutOfLongRows, Fact, Learning, TrainerFacts
 from truetune.trainers.trl_sft_facts import FACTS as TRL
 
 ROWS = "unsloth_zoo/dataset_utils.py"
@@ -32,7 +32,7 @@ FACTS = TrainerFacts(
     appends_eos=Fact(frozenset(("prompt-completion",)), ROWS, f"{PREPARE} (_tokenize_pc)"),
     doubles_bos=Fact(False, ROWS, f"{PREPARE} (add_special_tokens)"),
     stops_learned=Fact("turn", ROWS, PREPARE),
-    cut=Fact(Cut(1024, "max_length", "end", "kept"), ROWS, PREPARE),
+    cut=Fact(CutOfLongRows(1024, "max_length", "end", "kept"), ROWS, PREPARE),
     template=Fact("tokenizer", ROWS, PREPARE),
     as_served=Fact(False, ROWS, PREPARE),
     file_truncation=Fact("ignored", ROWS, PREPARE),

@@ -46,7 +46,7 @@ def align_special_ids(model: Any, tokenizer: Any, stops: Iterable[int]) -> Itera
         if eos is not None and eos not in _as_id_set(getattr(holder, "eos_token_id", None)):
             holder.eos_token_id = eos
     yield from _add_stop_ids(generation, stops, tokenizer)
-    yield from _make_generation_config_valid(generation)
+    yield from _turn_sampling_on_if_unsavable(generation)
 
 
 def _add_stop_ids(generation: Any, stops: Iterable[int], tokenizer: Any) -> Iterator[Choice]:
@@ -71,7 +71,7 @@ def _as_id_set(value: int | list[int] | None) -> set[int]:
     return {value} if isinstance(value, int) else set(value)
 
 
-def _make_generation_config_valid(generation: Any) -> Iterator[Choice]:
+def _turn_sampling_on_if_unsavable(generation: Any) -> Iterator[Choice]:
     """Turn sampling on where transformers would otherwise refuse to save the generation config,
     which would end a run at its first checkpoint.
     """

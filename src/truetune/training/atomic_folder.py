@@ -51,7 +51,7 @@ WRITTEN_NAMES = re.compile(
 """Names of files that a merge or an export writes"""
 
 
-def check_new_folder(folder: Path, inputs: Sequence[Input]) -> None:
+def require_empty_folder_apart_from_inputs(folder: Path, inputs: Sequence[Input]) -> None:
     """Raise UsageError where a folder is an input, holds one or lies in one, or has anything in it already."""
     refuse_unsafe_output_folder(folder, inputs)
     if os.path.lexists(folder) and not folder.is_dir():
@@ -78,14 +78,14 @@ def write_folder_atomically(folder: Path, *, size: int, inputs: Sequence[Input])
 
     Raises UsageError where something is in the folder already, or there is no room.
     """
-    check_new_folder(folder, inputs)
+    require_empty_folder_apart_from_inputs(folder, inputs)
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
     # What a killed process has left takes as much room as a model. The number of the process is in
     # the name, so that a merge that still runs is not touched.
     for left in folder.parent.glob(f".{folder.name}.*.part"):
-        if _owner_of_work_folder(left) is not None and not _is_process_alive(
-            _owner_of_work_folder(left) or ""
+        if _process_named_by_work_folder(left) is not None and not _is_process_alive(
+            _process_named_by_work_folder(left) or ""
         ):
             _remove_work_folder(left)
     # Before anything is written: a full disk harms other programs too.
@@ -99,7 +99,9 @@ def write_folder_atomically(folder: Path, *, size: int, inputs: Sequence[Input])
     part = work / MODEL_FOLDER
     try:
         work.mkdir()
-        write_atomically.write_atomically(work / MARK_FILE, _work_mark_bytes(str(os.getpid())))
+        write_atomically.write_atomically(
+            work / MARK_FILE, _mark_of_process_as_bytes(str(os.getpid()))
+        )
         part.mkdir()
         yield part
         for path in sorted(part.rglob("*")):
@@ -128,22 +130,22 @@ def write_folder_atomically(folder: Path, *, size: int, inputs: Sequence[Input])
         _remove_work_folder(work)
 
 
-def _work_mark_bytes(process: str) -> bytes:
+def _mark_of_process_as_bytes(process: str) -> bytes:
     """The content of the file that marks a work folder as ours, for the number of a process."""
     return json.dumps(
         {"truetune": "a model that is being written", "format": MARK_FORMAT, "process": process}
     ).encode()
 
 
-def _owner_of_work_folder(work: Path) -> str | None:
+def _process_named_by_work_folder(work: Path) -> str | None:
     """The number of the process that a work folder of ours names; None where it does not bear our
     mark.
     """
     process = work.name.split(".")[-2]
     try:
-        ours = not work.is_symlink() and (work / MARK_FILE).read_bytes() == _work_mark_bytes(
-            process
-        )
+        ours = not work.is_symlink() and (
+            work / MARK_FILE
+        ).read_bytes() == _mark_of_process_as_bytes(process)
     except OSError:
         return None
     return process if ours else None
@@ -151,7 +153,7 @@ def _owner_of_work_folder(work: Path) -> str | None:
 
 def _remove_work_folder(work: Path) -> None:
     """Remove a work folder that bears our mark. A file that has no name of ours stays, and so does the folder then."""
-    if _owner_of_work_folder(work) is None:
+    if _process_named_by_work_folder(work) is None:
         return
     folders = {work / MODEL_FOLDER}
     for path in (work / MODEL_FOLDER).rglob("*"):

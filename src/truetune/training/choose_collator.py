@@ -50,11 +50,11 @@ class UnpackingCollator:
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return PaddingCollator(self.pad_id)(
-            [document for row in rows for document in split_packed_row(row)]
+            [document for row in rows for document in split_packed_row_into_documents(row)]
         )
 
 
-def split_packed_row(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+def split_packed_row_into_documents(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row for each document of a packed one."""
     tokens = len(row["input_ids"])
     lengths = [int(length) for length in row.get("seq_lengths", (tokens,))]
@@ -80,7 +80,7 @@ def is_padding_free_cheaper(lengths: Sequence[int], width: int) -> bool:
     return total + total**2 / (6 * width) < padded + padded * max(lengths, default=0) / (6 * width)
 
 
-def choose_collator(attention: ModelAttention, tokenizer: Any, model: Any) -> Collate:
+def choose_collator_by_attention(attention: ModelAttention, tokenizer: Any, model: Any) -> Collate:
     """The collator for a model, by whether its attention keeps the documents of a packed row apart."""
     pad_id = PaddingCollator.of(tokenizer).pad_id
     # Contamination between documents changes what is learned and no loss shows it, so the packs are

@@ -37,10 +37,10 @@ from truetune.errors import UsageError
 from truetune.settings.run_spec import RunSpec
 from truetune.training.files_written_by_run import (
     OTHER_FOLDER_HINT,
-    check_run_folder,
     find_foreign_file,
     listed_files,
-    remove_unfinished,
+    refuse_unsuitable_run_folder,
+    remove_unfinished_checkpoint,
 )
 from truetune.training.write_run_record import describe_input_differences, library_versions
 
@@ -89,7 +89,9 @@ def lock_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def claim_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
+def inspect_folder_and_drop_partial_checkpoint(
+    folder: Path, inputs: Mapping[str, Any]
+) -> FolderClaim:
     """Inspect a run's folder, and remove a checkpoint that is not whole. All processes get what the
     first one finds. Raises UsageError where the folder is not ours, or holds a run of other inputs.
 
@@ -117,11 +119,11 @@ def _claim_in_first_process(folder: Path, inputs: Mapping[str, Any]) -> FolderCl
     """
     before = read_own_run(folder)
     if not before:
-        check_run_folder(folder, RunSpec())
+        refuse_unsuitable_run_folder(folder, RunSpec())
         return FolderClaim(folder, {}, None, False, ())
-    if _ended_before_training(folder, before):
+    if _ended_before_any_checkpoint(folder, before):
         _refuse_foreign_files(folder, before, None)
-    if _ended_before_training(folder, before) and describe_input_differences(
+    if _ended_before_any_checkpoint(folder, before) and describe_input_differences(
         inputs, before["inputs"]
     ):
         return FolderClaim(
@@ -131,24 +133,24 @@ def _claim_in_first_process(folder: Path, inputs: Mapping[str, Any]) -> FolderCl
             False,
             ("an earlier run with other settings never began here: its record goes",),
         )
-    check_same_run(folder, inputs)
+    refuse_folder_with_other_run(folder, inputs)
     # Only where every file is as the run left it: a folder whose weights were edited is trained
     # again rather than taken for the result.
     if before["status"] == "finished" and not any(describe_damages(folder, before["files"])):
         return FolderClaim(folder, before, None, True, ())
     notes: list[str] = []
-    checkpoint = _last_whole_checkpoint(folder, before, notes)
+    checkpoint = _last_whole_checkpoint_dropping_partial(folder, before, notes)
     if checkpoint is not None:
-        notes += _describe_changed_libraries(before.get("versions", {}))
+        notes += _notes_on_changed_libraries(before.get("versions", {}))
     return FolderClaim(folder, before, checkpoint, False, tuple(notes))
 
 
-def check_same_run(folder: Path, inputs: Mapping[str, Any]) -> None:
+def refuse_folder_with_other_run(folder: Path, inputs: Mapping[str, Any]) -> None:
     """Raise UsageError where a run of other inputs is in a folder. Nothing is made there to find
     out.
     """
     before = read_own_run(folder)
-    if not before or _ended_before_training(folder, before):
+    if not before or _ended_before_any_checkpoint(folder, before):
         return
     different = describe_input_differences(inputs, before["inputs"])
     if different:
@@ -158,12 +160,12 @@ def check_same_run(folder: Path, inputs: Mapping[str, Any]) -> None:
         )
 
 
-def _ended_before_training(folder: Path, run: Mapping[str, Any]) -> bool:
+def _ended_before_any_checkpoint(folder: Path, run: Mapping[str, Any]) -> bool:
     """Did a run end in its checks, before any checkpoint? Then nothing is lost by another one."""
     return run["status"] == "looking" and not list_checkpoints(folder)
 
 
-def _describe_changed_libraries(then: Mapping[str, str]) -> list[str]:
+def _notes_on_changed_libraries(then: Mapping[str, str]) -> list[str]:
     """What to say where libraries were exchanged since the run began."""
     changed = [
         f"{name} {then[name]} -> {now}"
@@ -177,7 +179,9 @@ def _describe_changed_libraries(then: Mapping[str, str]) -> list[str]:
     )
 
 
-def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str]) -> Path | None:
+def _last_whole_checkpoint_dropping_partial(
+    folder: Path, run: Mapping[str, Any], notes: list[str]
+) -> Path | None:
     """The last whole checkpoint that a run can resume from.
 
     One that the run was writing when it ended is removed. Raises UsageError where something stands in the way that the
@@ -202,7 +206,7 @@ def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str
             )
         elif run.get("writing") == path.name:
             notes.append(f"{path.name} is not whole ({find_checkpoint_fault(path)}): removed")
-            remove_unfinished(path)
+            remove_unfinished_checkpoint(path)
     return last
 
 

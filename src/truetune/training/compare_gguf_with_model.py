@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.compare_tensor_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 from truetune.errors import UsageError
@@ -116,7 +116,7 @@ def compare_tensors_with_gguf(file: GgufFile, model: Checkpoint) -> TensorCompar
     """
     equal, worst = 0, 0.0
     different, unknown = [], []
-    heads = _head_counts(model.config)
+    heads = _query_and_key_head_counts(model.config)
     for name, tensor in model.tensors.items():
         place = (
             file.tensor_name_map.get_name(name, try_suffixes=(".weight", ".bias"))
@@ -128,7 +128,7 @@ def compare_tensors_with_gguf(file: GgufFile, model: Checkpoint) -> TensorCompar
             unknown.append(name)
             continue
         model_values, file_values = (
-            to_float32(map_tensor(tensor), tensor.dtype),
+            to_float32(map_tensor_into_memory(tensor), tensor.dtype),
             file.tensor_values(place),
         )
         allowed = TOLERANCE.get(file.tensors[place].tensor_type.name, COARSE_TOLERANCE)
@@ -167,7 +167,7 @@ def compare_tokenizer_with_gguf(
     faults = [
         *_template_faults(file, tokenizer.templates.get("default")),
         *_special_id_faults(file, tokenizer),
-        *_token_text_faults(file, spelled),
+        *_ids_with_other_text_faults(file, spelled),
     ]
     return faults, _unlisted_stop_notes(file, spelled, stops)
 
@@ -198,7 +198,7 @@ def _special_id_faults(file: GgufFile, tokenizer: Tokenizer) -> Iterator[str]:
             yield f"{name} ({here.id:,}) is not in the file"
 
 
-def _token_text_faults(file: GgufFile, spelled: Mapping[int, str | None]) -> Iterator[str]:
+def _ids_with_other_text_faults(file: GgufFile, spelled: Mapping[int, str | None]) -> Iterator[str]:
     """Ids whose text in the file is another: every answer with them would read otherwise."""
     words = file.value("tokenizer.ggml.tokens") or []
     other = [
@@ -229,7 +229,7 @@ def _unlisted_stop_notes(
     ]
 
 
-def _head_counts(config: Mapping[str, Any]) -> list[int]:
+def _query_and_key_head_counts(config: Mapping[str, Any]) -> list[int]:
     """How many query heads and key heads there are, by which a converter may have permuted rows."""
     counts = [config.get("num_attention_heads"), config.get("num_key_value_heads")]
     return [n for n in dict.fromkeys(counts) if isinstance(n, int) and n > 0]

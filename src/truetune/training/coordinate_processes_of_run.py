@@ -40,7 +40,7 @@ STEP_TIMEOUT_S = 1800.0
 """Seconds that they wait for each other in a step, where `ddp_timeout` is not set"""
 
 
-def join_processes(spec: RunSpec) -> PartialState:
+def join_processes_of_launcher(spec: RunSpec) -> PartialState:
     """Connect to the other processes of the run, where a launcher started some. Raises UsageError
     for a bad ddp_timeout.
     """
@@ -65,7 +65,7 @@ def join_processes(spec: RunSpec) -> PartialState:
     return state
 
 
-def settings_for_processes(spec: RunSpec, state: PartialState) -> RunSpec:
+def settings_for_number_of_processes(spec: RunSpec, state: PartialState) -> RunSpec:
     """The settings of a run for the number of its processes; DDP need not look for unused weights
     where all are used.
     """
@@ -79,7 +79,7 @@ def settings_for_processes(spec: RunSpec, state: PartialState) -> RunSpec:
 
 
 @contextmanager
-def first_process_first() -> Iterator[bool]:
+def run_first_process_before_others() -> Iterator[bool]:
     """The first process goes before the others; True in it.
 
     Raises:
@@ -103,7 +103,7 @@ def first_process_first() -> Iterator[bool]:
 
 
 @contextmanager
-def as_single_process() -> Iterator[None]:
+def hide_other_processes_from_accelerate() -> Iterator[None]:
     """In here accelerate takes this process for the only one: nothing is gathered, and nobody waited for."""
     held = [
         (known, dict(known))
@@ -215,12 +215,12 @@ def _uses_all_weights(spec: RunSpec) -> bool:
 def _broadcast_failure(failed: bool) -> bool:
     """Tell all processes whether the first one has failed."""
     flag = torch.tensor([int(failed)])
-    torch.distributed.broadcast(flag, 0, group=_cpu_process_group())
+    torch.distributed.broadcast(flag, 0, group=_process_group_that_waits_on_cpu())
     return bool(flag.item())
 
 
 @cache
-def _cpu_process_group() -> Any:
+def _process_group_that_waits_on_cpu() -> Any:
     """A process group that waits on the CPU: a GPU's would end the run after minutes, and spin
     meanwhile.
     """

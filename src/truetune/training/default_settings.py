@@ -101,7 +101,7 @@ class SettingsBuilder:
         self.choices.append(Choice(setting, value, why))
 
 
-def fill_weights(fill: SettingsBuilder, *, gpu: bool, bf16: bool) -> None:
+def fill_lora_and_number_formats(fill: SettingsBuilder, *, gpu: bool, bf16: bool) -> None:
     """Fill LoRA, and the types of weights and activations.
 
     Args:
@@ -141,7 +141,7 @@ def fill_weights(fill: SettingsBuilder, *, gpu: bool, bf16: bool) -> None:
         fill("dtype", "float32", "all weights are trained: bfloat16 ones round small updates away")
 
 
-def fill_learning_rate(fill: SettingsBuilder) -> None:
+def fill_rate_schedule_and_optimizer(fill: SettingsBuilder) -> None:
     """Fill learning rate, schedule and optimizer, and what weighs the parts of a preference loss."""
     training = fill.training
     start = DEFAULTS[training.method]
@@ -156,7 +156,7 @@ def fill_learning_rate(fill: SettingsBuilder) -> None:
         fill("beta", PREFERENCE_BETA, f"the value of {training.method}'s paper and of TRL")
 
 
-def fill_batches(fill: SettingsBuilder, rows: int | None) -> None:
+def fill_rows_per_step(fill: SettingsBuilder, rows: int | None) -> None:
     """Fill how many rows a step has. Few rows make smaller steps, so that there are enough of them."""
     training = fill.training
     start = DEFAULTS[training.method]

@@ -15,7 +15,7 @@ import torch
 
 from truetune.collate import PaddingFreeCollator
 from truetune.probe.measuring.rounding_tolerance import (
-    inputs_of,
+    forward_inputs_without_labels,
     relative_difference,
     rounding_tolerance,
 )
@@ -50,13 +50,13 @@ def probe_packing_attention(model: Any) -> ModelAttention:
     # An ordinary attention is tried with a mask first: that is the form which CheaperCollator can
     # mix with padding. Only where the mask is not honoured are lengths tried.
     for varlen in (True,) if flash else (False, True):
-        packs, why = keeps_documents_apart(model, varlen=varlen)
+        packs, why = keeps_documents_apart_and_how_known(model, varlen=varlen)
         if packs:
             return ModelAttention(name, varlen, True, why)
     return ModelAttention(name, flash, False, why)
 
 
-def keeps_documents_apart(model: Any, *, varlen: bool = False) -> tuple[bool, str]:
+def keeps_documents_apart_and_how_known(model: Any, *, varlen: bool = False) -> tuple[bool, str]:
     """Does the second of two documents in a row get the logits that it gets alone? And how that is known."""
     rows = int(model.get_input_embeddings().weight.shape[0])
     # Times a prime, so that ids are spread over the vocabulary and no token repeats: with equal
@@ -92,7 +92,7 @@ def _batch_logits(model: Any, batch: dict[str, Any]) -> torch.Tensor:
     """The logits of a batch, (rows, tokens, vocabulary), without gradients, on the model's device."""
     inputs = {
         name: value.to(model.device) if isinstance(value, torch.Tensor) else value
-        for name, value in inputs_of(batch, model).items()
+        for name, value in forward_inputs_without_labels(batch, model).items()
     }
     logits: torch.Tensor = model(**inputs).logits
     return logits

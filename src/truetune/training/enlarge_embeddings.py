@@ -73,7 +73,7 @@ def fit_embedding_to_ids(
         highest,
         *added,
         tokenizer.pad_token_id,
-        *_ids_of_template(probes),
+        *_ids_written_by_template(probes),
         *(stop.id for stop in probes.stops),
     }
     rows = enlarge_embeddings(model, max(used) + 1)
@@ -101,7 +101,7 @@ def rows_for_trainable_token_indices(model: Any, ids: Iterable[int]) -> dict[str
     }
 
 
-def _ids_of_template(probes: Probes) -> list[int]:
+def _ids_written_by_template(probes: Probes) -> list[int]:
     """The ids that the chat template itself writes."""
     text = probes.text(alternating_chat(QUESTION, ANSWER)) or ""
     return list(probes.tokenizer.backend.encode(text, add_special_tokens=False).ids)

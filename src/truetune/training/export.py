@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from truetune.checkpoint.compare_tensor_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
 from truetune.checkpoint.load_checkpoint import (
     Checkpoint,
     find_model_folder,
@@ -38,12 +38,12 @@ from truetune.generation.load_model import model_class
 from truetune.generation.prompts_to_compare_model_forms import (
     ProofPrompts,
     ServingFacts,
-    prepare_prompts,
+    prepare_proof_prompts,
     read_serving_facts,
 )
 from truetune.training.atomic_folder import (
-    check_new_folder,
     copy_tokenizer_files,
+    require_empty_folder_apart_from_inputs,
     write_folder_atomically,
 )
 from truetune.training.compare_gguf_with_model import (
@@ -58,10 +58,10 @@ from truetune.training.prove_merge_or_export import (
     FormComparison,
     ModelObservation,
     Proof,
-    compare_form,
+    compare_form_with_adapter_on_base,
     load_model_float32,
-    make_proof,
-    observe_model,
+    make_proof_of_form_comparisons,
+    observe_greedy_answers_and_logits,
 )
 
 OUTTYPES = ("auto", "f32", "f16", "bf16", "q8_0")
@@ -173,10 +173,10 @@ def export(
     inputs = [Input("the model", checkpoint.folder), *(Input("data", Path(name)) for name in data)]
     inputs += [Input("the base model", before.folder)] if before is not None else []
     inputs += [Input("the converter", Path(command[-1]))] if command else []
-    check_new_folder(folder, inputs)
+    require_empty_folder_apart_from_inputs(folder, inputs)
     proof_prompts = None
     if prove:
-        proof_prompts = prepare_prompts(
+        proof_prompts = prepare_proof_prompts(
             checkpoint.folder, checkpoint.folder, count=prompts, data=data
         )
     job = _ExportJob(checkpoint, before, proof_prompts, device, say)
@@ -215,7 +215,7 @@ class _ExportFailed(Exception):
 def find_converter(wanted_path: str | PathLike[str] | None) -> list[str]:
     """The command that runs llama.cpp's converter. Raises UsageError where there is none."""
     if wanted_path is None:
-        wanted_path = _installed_converter()
+        wanted_path = _path_of_installed_converter()
     if wanted_path is None:
         raise UsageError(CONVERTER_HELP)
     path = Path(os.fspath(wanted_path)).expanduser()
@@ -225,7 +225,7 @@ def find_converter(wanted_path: str | PathLike[str] | None) -> list[str]:
     return [sys.executable, str(path)] if path.suffix == ".py" else [str(path)]
 
 
-def _installed_converter() -> Path | None:
+def _path_of_installed_converter() -> Path | None:
     """The first converter that is installed; None where there is none."""
     # The environment's own scripts first: a notebook often runs Python without its folder on the
     # PATH.
@@ -293,7 +293,7 @@ def _export_safetensors(
         if t.share < 1
     ]
     faults += values.left_out
-    proof = _prove_export(
+    proof = _prove_export_by_logits(
         job,
         lambda: load_model_float32(part, model_class(source), job.device),
         read_serving_facts(part),
@@ -335,7 +335,7 @@ def _export_gguf(
     # Tensors first: their comparison works for every architecture, while the logits need a loader
     # that knows this one.
     compared = compare_tensors_with_gguf(file, source)
-    proof_prompts = job.prompts or prepare_prompts(source.folder, source.folder)
+    proof_prompts = job.prompts or prepare_proof_prompts(source.folder, source.folder)
     faults, notes = compare_tokenizer_with_gguf(file, proof_prompts.probes, proof_prompts.stops)
     words = "not as in the model" if faults else "all as in the model"
     faults += compared.different
@@ -346,9 +346,9 @@ def _export_gguf(
     )
     proof = None
     try:
-        proof = _prove_export(
+        proof = _prove_export_by_logits(
             job,
-            lambda: _load_gguf_with_transformers(job, part, name, faults),
+            lambda: _load_gguf_and_add_faults(job, part, name, faults),
             None,
             f"GGUF, {outtype}",
         )
@@ -367,7 +367,7 @@ def _export_gguf(
     return Exported(folder / name, facts, tuple(faults), tuple(notes), proof, 0.0)
 
 
-def _load_gguf_with_transformers(job: _ExportJob, part: Path, name: str, faults: list[str]) -> Any:
+def _load_gguf_and_add_faults(job: _ExportJob, part: Path, name: str, faults: list[str]) -> Any:
     """The model that transformers makes of the GGUF file; values that differ from the exported
     model are added to `faults`.
     """
@@ -378,7 +378,9 @@ def _load_gguf_with_transformers(job: _ExportJob, part: Path, name: str, faults:
     faults += [
         f"{n}: {text}"
         for n, t in tensors.items()
-        if relative_rms_error(to_float32(map_tensor(t), t.dtype), there[n].float().cpu().numpy())
+        if relative_rms_error(
+            to_float32(map_tensor_into_memory(t), t.dtype), there[n].float().cpu().numpy()
+        )
         > COARSE_TOLERANCE
     ]
     return model
@@ -405,7 +407,7 @@ def _run_converter(command: list[str], file: Path) -> None:
         )
 
 
-def _prove_export(
+def _prove_export_by_logits(
     job: _ExportJob, again: Callable[[], Any], facts: ServingFacts | None, name: str
 ) -> Proof | None:
     """Compare the logits of the exported model, read back, with those of the source; with its base
@@ -414,25 +416,30 @@ def _prove_export(
     if job.prompts is None:
         return None
     job.say("asking the model, and what was read back")
-    on = _observe_checkpoint(job, job.model)
+    on = _load_and_observe_checkpoint(job, job.model)
     # With the base before training, the proof is on what training changed: without it, a copy of
     # the untrained base would look nearly equal, since fine-tuning moves logits by little.
-    off = _observe_checkpoint(job, job.base, on) if job.base else None
+    off = _load_and_observe_checkpoint(job, job.base, on) if job.base else None
     rungs: list[FormComparison] = [
-        compare_form(
-            name, on, off, observe_model(again(), job.prompts, on), prompts=job.prompts, facts=facts
+        compare_form_with_adapter_on_base(
+            name,
+            on,
+            off,
+            observe_greedy_answers_and_logits(again(), job.prompts, on),
+            prompts=job.prompts,
+            facts=facts,
         )
     ]
-    return make_proof(on, off, rungs)
+    return make_proof_of_form_comparisons(on, off, rungs)
 
 
-def _observe_checkpoint(
+def _load_and_observe_checkpoint(
     job: _ExportJob, model: Checkpoint, follow: ModelObservation | None = None
 ) -> ModelObservation:
     """Load a model from the disk, and record its answers and logits for the prompts. It is freed
     afterwards, so that one model at a time is held.
     """
     assert job.prompts is not None
-    return observe_model(
+    return observe_greedy_answers_and_logits(
         load_model_float32(model.folder, model_class(model), job.device), job.prompts, follow
     )

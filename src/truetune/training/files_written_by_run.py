@@ -43,7 +43,7 @@ from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.generation.sampling_pass_files import SAMPLE_FILE_NAME, is_sample_file
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
-from truetune.training.write_extended_tokenizer import is_our_tokenizer
+from truetune.training.write_extended_tokenizer import is_folder_of_extended_tokenizer
 
 OTHER_FOLDER_HINT = "name another folder with -o"
 EXTENDED_TOKENIZER = ".tokenizer"
@@ -67,7 +67,7 @@ CHECKPOINT_FOLDERS = re.compile(
 """Names of folders in a checkpoint of several processes, or of a model with more than one adapter"""
 
 
-def check_run_folder(folder: Path, spec: RunSpec) -> None:
+def refuse_unsuitable_run_folder(folder: Path, spec: RunSpec) -> None:
     """Raise UsageError where a run must not be written into a folder. Nothing is made there to find out."""
     # The folder may hold none of what the run reads: rotation or a fresh start would remove it.
     refuse_unsafe_output_folder(folder, inputs_of_run(spec))
@@ -81,7 +81,7 @@ def check_run_folder(folder: Path, spec: RunSpec) -> None:
             f"{lock}: truetune did not write it; nothing was written: move it elsewhere, or"
             f" {OTHER_FOLDER_HINT}"
         )
-    if os.path.lexists(extended) and not is_our_tokenizer(extended):
+    if os.path.lexists(extended) and not is_folder_of_extended_tokenizer(extended):
         raise UsageError(
             f"{extended}: truetune did not write it; nothing was written: move it elsewhere, or"
             f" {OTHER_FOLDER_HINT}"
@@ -103,9 +103,14 @@ def inputs_of_run(spec: RunSpec) -> list[Input]:
     """The files and folders that a run reads. What can't be found is left to the error that names
     it later.
     """
-    inputs = [Input("the tokenizer", path) for path in _locate_input_folder(spec.tokenizer)]
-    inputs += [Input("the model", path) for path in _locate_input_folder(spec.model)]
-    inputs += [Input("the adapter", path) for path in _locate_input_folder(spec.training.adapter)]
+    inputs = [
+        Input("the tokenizer", path) for path in _local_folder_of_model_or_tokenizer(spec.tokenizer)
+    ]
+    inputs += [Input("the model", path) for path in _local_folder_of_model_or_tokenizer(spec.model)]
+    inputs += [
+        Input("the adapter", path)
+        for path in _local_folder_of_model_or_tokenizer(spec.training.adapter)
+    ]
     if spec.template is not None and Path(spec.template).is_file():
         inputs.append(Input("the chat template", Path(spec.template)))
     for what, names in (("data", spec.data), ("evaluation data", spec.eval_data)):
@@ -117,7 +122,7 @@ def inputs_of_run(spec: RunSpec) -> list[Input]:
     return inputs
 
 
-def _locate_input_folder(name: str | None) -> Iterator[Path]:
+def _local_folder_of_model_or_tokenizer(name: str | None) -> Iterator[Path]:
     """The folder of a model or tokenizer; nothing where it is not on this machine."""
     try:
         if name is not None:
@@ -144,7 +149,7 @@ def find_foreign_file(folder: Path, run: Mapping[str, Any], last: int) -> Foreig
     # state, and no list of them has been written yet.
     saving = run.get("saving") is True
     for path in sorted(folder.iterdir()):
-        stranger = _foreign_entry_at_top(path, listed, saving=saving)
+        stranger = _foreign_entry_of_run_folder(path, listed, saving=saving)
         if stranger is not None:
             return stranger
     for path in list_checkpoints(folder):
@@ -157,7 +162,7 @@ def find_foreign_file(folder: Path, run: Mapping[str, Any], last: int) -> Foreig
     return None
 
 
-def _foreign_entry_at_top(
+def _foreign_entry_of_run_folder(
     path: Path, listed: Mapping[str, ListedFile], *, saving: bool
 ) -> ForeignFile | None:
     """Judge one entry of the run's folder itself."""
@@ -192,7 +197,7 @@ def _is_findings_file(path: Path) -> bool:
     return all(is_finding_line(line) for line in lines[:-1])
 
 
-def _are_own_samples(path: Path) -> bool:
+def _is_folder_of_own_samples(path: Path) -> bool:
     """Is each file that a run may replace or remove one that it wrote?"""
     return path.is_dir() and all(
         is_sample_file(one) for one in path.iterdir() if SAMPLE_FILE_NAME.fullmatch(one.name)
@@ -207,7 +212,7 @@ WORKING_FILES: dict[str, Callable[[Path], bool]] = {
         "prompts", "max_new_tokens", "looks", "budget", "share_of_the_time"
     ),
     "findings.jsonl": _is_findings_file,
-    "samples": _are_own_samples,
+    "samples": _is_folder_of_own_samples,
 }
 """What a run writes while it trains, and how it is known to be a run's"""
 
@@ -272,7 +277,7 @@ def remove_checkpoint(path: Path) -> list[str]:
     )
 
 
-def remove_unfinished(path: Path) -> None:
+def remove_unfinished_checkpoint(path: Path) -> None:
     """Remove what there is of a checkpoint that this run was writing. What has no name of a checkpoint's file stays."""
     folders = {path}
     # As a list, because the tree changes while it is walked.

@@ -94,12 +94,12 @@ class MemoryFitting:
         # Chosen once: after a restart, the same settings have to come out, or the checkpoint does
         # not fit.
         if not self.changes:
-            self.changes = [MemoryChange(**change) for change in before] or self._changes_of_plan(
-                filled
-            )
+            self.changes = [
+                MemoryChange(**change) for change in before
+            ] or self._changes_of_plan_with_fit(filled)
         for change in self.changes:
             self.say(str(change))
-        return apply_changes(settings, self.changes)
+        return settings_with_changes_applied(settings, self.changes)
 
     def without_memory_rule(self, filled: RunSpec) -> RunSpec:
         """The settings for a check that comes before the changes: with --fit the rule that a run
@@ -115,11 +115,11 @@ class MemoryFitting:
         """The changes as plain values, for run.json and for `before`."""
         return [asdict(change) for change in self.changes]
 
-    def _changes_of_plan(self, filled: RunSpec) -> list[MemoryChange]:
+    def _changes_of_plan_with_fit(self, filled: RunSpec) -> list[MemoryChange]:
         """The changes of the memory plan; without --fit none, and what they would be is said."""
         memory_plan = plan_run_memory(filled, self.memory)
         if memory_plan is None or self.wanted:
-            return changes_until_fit(memory_plan) if memory_plan is not None else []
+            return planned_changes_until_fit(memory_plan) if memory_plan is not None else []
         for line in advice_where_it_does_not_fit(memory_plan):
             self.say(line)
         return []
@@ -151,7 +151,7 @@ def plan_run_memory(filled: RunSpec, memory: float | None) -> Plan | None:
         return None
 
 
-def changes_until_fit(memory_plan: Plan) -> list[MemoryChange]:
+def planned_changes_until_fit(memory_plan: Plan) -> list[MemoryChange]:
     """The memory plan's remedies, in order, until the run fits; all of them where it never does."""
     if memory_plan.memory is None or memory_plan.verdict == "fits":
         return []
@@ -174,7 +174,7 @@ def changes_after_out_of_memory(
                 "one row at a time in evaluations",
                 settings,
                 0.0,
-                _peak_gib(memory_plan),
+                _planned_peak_gib(memory_plan),
                 False,
                 False,
             )
@@ -199,7 +199,7 @@ def is_change_possible(proposal: Proposal) -> bool:
     )
 
 
-def apply_changes(settings: RunSpec, changes: Sequence[MemoryChange]) -> RunSpec:
+def settings_with_changes_applied(settings: RunSpec, changes: Sequence[MemoryChange]) -> RunSpec:
     """The settings with the changes over them, and over the same arguments in `trainer`."""
     for change in changes:
         over = change.settings.get("training", {})
@@ -219,10 +219,10 @@ def advice_where_it_does_not_fit(memory_plan: Plan) -> Iterator[str]:
     if memory_plan.memory is None or memory_plan.verdict == "fits":
         return
     yield (
-        f"memory: {_peak_gib(memory_plan):.1f} GiB at the {memory_plan.estimate.peak.name} by the plan, and there"
-        f" are {memory_plan.memory / GIB:.1f}; --fit changes, in order:"
+        f"memory: {_planned_peak_gib(memory_plan):.1f} GiB at the {memory_plan.estimate.peak.name} by the plan, and"
+        f" there are {memory_plan.memory / GIB:.1f}; --fit changes, in order:"
     )
-    yield from changes_as_yaml_lines(changes_until_fit(memory_plan))
+    yield from changes_as_yaml_lines(planned_changes_until_fit(memory_plan))
 
 
 def changes_as_yaml_lines(changes: Sequence[MemoryChange]) -> Iterator[str]:
@@ -257,6 +257,6 @@ def _change_of_remedy(step: Remedy) -> MemoryChange:
     )
 
 
-def _peak_gib(memory_plan: Plan) -> float:
+def _planned_peak_gib(memory_plan: Plan) -> float:
     """The peak of a run's memory in GiB: its largest moment by the plan."""
     return memory_plan.estimate.peak.total / GIB

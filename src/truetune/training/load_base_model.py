@@ -28,14 +28,14 @@ def load_base_model(tokenizer: Tokenizer, training: Training) -> tuple[Any, list
         raise UsageError(
             f"{folder} is an adapter; name its base as model, and the adapter as training.adapter"
         )
-    dtype, choices = choose_weight_dtype(tokenizer, training)
-    attention = training.attn_implementation or _choose_attention_kernel(training)
+    dtype, choices = choose_dtype_to_load_weights_in(tokenizer, training)
+    attention = training.attn_implementation or _variable_length_attention_if_installed(training)
     # local_files_only: a run must not depend on the network, nor change when a hub's file does.
     settings: dict[str, Any] = {"dtype": dtype, "local_files_only": True}
     if attention is not None:
         settings["attn_implementation"] = attention
     if training.load_in is not None:
-        settings["quantization_config"] = _quantization_config(training, dtype)
+        settings["quantization_config"] = _bitsandbytes_config_if_quantized(training, dtype)
     try:
         model = transformers.AutoModelForCausalLM.from_pretrained(str(folder), **settings)
     except (OSError, ValueError, ImportError) as error:
@@ -51,10 +51,12 @@ def load_base_model(tokenizer: Tokenizer, training: Training) -> tuple[Any, list
             # The reentrant form needs an input with a gradient, which a frozen base does not give.
             gradient_checkpointing_kwargs={"use_reentrant": False},
         )
-    return model, [*choices, *_add_expert_balance_loss(model, training)]
+    return model, [*choices, *_turn_on_expert_balance_loss(model, training)]
 
 
-def choose_weight_dtype(tokenizer: Tokenizer, training: Training) -> tuple[Any, list[Choice]]:
+def choose_dtype_to_load_weights_in(
+    tokenizer: Tokenizer, training: Training
+) -> tuple[Any, list[Choice]]:
     """The format that the weights are loaded in; `auto` in the settings leaves it to us.
 
     All weights trained: float32, for bfloat16 ones round small updates away. A frozen base: its own type; one that is
@@ -104,7 +106,7 @@ def has_hardware_bf16() -> bool:
     return any(able.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16"))
 
 
-def _choose_attention_kernel(training: Training) -> str | None:
+def _variable_length_attention_if_installed(training: Training) -> str | None:
     """Attention of variable length where it is installed and 16-bit numbers are computed; else the model's default."""
     if not torch.cuda.is_available() or not (training.bf16 or training.fp16):
         return None
@@ -115,7 +117,7 @@ def _choose_attention_kernel(training: Training) -> str | None:
     return None
 
 
-def _quantization_config(training: Training, dtype: Any) -> Any:
+def _bitsandbytes_config_if_quantized(training: Training, dtype: Any) -> Any:
     """bitsandbytes' settings for a quantized base: 8 bits, or 4 as in QLoRA (Dettmers 2023): NF4,
     its scales quantized too.
     """
@@ -141,7 +143,7 @@ def _quantization_config(training: Training, dtype: Any) -> Any:
     )
 
 
-def _add_expert_balance_loss(model: Any, training: Training) -> Iterator[Choice]:
+def _turn_on_expert_balance_loss(model: Any, training: Training) -> Iterator[Choice]:
     """Turn on the loss that keeps the experts of a mixture in balance, where all its weights are
     trained.
     """

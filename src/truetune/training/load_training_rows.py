@@ -107,24 +107,24 @@ def load_training_data(spec: RunSpec, *, progress: Progress | None = None) -> Tr
     )
     unpacked = spec.model_copy(update={"encode": plain})
     encoded = encode(unpacked, progress=progress)
-    table = open_encoded_table(encoded, spec.data)
+    table = open_encoded_table_with_rows(encoded, spec.data)
     numbers = np.asarray(table.with_format("numpy")["row"])
     chosen = choose_held_out_by_hash(numbers, 0 if spec.eval_data else spec.training.val_size)
     # A row that is held out while its copy is trained on would make the held-out loss look better
     # than it is.
-    held = add_copies_of_held_out(row_ids_as_bytes(table), numbers, chosen)
+    held = held_out_rows_with_their_copies(token_ids_of_rows_as_bytes(table), numbers, chosen)
     apart = np.isin(numbers, sorted(held))
     held_out: TrainingRows | None = None
     if spec.eval_data:
-        other = open_encoded_table(
+        other = open_encoded_table_with_rows(
             encode(unpacked.model_copy(update={"data": spec.eval_data})), spec.eval_data
         )
-        held_out = TrainingRows(other, _packs_of_one(range(len(other))))
+        held_out = TrainingRows(other, _pack_for_each_document(range(len(other))))
     elif held:
-        held_out = TrainingRows(table, _packs_of_one(np.flatnonzero(apart).tolist()))
+        held_out = TrainingRows(table, _pack_for_each_document(np.flatnonzero(apart).tolist()))
     kept = np.flatnonzero(~apart).tolist()
     lengths = _row_lengths(table)[kept].tolist()
-    packs = _packs_of_one(kept)
+    packs = _pack_for_each_document(kept)
     if spec.encode.packing != "none":
         # Held-out rows are never packed: their loss must not depend on which rows happen to share
         # one.
@@ -132,13 +132,13 @@ def load_training_data(spec: RunSpec, *, progress: Progress | None = None) -> Tr
             [kept[i] for i in pack]
             for pack in pack_best_fit(lengths, spec.max_length or max(lengths))
         ]
-    choices = tuple(describe_row_choices(spec, held, encoded.manifest))
+    choices = tuple(choices_of_encoded_and_held_rows(spec, held, encoded.manifest))
     return TrainingData(
         TrainingRows(table, packs), held_out, encoded, len(kept), sum(lengths), held, choices
     )
 
 
-def open_encoded_table(encoded: Encoded, files: Iterable[str]) -> Any:
+def open_encoded_table_with_rows(encoded: Encoded, files: Iterable[str]) -> Any:
     """The rows that were written. Raises DataError where there are none."""
     if not encoded.counts["packs"]:
         raise DataError(
@@ -155,12 +155,12 @@ def _row_lengths(table: Any) -> NDArray[np.int64]:
     return np.concatenate([np.asarray(chunk.value_lengths(), dtype=np.int64) for chunk in chunks])
 
 
-def _packs_of_one(places: Iterable[int]) -> list[list[int]]:
+def _pack_for_each_document(places: Iterable[int]) -> list[list[int]]:
     """A pack for each document alone."""
     return [[i] for i in places]
 
 
-def describe_row_choices(
+def choices_of_encoded_and_held_rows(
     spec: RunSpec, held: frozenset[int], manifest: Mapping[str, Any]
 ) -> Iterator[Choice]:
     """What was chosen for the rows as a whole, as notices to the user: which are encoded, and which
@@ -202,10 +202,10 @@ def choose_held_out_by_hash(numbers: Any, size: float | None) -> frozenset[int]:
             )
     # By a hash and not by a seed: rows that are appended to the file later leave most of the
     # held-out ones as they were.
-    return frozenset(sorted(rows, key=_hash_row_number)[: min(count, len(rows) - 1)])
+    return frozenset(sorted(rows, key=_hash_of_row_number_for_shuffle)[: min(count, len(rows) - 1)])
 
 
-def add_copies_of_held_out(
+def held_out_rows_with_their_copies(
     texts: Iterable[bytes], numbers: Any, held: frozenset[int]
 ) -> frozenset[int]:
     """The rows that are held out, and those with the same text as one of them; none where no other row is left.
@@ -229,17 +229,17 @@ def add_copies_of_held_out(
     return with_theirs if len(with_theirs) < len(set(rows)) else frozenset()
 
 
-def row_ids_as_bytes(table: Any) -> Iterator[bytes]:
+def token_ids_of_rows_as_bytes(table: Any) -> Iterator[bytes]:
     """The token ids of each row, as bytes."""
     return (np.asarray(ids.values).tobytes() for ids in table.data.table["input_ids"])
 
 
-def highest_id(rows: TrainingRows) -> int:
+def highest_token_id(rows: TrainingRows) -> int:
     """The highest id of the table that rows are taken from."""
     column = rows.table.data.table["input_ids"]
     return max(int(np.asarray(chunk.flatten()).max()) for chunk in column.chunks if len(chunk))
 
 
-def _hash_row_number(number: int) -> bytes:
+def _hash_of_row_number_for_shuffle(number: int) -> bytes:
     """A hash of a row's number, 8 bytes: sorting by it is a fixed shuffle."""
     return hashlib.blake2b(str(number).encode(), digest_size=8).digest()

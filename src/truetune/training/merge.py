@@ -38,22 +38,22 @@ from truetune.errors import UsageError
 from truetune.generation.load_model import adapter_vocabulary, model_class
 from truetune.generation.prompts_to_compare_model_forms import (
     ProofPrompts,
-    prepare_prompts,
+    prepare_proof_prompts,
     read_serving_facts,
 )
 from truetune.package import __version__
 from truetune.training.atomic_folder import (
-    check_new_folder,
     copy_tokenizer_files,
+    require_empty_folder_apart_from_inputs,
     write_folder_atomically,
 )
 from truetune.training.prove_merge_or_export import (
     ModelObservation,
     Proof,
-    compare_form,
+    compare_form_with_adapter_on_base,
     load_model_float32,
-    make_proof,
-    observe_model,
+    make_proof_of_form_comparisons,
+    observe_greedy_answers_and_logits,
 )
 
 MERGE_FILE = "merge.json"
@@ -149,7 +149,7 @@ def merge(
     """
     started = time.perf_counter()
     tuned, under, adapter_judgement = _read_adapter_and_base(Path(adapter), base)
-    chosen = dtype or _main_dtype(under)
+    chosen = dtype or _dtype_of_most_values(under)
     if chosen not in DTYPE_BYTES:
         raise UsageError(f"dtype {chosen}: expected one of {', '.join(DTYPE_BYTES)}")
     folder = Path(out) if out is not None else _default_output_folder(tuned)
@@ -169,7 +169,7 @@ def merge(
             under.folder,
             chosen,
             there.manifest,
-            _judge_merge(there, adapter_judgement),
+            _judge_merge_with_adapter_warnings(there, adapter_judgement),
             None,
             ("made before, of the same files",),
             time.perf_counter() - started,
@@ -183,10 +183,10 @@ def merge(
         *(Input("data", Path(name)) for name in data),
     ]
     # Before the models are loaded: a folder that can't be written is told in a second.
-    check_new_folder(folder, inputs)
+    require_empty_folder_apart_from_inputs(folder, inputs)
     proof_prompts = None
     if prove:
-        proof_prompts = prepare_prompts(
+        proof_prompts = prepare_proof_prompts(
             sources.tokenizer_folder,
             under.folder,
             count=prompts,
@@ -203,7 +203,7 @@ def merge(
         copied = sources.copy_into(part)
         there = replace(read_checkpoint(part, base=under.folder), adapter=tuned)
         say("comparing all values with base and adapter")
-        judgement = _judge_merge(there, adapter_judgement)
+        judgement = _judge_merge_with_adapter_warnings(there, adapter_judgement)
         proof = None
         if proof_prompts and observations:
             proof = _prove_merge(observations, proof_prompts, part, under, device, say)
@@ -215,11 +215,11 @@ def merge(
             there.manifest,
             judgement,
             proof,
-            (*_notes_on_adapter_record(adapter_judgement), *copied),
+            (*_notes_where_adapter_record_disagrees(adapter_judgement), *copied),
             time.perf_counter() - started,
         )
         (part / MERGE_FILE).write_text(
-            json.dumps(record | _facts_for_merge_record(merged), indent=1), encoding="utf-8"
+            json.dumps(record | _facts_of_merge_besides_inputs(merged), indent=1), encoding="utf-8"
         )
         # Raised inside, so that atomic_folder removes what was written; the caller gets the
         # result all the same, with what is wrong in it.
@@ -244,7 +244,7 @@ def _holds_same_merge(folder: Path, record: Mapping[str, Any], *, prove: bool) -
     return same and bool(before.get("proof") or not prove)
 
 
-def _notes_on_adapter_record(judgement: Judgement) -> tuple[str, ...]:
+def _notes_where_adapter_record_disagrees(judgement: Judgement) -> tuple[str, ...]:
     """What the notes of the rules say of an adapter whose own record disagrees with it."""
     return tuple(finding.message for finding in judgement.findings if finding.rule in RECORD_RULES)
 
@@ -294,7 +294,7 @@ def _refuse_quantized(base: Checkpoint) -> None:
         )
 
 
-def _main_dtype(base: Checkpoint) -> str:
+def _dtype_of_most_values(base: Checkpoint) -> str:
     """The number format of most of the base's values."""
     items: dict[str, int] = {}
     for tensor in base.tensors.values():
@@ -338,7 +338,7 @@ class _FileSources:
         return tuple(notes)
 
 
-def _judge_merge(model: Checkpoint, adapter: Judgement) -> Judgement:
+def _judge_merge_with_adapter_warnings(model: Checkpoint, adapter: Judgement) -> Judgement:
     """What the rules say of the merged model, with the adapter's warnings and the rules that failed
     on it.
     """
@@ -389,9 +389,9 @@ def _merge_and_save(
         ).eval()
         on = off = merged_look = None
         if proof_prompts:
-            on = observe_model(tuned, proof_prompts)
+            on = observe_greedy_answers_and_logits(tuned, proof_prompts)
             with tuned.disable_adapter():
-                off = observe_model(tuned, proof_prompts, on)
+                off = observe_greedy_answers_and_logits(tuned, proof_prompts, on)
         if not hasattr(tuned, "merge_and_unload"):
             raise UsageError(
                 f"{adapter.folder}: an adapter of type {adapter.adapter_config.get('peft_type')} can't"
@@ -400,7 +400,7 @@ def _merge_and_save(
         # safe_merge refuses nan and infinities instead of writing them.
         merged = tuned.merge_and_unload(safe_merge=True)
     if proof_prompts:
-        merged_look = observe_model(merged, proof_prompts, on)
+        merged_look = observe_greedy_answers_and_logits(merged, proof_prompts, on)
     # After the sum, so that base and adapter are rounded together once. Rounding the base first
     # would lose small updates below its step.
     merged.to(getattr(torch, dtype)).save_pretrained(str(part), max_shard_size=shard)
@@ -424,19 +424,19 @@ def _prove_merge(
     model = load_model_float32(part, model_class(under), device)
     # The reloaded model follows the answers of the adapter, token by token: once two answers part,
     # their logits have nothing to do with each other.
-    again = observe_model(model, proof_prompts, observations.on)
-    return make_proof(
+    again = observe_greedy_answers_and_logits(model, proof_prompts, observations.on)
+    return make_proof_of_form_comparisons(
         observations.on,
         observations.off,
         [
-            compare_form(
+            compare_form_with_adapter_on_base(
                 "merged, float32",
                 observations.on,
                 observations.off,
                 observations.merged,
                 prompts=proof_prompts,
             ),
-            compare_form(
+            compare_form_with_adapter_on_base(
                 "saved and reloaded",
                 observations.on,
                 observations.off,
@@ -448,7 +448,7 @@ def _prove_merge(
     )
 
 
-def _facts_for_merge_record(merged_model: Merged) -> dict[str, Any]:
+def _facts_of_merge_besides_inputs(merged_model: Merged) -> dict[str, Any]:
     """What merge.json says besides the inputs."""
     kept = merged_model.manifest.merged
     return {

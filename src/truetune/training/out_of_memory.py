@@ -74,7 +74,7 @@ class RanOutOfMemory(Exception):
         return RanOutOfMemory(self.trouble, self.plan, self.folder)
 
 
-def catch_out_of_memory(trainer: Any, run: Callable[[], Any]) -> OutOfMemoryFacts | None:
+def run_and_catch_out_of_memory(trainer: Any, run: Callable[[], Any]) -> OutOfMemoryFacts | None:
     """Run; gives what happened where memory ran out, and None where it did not. Afterwards only the
     trainer holds anything of the attempt.
     """
@@ -113,7 +113,7 @@ def is_out_of_memory_error(error: BaseException) -> bool:
     )
 
 
-def reduce_memory_of_next_attempt(error: RanOutOfMemory, fitting: MemoryFitting) -> None:
+def reduce_next_attempt_or_give_up(error: RanOutOfMemory, fitting: MemoryFitting) -> None:
     """Make the next attempt take less. Raises OutOfMemoryError where that was not asked for, or nothing is left."""
     changes = (
         changes_after_out_of_memory(error.plan, evaluating=error.trouble.evaluating)
@@ -175,9 +175,11 @@ def _memory_bytes_by_part(trainer: Any) -> dict[str, float]:
     # accelerate wraps the optimizer; before the first step there is none.
     states = getattr(getattr(trainer.optimizer, "optimizer", trainer.optimizer), "state", {})
     parts = {
-        "weights": _total_bytes(parameters),
-        "gradients": _total_bytes(p.grad for p in parameters if p.grad is not None),
-        "optimizer": _total_bytes(value for state in states.values() for value in state.values()),
+        "weights": _total_bytes_of_tensors(parameters),
+        "gradients": _total_bytes_of_tensors(p.grad for p in parameters if p.grad is not None),
+        "optimizer": _total_bytes_of_tensors(
+            value for state in states.values() for value in state.values()
+        ),
     }
     if not torch.cuda.is_available():
         return parts | {
@@ -193,7 +195,7 @@ def _memory_bytes_by_part(trainer: Any) -> dict[str, float]:
     }
 
 
-def _total_bytes(tensors: Any) -> float:
+def _total_bytes_of_tensors(tensors: Any) -> float:
     """Bytes of all tensors among some values."""
     return float(sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor)))
 

@@ -25,10 +25,10 @@ from truetune.settings.run_spec import RunSpec
 from truetune.training.load_training_rows import (
     TrainingData,
     TrainingRows,
-    add_copies_of_held_out,
+    choices_of_encoded_and_held_rows,
     choose_held_out_by_hash,
-    describe_row_choices,
-    open_encoded_table,
+    held_out_rows_with_their_copies,
+    open_encoded_table_with_rows,
 )
 from truetune.training.training_recipe import DEFAULT_SEED, Choice
 
@@ -84,7 +84,7 @@ class PreferenceRows(TrainingRows):
         """
         flat, documents = _FlatDocuments.of_table(self.table), np.array(self.packs)[:, 0]
         prompts, answers = flat.starts - flat.offsets[:-1], flat.offsets[1:] - flat.starts
-        return choose_kl_answers(prompts[documents], answers[documents], batch, limit)
+        return choose_kl_answer_rows(prompts[documents], answers[documents], batch, limit)
 
 
 def load_preference_data(spec: RunSpec, *, progress: Progress | None = None) -> TrainingData:
@@ -95,30 +95,32 @@ def load_preference_data(spec: RunSpec, *, progress: Progress | None = None) -> 
     settings = {"packing": "none", "preferences": True, "sources": True, "trainer": "transformers"}
     spec = spec.model_copy(update={"encode": spec.encode.model_copy(update=settings)})
     encoded = encode(spec, progress=progress)
-    table = open_encoded_table(encoded, spec.data)
+    table = open_encoded_table_with_rows(encoded, spec.data)
     numbers = np.asarray(table.with_format("numpy")["row"])
     flat = _FlatDocuments.of_table(table)
     chosen = choose_held_out_by_hash(numbers, 0 if spec.eval_data else spec.training.val_size)
-    held = add_copies_of_held_out(
+    held = held_out_rows_with_their_copies(
         (flat.prompt_and_answer_bytes(i)[0] for i in range(len(numbers))), numbers, chosen
     )
     apart = np.isin(numbers, sorted(held))
-    train = _make_preference_rows(table, np.flatnonzero(~apart), spec)
-    held_out = _make_preference_rows(table, np.flatnonzero(apart), spec) if held else None
+    train = _pair_documents_or_order_verdicts(table, np.flatnonzero(~apart), spec)
+    held_out = (
+        _pair_documents_or_order_verdicts(table, np.flatnonzero(apart), spec) if held else None
+    )
     if spec.eval_data:
-        other = open_encoded_table(
+        other = open_encoded_table_with_rows(
             encode(spec.model_copy(update={"data": spec.eval_data})), spec.eval_data
         )
-        held_out = _make_preference_rows(other, np.arange(len(other)), spec)
+        held_out = _pair_documents_or_order_verdicts(other, np.arange(len(other)), spec)
     tokens = int(np.diff(flat.offsets)[~apart].sum())
     choices = (
-        *describe_row_choices(spec, held, encoded.manifest),
-        *_describe_preference_choices(spec, train),
+        *choices_of_encoded_and_held_rows(spec, held, encoded.manifest),
+        *_choices_of_preference_rows(spec, train),
     )
     return TrainingData(train, held_out, encoded, int((~apart).sum()), tokens, held, choices)
 
 
-def choose_kl_answers(
+def choose_kl_answer_rows(
     prompts: NDArray[np.int64], answers: NDArray[np.int64], batch: int, limit: int
 ) -> NDArray[np.int64]:
     """For each row the one whose answer stands for an answer to another question (KTO's KL term).
@@ -195,11 +197,15 @@ def _split_prompt_and_answer(document: dict[str, Any]) -> tuple[list[int], list[
     return ids[:start], ids[start:]
 
 
-def _make_preference_rows(table: Any, places: NDArray[np.int64], spec: RunSpec) -> PreferenceRows:
+def _pair_documents_or_order_verdicts(
+    table: Any, places: NDArray[np.int64], spec: RunSpec
+) -> PreferenceRows:
     """Pair the documents of each row, or arrange verdicts. Raises DataError for an answer without its other."""
     if spec.training.method == "kto":
         seed = int(spec.trainer.get("seed", DEFAULT_SEED))
-        return PreferenceRows(table, [[i] for i in _order_verdicts(table, places, seed)])
+        return PreferenceRows(
+            table, [[i] for i in _shuffled_order_with_verdicts_spread(table, places, seed)]
+        )
     numbers = np.asarray(table.with_format("numpy")["row"])
     # The encoder writes the two sides of a pair one after the other, with the number of their row.
     first = places[np.flatnonzero(np.diff(numbers[places], prepend=-1))]
@@ -215,7 +221,9 @@ def _make_preference_rows(table: Any, places: NDArray[np.int64], spec: RunSpec) 
     return PreferenceRows(table, [[i, i + 1] for i in first.tolist()])
 
 
-def _order_verdicts(table: Any, places: NDArray[np.int64], seed: int) -> list[int]:
+def _shuffled_order_with_verdicts_spread(
+    table: Any, places: NDArray[np.int64], seed: int
+) -> list[int]:
     """The order in which verdicts are trained: shuffled, with wanted and unwanted answers evenly
     spread.
     """
@@ -240,7 +248,7 @@ def _order_verdicts(table: Any, places: NDArray[np.int64], seed: int) -> list[in
     return order
 
 
-def _describe_preference_choices(spec: RunSpec, train: PreferenceRows) -> Iterator[Choice]:
+def _choices_of_preference_rows(spec: RunSpec, train: PreferenceRows) -> Iterator[Choice]:
     """What was chosen for the user of this method's rows."""
     training = spec.training
     if (

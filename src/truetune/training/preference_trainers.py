@@ -131,7 +131,7 @@ class ORPORows:
         row = self.pairs[number]
         columns: dict[str, list[int]] = {}
         for side in ("chosen", "rejected"):
-            ids, labels = join_prompt_and_answer(row["prompt_ids"], row[f"{side}_ids"])
+            ids, labels = join_prompt_and_answer_with_labels(row["prompt_ids"], row[f"{side}_ids"])
             columns |= {
                 f"{side}_input_ids": ids,
                 f"{side}_attention_mask": [1] * len(ids),
@@ -161,12 +161,12 @@ def make_preference_trainer(recipe: Recipe, ready: PreparedModel, data: Training
         raise UsageError(f"{TRL_NEEDED} (here is {trl.__version__})")
     # With dropout the policy differs from its reference before any step, and rewards measure noise.
     if recipe.training.disable_dropout is not False:
-        _turn_dropout_off(ready.model)
+        _turn_off_all_dropout(ready.model)
     rows, held_out = data.train, data.held_out
     assert isinstance(rows, PreferenceRows)
     assert isinstance(held_out, PreferenceRows | None)
     if recipe.method != "orpo":
-        _refuse_single_token_rows(ready)
+        _refuse_new_token_rows_past_adapter(ready)
     arguments = trainer_arguments_of_recipe(recipe, evaluates=held_out is not None)
     try:
         trainer = BUILDERS[recipe.method](recipe, ready, arguments, rows, held_out)
@@ -189,13 +189,13 @@ def make_dpo_trainer(
 ) -> Any:
     """A DPO trainer. The rows are short enough, so its collator cuts nothing."""
     return DPOOnIds(
-        ref_model=_make_reference_model(recipe, ready),
+        ref_model=_make_reference_model_if_needed(recipe, ready),
         # The encoder has left out what is too long; TRL's own limit cuts pairs from one side,
         # without a word.
         args=make_trainer_arguments(DPOConfig, arguments | {"max_length": None}),
         train_dataset=rows.as_dataset(),
         eval_dataset=held_out and held_out.as_dataset(),
-        **_arguments_of_all_trainers(ready),
+        **_arguments_common_to_trainers(ready),
     )
 
 
@@ -211,7 +211,7 @@ def make_orpo_trainer(
         args=make_trainer_arguments(ORPOConfig, arguments),
         train_dataset=ORPORows(rows),
         eval_dataset=held_out and ORPORows(held_out),
-        **_arguments_of_all_trainers(ready),
+        **_arguments_common_to_trainers(ready),
     )
 
 
@@ -229,12 +229,12 @@ def make_kto_trainer(
         raise UsageError("KTO compares rows with each other; it needs at least two")
     args = make_trainer_arguments(KTOConfig, arguments)
     return KTOOnIds(
-        ref_model=_make_reference_model(recipe, ready),
+        ref_model=_make_reference_model_if_needed(recipe, ready),
         args=args,
         train_dataset=_add_kl_answers(rows, args.per_device_train_batch_size, args.max_length),
         eval_dataset=held_out
         and _add_kl_answers(held_out, args.per_device_eval_batch_size, args.max_length),
-        **_arguments_of_all_trainers(ready),
+        **_arguments_common_to_trainers(ready),
     )
 
 
@@ -248,12 +248,12 @@ BUILDERS: Mapping[
 }
 
 
-def join_prompt_and_answer(prompt: list[int], answer: list[int]) -> IdsAndLabels:
+def join_prompt_and_answer_with_labels(prompt: list[int], answer: list[int]) -> IdsAndLabels:
     """The ids of a prompt with its answer, and the labels, which are on the answer alone."""
     return prompt + answer, [IGNORED] * len(prompt) + answer
 
 
-def _arguments_of_all_trainers(ready: PreparedModel) -> dict[str, Any]:
+def _arguments_common_to_trainers(ready: PreparedModel) -> dict[str, Any]:
     """What all three trainers take."""
     return {"model": ready.model, "processing_class": ready.tokenizer, "peft_config": ready.peft}
 
@@ -271,7 +271,7 @@ def _add_kl_answers(rows: PreferenceRows, batch: int, limit: int) -> Any:
     return datasets.Dataset(dataset.data.table.append_column("KL_completion_ids", others))
 
 
-def _refuse_single_token_rows(ready: PreparedModel) -> None:
+def _refuse_new_token_rows_past_adapter(ready: PreparedModel) -> None:
     """Raise UsageError where new tokens would be trained by a trainer that reads the head's weights past the
     adapter."""
     config = ready.peft or getattr(ready.model, "peft_config", {}).get("default")
@@ -283,7 +283,7 @@ def _refuse_single_token_rows(ready: PreparedModel) -> None:
         )
 
 
-def _make_reference_model(recipe: Recipe, ready: PreparedModel) -> Any:
+def _make_reference_model_if_needed(recipe: Recipe, ready: PreparedModel) -> Any:
     """The reference model; None where the policy without its adapter is one, or its values are computed beforehand."""
     training = recipe.training
     if training.reference is not None:
@@ -298,7 +298,7 @@ def _make_reference_model(recipe: Recipe, ready: PreparedModel) -> Any:
     return None if adapts or training.precompute_ref_log_probs else copy.deepcopy(ready.model)
 
 
-def _turn_dropout_off(model: torch.nn.Module) -> None:
+def _turn_off_all_dropout(model: torch.nn.Module) -> None:
     """Turn dropout off, also where a module keeps it as a number, which TRL's disable_dropout
     leaves on.
     """
@@ -319,7 +319,7 @@ def _check_first_batches(trainer: Any, rows: PreferenceRows) -> None:
         trained = [
             one
             for side in ("", "chosen_", "rejected_", "KL_")
-            for one in _batch_lines_of_side(batch.inputs, side)
+            for one in _unpadded_batch_lines_of_side(batch.inputs, side)
         ]
         # Exact equality: a release of TRL that adds a BOS, cuts a token or moves a mask would
         # train something else, and its loss would look as good.
@@ -339,19 +339,21 @@ def _expected_batch_lines(trainer: Any, rows: PreferenceRows, batch: Any) -> lis
     names = ("chosen_ids", "rejected_ids", "completion_ids")
     sides = [name for name in names if name in batch_rows[0]]
     expected = [
-        join_prompt_and_answer(row["prompt_ids"], row[side]) for side in sides for row in batch_rows
+        join_prompt_and_answer_with_labels(row["prompt_ids"], row[side])
+        for side in sides
+        for row in batch_rows
     ]
     if "KL_input_ids" in batch.inputs:
         others = rows.choose_kl_rows(trainer.args.per_device_train_batch_size, limit)
         answers = [rows[others[i]]["completion_ids"] for i in batch.indices or ()]
         for row, answer in zip(batch_rows, answers, strict=True):
-            ids, labels = join_prompt_and_answer(row["prompt_ids"], answer)
+            ids, labels = join_prompt_and_answer_with_labels(row["prompt_ids"], answer)
             # The neighbour's answer was never fitted to this prompt, so the collator cuts it.
             expected.append((ids[:limit], labels[:limit]))
     return expected
 
 
-def _batch_lines_of_side(inputs: Mapping[str, Any], side: str) -> list[IdsAndLabels]:
+def _unpadded_batch_lines_of_side(inputs: Mapping[str, Any], side: str) -> list[IdsAndLabels]:
     """The rows of one side of a batch, without padding; none where the batch has no such side."""
     if f"{side}input_ids" not in inputs:
         return []

@@ -88,7 +88,9 @@ def check_settings_and_data(spec: RunSpec, listener: Listener) -> Report:
     return add_judgement(judge_rehearsal, judge_settings(config, spec))
 
 
-def audit_trainer(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") -> AuditReport:
+def audit_first_batches_and_laws(
+    trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick"
+) -> AuditReport:
     """Judge what reaches the loss of a trainer in its first batches, and the laws that hold for its model.
 
     Args:
@@ -141,14 +143,14 @@ def _data_rows_of_first_batches(trainer: Any, spec: RunSpec, rows: Any) -> Seque
     )
     for row in read_conversations(spec.data, format=spec.format, columns=spec.map):
         if (names.get(row.origin.file), row.origin.line) in origins:
-            columns.append(_row_columns(row))
+            columns.append(_row_as_known_columns(row))
         # Reading on to the end of a large file would find nothing more.
         if len(columns) == min(len(origins), MAX_AUDIT_ROWS):
             break
     return columns
 
 
-def _row_columns(row: Conversation) -> dict[str, Any]:
+def _row_as_known_columns(row: Conversation) -> dict[str, Any]:
     """A row as the columns that every reader knows."""
     border = row.prompt_messages or 0
     columns: dict[str, Any]

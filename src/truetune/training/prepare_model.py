@@ -14,7 +14,7 @@ from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 from truetune.training.align_special_ids import align_special_ids
-from truetune.training.choose_collator import Collate, choose_collator
+from truetune.training.choose_collator import Collate, choose_collator_by_attention
 from truetune.training.does_attention_keep_documents_apart import (
     ModelAttention,
     probe_packing_attention,
@@ -23,7 +23,7 @@ from truetune.training.enlarge_embeddings import fit_embedding_to_ids
 from truetune.training.load_base_model import load_base_model
 from truetune.training.make_or_load_adapter import load_starting_adapter, make_lora_config
 from truetune.training.prepare_tokenizer import prepare_tokenizer
-from truetune.training.supervised_token_losses import use_fused_head
+from truetune.training.supervised_token_losses import use_fused_head_where_it_computes
 from truetune.training.training_recipe import Choice
 
 
@@ -80,7 +80,7 @@ def prepare_model(spec: RunSpec, training: Training, *, highest: int = 0) -> Pre
                 "packs are taken apart: this model would mix their documents",
             )
         )
-    choices += _use_gpu_kernels(model, training)
+    choices += _use_liger_and_fused_head(model, training)
     if training.adapter is not None:
         model, more = load_starting_adapter(model, training, new)
         choices += more
@@ -93,13 +93,13 @@ def prepare_model(spec: RunSpec, training: Training, *, highest: int = 0) -> Pre
         # The embedding is frozen, and a checkpointed segment whose inputs need no gradient computes
         # none: the loss would stay where it is, with a warning at most.
         model.enable_input_require_grads()
-    collate = choose_collator(attention, tokenizer, model)
+    collate = choose_collator_by_attention(attention, tokenizer, model)
     return PreparedModel(
         model, tokenizer, probes, stops, config, attention, collate, tuple(choices)
     )
 
 
-def _use_gpu_kernels(model: Any, training: Training) -> list[Choice]:
+def _use_liger_and_fused_head(model: Any, training: Training) -> list[Choice]:
     """Use faster code on a GPU: Liger's layers where they are installed, and a head that never
     holds all logits.
     """
@@ -119,7 +119,7 @@ def _use_gpu_kernels(model: Any, training: Training) -> list[Choice]:
             Choice("use_liger_kernel", True, "its kernels for norms, rotations and MLPs")
         )
     # The trainers on preferences have losses of their own, which this head is not for.
-    if training.method == "sft" and use_fused_head(model):
+    if training.method == "sft" and use_fused_head_where_it_computes(model):
         choices.append(
             Choice("head", "fused", "never holds all logits; its losses are the model's own")
         )

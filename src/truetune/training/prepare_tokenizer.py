@@ -37,7 +37,8 @@ TRIAL_ROWS = 20
 def prepare_tokenizer(probes: Probes, spec: RunSpec) -> tuple[Any, list[Choice]]:
     """A transformers tokenizer that gives the ids of `probes`. Raises TokenizerError where none does."""
     tokenizer, choices = _load_same_tokenizer(
-        probes, [*TRIAL_TEXTS, *_rendered_texts(probes), *_first_message_contents(spec)]
+        probes,
+        [*TRIAL_TEXTS, *_template_texts_of_short_chats(probes), *_first_message_contents(spec)],
     )
     for name, token in spec.training.special_tokens.items():
         # convert_tokens_to_ids gives the unknown token's id for a stranger, so that the vocabulary
@@ -110,7 +111,7 @@ def _choose_pad_token(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
         pad, why = choose_pad_token(probes.tokenizer, probes.stops)
         # A new token would need a new row of the embedding, which an adapter does not train and a
         # server that loads the adapter alone does not have.
-        if pad is None and _adapts_without_spare_row(probes):
+        if pad is None and _adapter_embedding_lacks_spare_row(probes):
             tokenizer.pad_token = was or tokenizer.eos_token
             why = (
                 "no token is free, and an adapter has no row for a new one; masks go by place: no"
@@ -137,14 +138,14 @@ def _choose_pad_token(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
         tokenizer.padding_side = "right"
 
 
-def _adapts_without_spare_row(probes: Probes) -> bool:
+def _adapter_embedding_lacks_spare_row(probes: Probes) -> bool:
     """Is an adapter trained, on an embedding without a row to spare?"""
     training, tokenizer = probes.spec.training, probes.tokenizer
     adapts = training.lora is not None or training.adapter is not None
     return adapts and (tokenizer.embedding_rows or 0) <= tokenizer.vocabulary
 
 
-def _rendered_texts(probes: Probes) -> Iterator[str]:
+def _template_texts_of_short_chats(probes: Probes) -> Iterator[str]:
     """The texts that the template makes of a chat of one turn, and of one of two."""
     for messages in (
         alternating_chat(QUESTION, ANSWER),

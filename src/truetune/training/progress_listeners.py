@@ -103,7 +103,7 @@ class ListenerCallback(TrainerCallback):
         """Measure speed and memory of the step, and tell the listener unless a log follows at once."""
         now = time.perf_counter()
         self.figures["tokens/s"] = self.tokens / max(now - self._last, 1e-9)
-        self.figures["memory"] = peak_memory_bytes()
+        self.figures["memory"] = peak_gpu_or_process_memory_bytes()
         self._last = now
         # on_log comes right after in the same step, and brings the new loss: two lines for one step
         # would flicker on a terminal.
@@ -123,7 +123,7 @@ class ListenerCallback(TrainerCallback):
         self.listener.end()
 
 
-def peak_memory_bytes() -> float:
+def peak_gpu_or_process_memory_bytes() -> float:
     """The most bytes that the GPU held, or that this process had in RAM."""
     if torch.cuda.is_available():
         return float(torch.cuda.max_memory_allocated())

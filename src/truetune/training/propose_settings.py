@@ -117,7 +117,7 @@ def propose_settings(
             filled.spec, model=survey.shape.architecture, gpu_memory=gpu_memory and gpu_memory / GIB
         )
     return StartingSettings(
-        name, survey, settings_spec, filled, planned, _notes_on_proposal(survey, length)
+        name, survey, settings_spec, filled, planned, _notes_to_user_on_proposal(survey, length)
     )
 
 
@@ -139,7 +139,7 @@ def _choose_max_length(survey: DataSurvey, *, packs: bool) -> int:
     than the model's positions.
     """
     lengths = survey.lengths
-    wanted = DEFAULT_MAX_LENGTH if lengths is None else _covering_length(lengths)
+    wanted = DEFAULT_MAX_LENGTH if lengths is None else _round_length_that_covers_examples(lengths)
     # Rows of the shortest data would otherwise be so short that each holds one or two examples.
     if packs:
         wanted = max(wanted, MIN_PACKED_LENGTH)
@@ -147,7 +147,7 @@ def _choose_max_length(survey: DataSurvey, *, packs: bool) -> int:
     return min(wanted, known or wanted)
 
 
-def _covering_length(lengths: ExampleLengths) -> int:
+def _round_length_that_covers_examples(lengths: ExampleLengths) -> int:
     """A round length that holds all examples, or 95 of 100 where a few are much longer."""
     most = (
         lengths.longest
@@ -192,7 +192,7 @@ def _summary_lines(start: StartingSettings) -> Iterator[str]:
     yield f"memory: {memory}{verdict[start.plan.verdict]}"
 
 
-def _notes_on_proposal(survey: DataSurvey, length: int) -> tuple[str, ...]:
+def _notes_to_user_on_proposal(survey: DataSurvey, length: int) -> tuple[str, ...]:
     """What a user should know of the proposal."""
     notes = list(survey.notes)
     if survey.lengths is not None and survey.lengths.longest > length:

@@ -100,7 +100,7 @@ class ModelObservation:
     """Ids, with the stop token where there is one"""
 
 
-def observe_model(
+def observe_greedy_answers_and_logits(
     model: Any, prompts: ProofPrompts, follow: ModelObservation | None = None
 ) -> ModelObservation:
     """Answer the prompts greedily, and read the logits along an answer to each.
@@ -114,7 +114,7 @@ def observe_model(
         model,
         prompts.prompts,
         stops=prompts.stops,
-        pad=_any_pad_id(prompts),
+        pad=_any_valid_id_as_pad(prompts),
         max_new_tokens=MAX_NEW_TOKENS,
         decode=make_decoder(prompts.probes.tokenizer),
     )
@@ -130,7 +130,7 @@ def observe_model(
     return ModelObservation(tuple(logits), ids)
 
 
-def _any_pad_id(prompts: ProofPrompts) -> int:
+def _any_valid_id_as_pad(prompts: ProofPrompts) -> int:
     """A valid id to pad with; any would do, since pads are masked by their position."""
     special = prompts.probes.tokenizer.special
     return special["pad"].id if "pad" in special else min(prompts.stops, default=0)
@@ -150,7 +150,7 @@ def _logits_along_answer(
     return logits[len(prompt) - 1 :].float().cpu()
 
 
-def compare_form(
+def compare_form_with_adapter_on_base(
     name: str,
     on: ModelObservation,
     off: ModelObservation | None,
@@ -203,7 +203,7 @@ def compare_form(
     )
 
 
-def make_proof(
+def make_proof_of_form_comparisons(
     on: ModelObservation, off: ModelObservation | None, rungs: Sequence[FormComparison]
 ) -> Proof:
     """A proof of the comparisons of all forms, with the size of the effect that they are compared
@@ -233,7 +233,7 @@ def load_model_float32(folder: Path, model_class: Any, device: str, **settings: 
     return model.to(device).eval()
 
 
-def quiet_transformers() -> None:
+def quiet_transformers_bars_and_warnings() -> None:
     """Show progress bars of transformers on a terminal alone, and none of its warnings to
     developers.
     """

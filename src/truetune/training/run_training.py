@@ -22,24 +22,24 @@ from truetune.settings.run_spec import RunSpec
 from truetune.training import preflight_checks, write_contract_of_trained_prompts
 from truetune.training.claim_or_resume_run_folder import (
     FolderClaim,
-    check_same_run,
-    claim_folder,
+    inspect_folder_and_drop_partial_checkpoint,
     lock_folder,
+    refuse_folder_with_other_run,
 )
 from truetune.training.coordinate_processes_of_run import (
-    as_single_process,
     describe_idle_gpus,
-    first_process_first,
-    join_processes,
-    settings_for_processes,
+    hide_other_processes_from_accelerate,
+    join_processes_of_launcher,
+    run_first_process_before_others,
+    settings_for_number_of_processes,
 )
-from truetune.training.files_written_by_run import EXTENDED_TOKENIZER, check_run_folder
+from truetune.training.files_written_by_run import EXTENDED_TOKENIZER, refuse_unsuitable_run_folder
 from truetune.training.fit_memory import MemoryFitting, plan_run_memory, usable_gpu_bytes
-from truetune.training.load_training_rows import TrainingData, highest_id
+from truetune.training.load_training_rows import TrainingData, highest_token_id
 from truetune.training.out_of_memory import (
     RanOutOfMemory,
-    catch_out_of_memory,
-    reduce_memory_of_next_attempt,
+    reduce_next_attempt_or_give_up,
+    run_and_catch_out_of_memory,
 )
 from truetune.training.prepare_model import PreparedModel, prepare_model
 from truetune.training.progress_listeners import (
@@ -50,15 +50,19 @@ from truetune.training.progress_listeners import (
 )
 from truetune.training.save_checkpoints import (
     CheckpointSaver,
-    measure_loss_after_training,
-    measure_loss_before_training,
+    held_out_loss_after_training,
+    measure_held_out_loss_before_training,
     save_final_weights,
 )
 from truetune.training.training_recipe import Recipe, make_recipe
 from truetune.training.watch.exchange_between_sampling_processes import describe_sharding
 from truetune.training.watch.make_watcher import make_watcher
-from truetune.training.write_extended_tokenizer import extend_tokenizer
-from truetune.training.write_run_record import RunFile, begin_record, collect_run_inputs
+from truetune.training.write_extended_tokenizer import extend_tokenizer_and_give_settings
+from truetune.training.write_run_record import (
+    RunFile,
+    collect_inputs_that_shape_weights,
+    write_record_of_begun_run,
+)
 
 LoadRows = Callable[..., TrainingData]
 BuildTrainer = Callable[[Recipe, PreparedModel, TrainingData], Any]
@@ -117,7 +121,7 @@ def train_run(
         SpecError, UsageError, TokenizerError, TemplateError, DataError: what the user can correct.
         OutOfMemoryError: memory ran out, and nothing is left to change.
     """
-    state = join_processes(spec)
+    state = join_processes_of_launcher(spec)
     listener = (listener or PlainListener()) if state.is_main_process else SilentListener()
     idle_gpus = describe_idle_gpus()
     if idle_gpus:
@@ -128,13 +132,13 @@ def train_run(
     while True:
         try:
             return _attempt_run(
-                settings_for_processes(spec, state), fitting, force, listener, callbacks
+                settings_for_number_of_processes(spec, state), fitting, force, listener, callbacks
             )
         except RanOutOfMemory as error:
             listener.end()
             # The exception's frames hold the model and the optimizer until it is dropped.
             trouble = error.without_frames()
-        reduce_memory_of_next_attempt(trouble, fitting)
+        reduce_next_attempt_or_give_up(trouble, fitting)
 
 
 def _attempt_run(
@@ -145,13 +149,13 @@ def _attempt_run(
     gpu = torch.cuda.is_available()
     machine = {"gpu": gpu, "bf16": gpu and torch.cuda.is_bf16_supported()}
     # The first process writes the tokenizer's folder; the others find it there, complete.
-    with first_process_first():
-        check_run_folder(_output_folder(spec), spec)
-        spec = extend_tokenizer(spec, _output_folder(spec) / EXTENDED_TOKENIZER)
+    with run_first_process_before_others():
+        refuse_unsuitable_run_folder(_output_folder(spec), spec)
+        spec = extend_tokenizer_and_give_settings(spec, _output_folder(spec) / EXTENDED_TOKENIZER)
     first = make_recipe(spec, rows=None, **machine)
     looks = preflight_checks.PreflightChecks(listener, force=force)
     # Checked before anything is encoded: a finding in the settings should not cost that time.
-    with first_process_first() as leads:
+    with run_first_process_before_others() as leads:
         if leads:
             looks.add_or_stop(
                 "the check",
@@ -159,7 +163,7 @@ def _attempt_run(
                     fitting.without_memory_rule(first.spec), listener
                 ),
             )
-        load, build = _functions_of_method(first.method)
+        load, build = _row_loader_and_trainer_builder(first.method)
         data = load(
             first.spec,
             progress=lambda what, done, total, rows, tokens: listener.busy(what, done, total),
@@ -168,23 +172,23 @@ def _attempt_run(
     # known only now.
     filled = make_recipe(spec, rows=len(data.train), **machine)
     folder = _output_folder(filled.spec)
-    inputs = collect_run_inputs(filled, data, processes=spec.training.devices)
-    with first_process_first() as leads:
+    inputs = collect_inputs_that_shape_weights(filled, data, processes=spec.training.devices)
+    with run_first_process_before_others() as leads:
         if leads:
-            check_same_run(folder, inputs)
+            refuse_folder_with_other_run(folder, inputs)
     with lock_folder(folder):
-        place = claim_folder(folder, inputs)
+        place = inspect_folder_and_drop_partial_checkpoint(folder, inputs)
         for note in place.notes:
             listener.say(note)
         if place.finished:
-            return _result_of_ended_run(place, listener)
-        fitted = fitting.settings_that_fit(spec, filled.spec, _fit_changes_to_resume(place))
+            return _result_of_run_ended_before(place, listener)
+        fitted = fitting.settings_that_fit(spec, filled.spec, _fit_changes_if_run_resumes(place))
         # Fitting may have shortened the rows: they are other examples then.
         if fitted.max_length != spec.max_length:
             data = load(make_recipe(fitted, rows=None, **machine).spec)
         filled = make_recipe(fitted, rows=len(data.train), **machine)
         ready = prepare_model_and_report(filled, data, listener)
-        record = begin_record(place, inputs, filled, ready, data)
+        record = write_record_of_begun_run(place, inputs, filled, ready, data)
         record.update(fitted=fitting.as_record())
         if record.writes:
             write_contract_of_trained_prompts.write_contract(folder, ready.probes, ready.tokenizer)
@@ -193,7 +197,7 @@ def _attempt_run(
         for kind in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(kind)
         audit_and_rehearse(trainer, filled, data, place, looks, record)
-        before = measure_loss_before_training(trainer, place)
+        before = measure_held_out_loss_before_training(trainer, place)
         record.update(held_out_before=before)
         watching = make_watcher(filled.spec, ready, data, folder, listener)
         others = (
@@ -202,15 +206,15 @@ def _attempt_run(
             *callbacks,
         )
         # Raised from here and not from inside: what the failed step holds is in frames below.
-        trouble = catch_out_of_memory(
+        trouble = run_and_catch_out_of_memory(
             trainer, lambda: train_steps(trainer, filled, place, record, listener, others)
         )
         if trouble is not None:
             raise RanOutOfMemory(trouble, plan_run_memory(filled.spec, fitting.memory), folder)
-        loss = measure_loss_after_training(trainer)
-        _say_held_out_loss(loss, before, listener)
+        loss = held_out_loss_after_training(trainer)
+        _say_held_out_loss_and_doubt(loss, before, listener)
         save_final_weights(trainer, record, loss=loss, seconds=time.perf_counter() - started)
-    failed = _run_failed(watching.findings, spec, loss)
+    failed = _run_failed_by_answers_or_loss(watching.findings, spec, loss)
     findings = (*looks.findings, *watching.findings)
     return Trained(
         folder,
@@ -229,7 +233,9 @@ def _output_folder(spec: RunSpec) -> Path:
     return Path(spec.training.output_dir or DEFAULT_OUTPUT)
 
 
-def _run_failed(findings: Sequence[Finding], spec: RunSpec, loss: float | None) -> bool:
+def _run_failed_by_answers_or_loss(
+    findings: Sequence[Finding], spec: RunSpec, loss: float | None
+) -> bool:
     """Have the answers at the end shown a finding at or above `fail_on`, or is the held-out loss no number?"""
     # A run with nan weights may end without an error, and its answers be empty rather than wrong.
     if loss is not None and not isfinite(loss):
@@ -238,20 +244,22 @@ def _run_failed(findings: Sequence[Finding], spec: RunSpec, loss: float | None) 
     return any(RANK[finding.severity] >= least for finding in findings)
 
 
-def _result_of_ended_run(place: FolderClaim, listener: Listener) -> Trained:
+def _result_of_run_ended_before(place: FolderClaim, listener: Listener) -> Trained:
     """The result of a run that has ended in this folder before: nothing is trained, nothing judged again."""
     record = place.before
     listener.say(f"already trained: {place.folder} holds this run, which ended {record['ended']}")
     return Trained(place.folder, record["step"], record["losses"].get("held_out"), (), False, 0.0)
 
 
-def _fit_changes_to_resume(place: FolderClaim) -> Sequence[Mapping[str, Any]]:
+def _fit_changes_if_run_resumes(place: FolderClaim) -> Sequence[Mapping[str, Any]]:
     """What --fit changed when the run began. Only for a run that resumes: its checkpoint needs the same settings."""
     changes: Sequence[Mapping[str, Any]] = place.before.get("fitted", ())
     return changes if place.checkpoint else ()
 
 
-def _say_held_out_loss(loss: float | None, before: float | None, listener: Listener) -> None:
+def _say_held_out_loss_and_doubt(
+    loss: float | None, before: float | None, listener: Listener
+) -> None:
     """Say the held-out loss, where rows are held out, and what speaks against the training."""
     if loss is None:
         return
@@ -287,7 +295,7 @@ def prepare_model_and_report(
     ready = prepare_model(
         filled.spec,
         filled.training,
-        highest=max(map(highest_id, filter(None, (data.train, data.held_out)))),
+        highest=max(map(highest_token_id, filter(None, (data.train, data.held_out)))),
     )
     listener.say(
         "chosen: " + ", ".join(f"{choice.setting} {choice.value}" for choice in filled.choices)
@@ -325,11 +333,12 @@ def audit_and_rehearse(
         looks.listener.say(f"no audit and no rehearsal: {how} has shared out the weights")
         record.record_checks(looks.findings_by_check, skipped=("the audit", "the rehearsal"))
         return
-    with first_process_first() as leads:
+    with run_first_process_before_others() as leads:
         if leads:
-            with as_single_process():
+            with hide_other_processes_from_accelerate():
                 looks.add_or_stop(
-                    "the audit", preflight_checks.audit_trainer(trainer, filled.spec, data.train)
+                    "the audit",
+                    preflight_checks.audit_first_batches_and_laws(trainer, filled.spec, data.train),
                 )
                 if filled.spec.rehearsal:
                     looks.add_or_stop(
@@ -360,7 +369,7 @@ def train_steps(
     CheckpointSaver(trainer, place, record, listener.say).train()
 
 
-def _functions_of_method(method: str) -> tuple[LoadRows, BuildTrainer]:
+def _row_loader_and_trainer_builder(method: str) -> tuple[LoadRows, BuildTrainer]:
     """What loads the rows of a method, and what makes its trainer."""
     if method == "sft":
         from truetune.training.load_training_rows import load_training_data

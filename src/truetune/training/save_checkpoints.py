@@ -38,7 +38,7 @@ from truetune.errors import UsageError
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.training.claim_or_resume_run_folder import FolderClaim
-from truetune.training.files_written_by_run import remove_checkpoint, remove_unfinished
+from truetune.training.files_written_by_run import remove_checkpoint, remove_unfinished_checkpoint
 from truetune.training.write_run_record import RunFile
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -108,7 +108,7 @@ class CheckpointSaver(TrainerCallback):
             with self._catch_signals():
                 # Killed between the last step and the end: only the saving is left to do.
                 if checkpoint is not None and self._is_last_step(checkpoint):
-                    self._load_weights(checkpoint)
+                    self._load_final_or_best_weights(checkpoint)
                 else:
                     self.trainer.train(
                         resume_from_checkpoint=str(checkpoint) if checkpoint else None
@@ -117,7 +117,7 @@ class CheckpointSaver(TrainerCallback):
             self.record.record_early_end("interrupted")
             raise
         except Exception as error:
-            explained = self._explain_write_error(error)
+            explained = self._error_of_failed_checkpoint_write(error)
             self.record.record_early_end("failed")
             # The explanation names disk and checkpoint; the chain of frames inside safetensors
             # helps nobody.
@@ -134,7 +134,7 @@ class CheckpointSaver(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         """Restore the sums of the log, in a run that resumes."""
         if self.claim.checkpoint is not None:
-            path = self.claim.checkpoint / _sums_file_name(args.process_index)
+            path = self.claim.checkpoint / _log_sums_file_name_of_process(args.process_index)
             restore_log_sums(
                 self.trainer, parse_json(path.read_bytes(), RESULT) if path.is_file() else {}
             )
@@ -150,18 +150,18 @@ class CheckpointSaver(TrainerCallback):
         """Bring the checkpoint to the disk, say that it is whole, and remove older ones, in this order."""
         folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
         write_atomically.write_atomically(
-            folder / _sums_file_name(args.process_index),
-            json.dumps(collect_log_sums(self.trainer)).encode(),
+            folder / _log_sums_file_name_of_process(args.process_index),
+            json.dumps(collect_sums_since_last_log(self.trainer)).encode(),
         )
         PartialState().wait_for_everyone()
         if PartialState().is_main_process:
-            _write_base_fingerprint(self.record, folder)
+            _write_base_fingerprint_beside_adapter(self.record, folder)
             mark_checkpoint_whole(folder, resumes=not args.save_only_model)
             self.record.update(writing=None)
-            self._remove_older_checkpoints(state)
+            self._remove_all_but_last_and_best(state)
             self.record.record_checkpoint(state)
 
-    def _remove_older_checkpoints(self, state: Any) -> None:
+    def _remove_all_but_last_and_best(self, state: Any) -> None:
         """Remove all but the last checkpoints, as many as save_total_limit says, and the best one."""
         if not self.keep or self.keep < 0:
             return
@@ -228,7 +228,7 @@ class CheckpointSaver(TrainerCallback):
         sharded = self.trainer.is_fsdp_enabled or self.trainer.is_deepspeed_enabled
         return bool(state.global_step >= state.max_steps > 0 and not sharded)
 
-    def _load_weights(self, checkpoint: Path) -> None:
+    def _load_final_or_best_weights(self, checkpoint: Path) -> None:
         """Load a run's weights without making a step: the best ones where it asks for them."""
         self.trainer.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
         best = (
@@ -238,7 +238,7 @@ class CheckpointSaver(TrainerCallback):
         )
         self.trainer._load_from_checkpoint(best or str(checkpoint))
 
-    def _explain_write_error(self, error: Exception) -> UsageError | None:
+    def _error_of_failed_checkpoint_write(self, error: Exception) -> UsageError | None:
         """The error to raise where `error` came while a checkpoint was written; what there is of it
         is removed. None for other errors.
         """
@@ -253,7 +253,7 @@ class CheckpointSaver(TrainerCallback):
             return None
         if PartialState().is_main_process:
             with suppress(OSError):
-                remove_unfinished(folder)
+                remove_unfinished_checkpoint(folder)
         return self._unwritten_checkpoint_error(folder, error)
 
     def _unwritten_checkpoint_error(self, folder: Path, error: Exception) -> UsageError:
@@ -277,7 +277,7 @@ class CheckpointSaver(TrainerCallback):
         )
 
 
-def measure_loss_before_training(trainer: Any, claim: FolderClaim) -> float | None:
+def measure_held_out_loss_before_training(trainer: Any, claim: FolderClaim) -> float | None:
     """The loss of the held-out rows before the first step; None where none are held out, or the weights are sharded."""
     if claim.checkpoint is not None:
         known: float | None = claim.before.get("held_out_before")
@@ -292,7 +292,7 @@ def measure_loss_before_training(trainer: Any, claim: FolderClaim) -> float | No
     return loss
 
 
-def measure_loss_after_training(trainer: Any) -> float | None:
+def held_out_loss_after_training(trainer: Any) -> float | None:
     """The loss of the held-out rows after the last step, from the log where it has one; None where
     none are held out.
     """
@@ -320,7 +320,7 @@ def save_final_weights(
         trainer.save_model()
         trainer.save_state()
         if record.writes:
-            _write_base_fingerprint(record, record.folder)
+            _write_base_fingerprint_beside_adapter(record, record.folder)
             defaults = getattr(
                 trainer.accelerator.unwrap_model(trainer.model), "generation_config", None
             )
@@ -341,7 +341,7 @@ def save_final_weights(
     record.record_completion(trainer.state, seconds=seconds, loss=loss)
 
 
-def _write_base_fingerprint(record: RunFile, folder: Path) -> None:
+def _write_base_fingerprint_beside_adapter(record: RunFile, folder: Path) -> None:
     """Write the fingerprint of the base beside an adapter."""
     base = record.facts["base"]["fingerprint"]
     if base is not None and (folder / "adapter_config.json").is_file():
@@ -368,10 +368,10 @@ def mark_checkpoint_whole(folder: Path, *, resumes: bool) -> None:
     write_atomically.sync_folder_to_disk(folder.parent)
 
 
-def collect_log_sums(trainer: Any) -> dict[str, Any]:
+def collect_sums_since_last_log(trainer: Any) -> dict[str, Any]:
     """The sums of a trainer since the last line of its log, for a checkpoint."""
     sums = {
-        name: _plain_values(getattr(trainer, name))
+        name: _tensors_as_plain_values(getattr(trainer, name))
         for name in LOGGED_SUMS
         if hasattr(trainer, name)
     }
@@ -380,7 +380,7 @@ def collect_log_sums(trainer: Any) -> dict[str, Any]:
 
 
 def restore_log_sums(trainer: Any, saved: Mapping[str, Any]) -> None:
-    """Restore the sums that `collect_log_sums` gave.
+    """Restore the sums that `collect_sums_since_last_log` gave.
 
     The loss that transformers says of the whole call stays one of this call alone.
     """
@@ -403,15 +403,19 @@ def restore_log_sums(trainer: Any, saved: Mapping[str, Any]) -> None:
         trainer.ledger.restore(saved["ledger"])
 
 
-def _plain_values(value: Any) -> Any:
+def _tensors_as_plain_values(value: Any) -> Any:
     """Tensors as numbers and lists, which JSON can hold; float32 survives that to the bit."""
     if isinstance(value, torch.Tensor):
         return value.item() if value.numel() == 1 else value.tolist()
     if isinstance(value, Mapping):
-        return {name: _plain_values(item) for name, item in value.items()}
-    return [_plain_values(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: _tensors_as_plain_values(item) for name, item in value.items()}
+    return (
+        [_tensors_as_plain_values(item) for item in value]
+        if isinstance(value, list | tuple)
+        else value
+    )
 
 
-def _sums_file_name(process: int) -> str:
+def _log_sums_file_name_of_process(process: int) -> str:
     """The name of the file of a process's sums in a checkpoint: each process has sums of its own."""
     return f"window_{process}.json"

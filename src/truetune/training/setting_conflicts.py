@@ -75,8 +75,8 @@ def refuse_conflicts(
         )
     # All conflicts at once: a user who has to run the command once for each loses minutes.
     conflicts = [
-        *_other_trainer_conflicts(spec),
-        *_forbidden_argument_conflicts(training, trainer),
+        *_settings_meant_for_other_program(spec),
+        *_conflicts_of_own_or_renamed_arguments(training, trainer),
         *_batch_and_packing_conflicts(spec, training),
         *_weight_conflicts(training, gpu=gpu, bf16=bf16),
     ]
@@ -90,13 +90,15 @@ def refuse_conflicts(
         raise UsageError("\n".join(conflicts))
 
 
-def _other_trainer_conflicts(spec: RunSpec) -> Iterator[str]:
+def _settings_meant_for_other_program(spec: RunSpec) -> Iterator[str]:
     """Settings that are meant for another program."""
     if spec.trained_by not in (None, "truetune"):
         yield f"trained_by: {spec.trained_by} is another trainer than truetune train; leave it out"
 
 
-def _forbidden_argument_conflicts(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:
+def _conflicts_of_own_or_renamed_arguments(
+    training: Training, trainer: Mapping[str, Any]
+) -> Iterator[str]:
     """Settings and arguments that this program sets itself, or has under another name."""
     for name, remedy in OTHER_STACKS.items():
         # A setting that is off asks for nothing, and readers of other trainers' configs fill many

@@ -138,14 +138,17 @@ def render_settings_yaml(start: StartingSettings, folder: Path, schema: str) -> 
     """The text of a truetune.yaml. `folder`: where it will be; `schema`: the address of the schema
     for editors.
     """
-    settings = _settings_of_method(start.settings)
-    live = {path for path in settings if _is_written_as_set(start, path)}
+    settings = _setting_names_without_other_methods(start.settings)
+    live = {path for path in settings if _is_written_live_not_as_comment(start, path)}
     lines = [
         f"# yaml-language-server: $schema={schema}",
         f"# Settings of `truetune train`: {start.name}, {RECIPE_MEANINGS[start.name]}.",
         "# Written by `truetune init`. What is commented out has its default, or an example.",
     ]
-    values, remarks = _values_to_write(start, live, folder), _meanings_from_data(start)
+    values, remarks = (
+        _value_to_write_for_each_setting(start, live, folder),
+        _setting_meanings_by_found_data(start),
+    )
     for heading, paths in LAYOUT:
         lines += ["", f"# {heading}"]
         opened: set[str] = set()
@@ -156,13 +159,15 @@ def render_settings_yaml(start: StartingSettings, folder: Path, schema: str) -> 
                     path,
                     values[path],
                     live,
-                    remarks.get(path) or SHORT_MEANINGS.get(path) or _setting_meaning(path),
+                    remarks.get(path)
+                    or SHORT_MEANINGS.get(path)
+                    or _first_sentence_of_setting_description(path),
                 )
             )
     return "\n".join(lines) + "\n"
 
 
-def _settings_of_method(spec: RunSpec) -> list[str]:
+def _setting_names_without_other_methods(spec: RunSpec) -> list[str]:
     """The dotted names of the settings, without those of other methods."""
     method = spec.training.method
     every = (path for _, paths in LAYOUT for path in paths)
@@ -173,7 +178,7 @@ def _settings_of_method(spec: RunSpec) -> list[str]:
     ]
 
 
-def _is_written_as_set(start: StartingSettings, path: str) -> bool:
+def _is_written_live_not_as_comment(start: StartingSettings, path: str) -> bool:
     """Is a setting written with its value (and not as a comment)? It is where every file sets it,
     the user or the recipe's name asks for it, or it has to be on.
     """
@@ -188,7 +193,9 @@ def _is_written_as_set(start: StartingSettings, path: str) -> bool:
     )
 
 
-def _values_to_write(start: StartingSettings, live: set[str], folder: Path) -> dict[str, Any]:
+def _value_to_write_for_each_setting(
+    start: StartingSettings, live: set[str], folder: Path
+) -> dict[str, Any]:
     """The value that is written for each setting."""
     spec = start.recipe.spec
     # Without the number of rows, intervals come out as shares of the run. They stay right where the
@@ -197,7 +204,7 @@ def _values_to_write(start: StartingSettings, live: set[str], folder: Path) -> d
         start.settings, rows=None, gpu=start.recipe.gpu, bf16=bool(spec.training.bf16)
     ).spec
     values = {}
-    for path in _settings_of_method(spec):
+    for path in _setting_names_without_other_methods(spec):
         value = _setting_value(shares if path in SHARE_SETTINGS else spec, path)
         if path not in live and value in (None, (), {}):
             value = (EXAMPLES | EXAMPLE_LOSSES.get(start.name, {})).get(
@@ -219,7 +226,7 @@ def _setting_value(spec: RunSpec, path: str) -> Any:
     return value
 
 
-def _meanings_from_data(start: StartingSettings) -> dict[str, str]:
+def _setting_meanings_by_found_data(start: StartingSettings) -> dict[str, str]:
     """Meanings of settings that tell of the data that was found."""
     lengths = start.survey.lengths
     if lengths is None:
@@ -228,18 +235,18 @@ def _meanings_from_data(start: StartingSettings) -> dict[str, str]:
     return {"max_length": f"Longest example in tokens; {here}"}
 
 
-def _setting_meaning(path: str) -> str:
+def _first_sentence_of_setting_description(path: str) -> str:
     """The first sentence of a setting's description."""
     model: type[BaseModel] = RunSpec
     *parents, name = path.split(".")
     for parent in parents:
-        model = _nested_model(model, parent)
+        model = _pydantic_model_of_field(model, parent)
     description = " ".join((model.model_fields[name].description or "").split())
     first = description.partition(". ")[0]
     return first if first.endswith("...") else first.removesuffix(".")
 
 
-def _nested_model(model: type[BaseModel], name: str) -> type[BaseModel]:
+def _pydantic_model_of_field(model: type[BaseModel], name: str) -> type[BaseModel]:
     """The pydantic model of a field that is one, also where it is optional; else None."""
     kinds = (
         model.model_fields[name].annotation,

@@ -4,7 +4,7 @@ a label and no others.
 A hook in front of the output embedding keeps the hidden states of these places alone, so that all else a model does to
 its logits (scales, caps) is done as ever, and an adapter on the head works. With short answers to long prompts that
 saves most of the head. On a GPU the logits of a step are never held at once, where TRL's fused head gives this model's
-own losses (`use_fused_head`).
+own losses (`use_fused_head_where_it_computes`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def compute_token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
     # from the model, and no label can be shifted twice.
     targets = labels[:, 1:]
     mask = targets != IGNORED
-    inner = innermost_model(model)
+    inner = innermost_transformers_model(model)
     inputs = {name: value for name, value in batch.items() if name not in NOT_FOR_MODEL} | {
         # A cache of keys and values is never read in training, and would hold all layers' at once.
         "use_cache": False
@@ -58,7 +58,7 @@ def compute_token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
         output = model(**inputs, labels=labels, fused_lm_head=True)
         losses = -output.log_probs[mask]
     else:
-        with _head_on_supervised_only(inner, mask):
+        with _give_head_supervised_positions_only(inner, mask):
             output = model(**inputs)
         logits = output.logits
         # A model whose head was not reached by the hook (it has none, or computes the logits
@@ -70,20 +70,20 @@ def compute_token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
     first = (labels[:, :-1] == IGNORED)[mask]
     return TokenLosses(
         losses,
-        _column_at_supervised(batch, "loss_weights", mask),
-        _column_at_supervised(batch, "sources", mask),
+        _batch_column_at_supervised_positions(batch, "loss_weights", mask),
+        _batch_column_at_supervised_positions(batch, "sources", mask),
         first,
         _auxiliary_loss(inner, output),
     )
 
 
-def innermost_model(model: Any) -> Any:
+def innermost_transformers_model(model: Any) -> Any:
     """The transformers model inside of DDP's, FSDP's, DeepSpeed's and peft's."""
     model = unwrap_model(model)
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def use_fused_head(model: Any) -> bool:
+def use_fused_head_where_it_computes(model: Any) -> bool:
     """Give a model TRL's fused head, where that computes its own losses; False where it does not."""
     from trl.trainer.utils import add_fused_lm_head
 
@@ -117,7 +117,7 @@ def use_fused_head(model: Any) -> bool:
 
 
 @contextmanager
-def _head_on_supervised_only(model: Any, mask: torch.Tensor) -> Iterator[None]:
+def _give_head_supervised_positions_only(model: Any, mask: torch.Tensor) -> Iterator[None]:
     """While this lasts, the head is given the places of `mask` alone, as one row."""
     head = model.get_output_embeddings()
     if head is None:
@@ -148,7 +148,7 @@ def _auxiliary_loss(model: Any, output: Any) -> torch.Tensor | None:
     return None if loss is None or not share else loss * share
 
 
-def _column_at_supervised(
+def _batch_column_at_supervised_positions(
     batch: dict[str, Any], name: str, mask: torch.Tensor
 ) -> torch.Tensor | None:
     """A column of the batch at the supervised positions; None where the batch lacks it."""

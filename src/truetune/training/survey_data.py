@@ -59,16 +59,18 @@ class DataSurvey:
 
 def survey_data(spec: RunSpec) -> DataSurvey:
     """Survey the first rows of `data`, and the model's config.json. Raises DataError."""
-    rows, count, exact = _read_first_rows(spec)
+    rows, count, exact = _first_rows_count_and_if_counted(spec)
     notes: list[str] = []
-    lengths = _try_or_note(
+    lengths = _result_or_note_of_failure(
         lambda: _measure_example_lengths(spec, rows), "the lengths of the examples", notes
     )
-    shape = _try_or_note(lambda: read_model_shape(spec), "the size of the model", notes)
+    shape = _result_or_note_of_failure(
+        lambda: read_model_shape(spec), "the size of the model", notes
+    )
     return DataSurvey(rows[0].format if rows else None, count, exact, lengths, shape, tuple(notes))
 
 
-def _read_first_rows(spec: RunSpec) -> tuple[list[Conversation], int, bool]:
+def _first_rows_count_and_if_counted(spec: RunSpec) -> tuple[list[Conversation], int, bool]:
     """The first rows, how many there are, and whether that is counted rather than estimated."""
     progress = [0, 0, 1]
 
@@ -100,7 +102,7 @@ def _measure_example_lengths(spec: RunSpec, rows: list[Conversation]) -> Example
     )
 
 
-def _try_or_note(inspect: Callable[[], Any], what: str, notes: list[str]) -> Any:
+def _result_or_note_of_failure(inspect: Callable[[], Any], what: str, notes: list[str]) -> Any:
     """What a step of the survey gives; None and a note where it fails, for the rest of the survey
     still helps.
     """

@@ -83,7 +83,7 @@ class SupervisedTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         """Get transformers' own sampler of the training rows, filled up so that each process has as many rows."""
-        return self._fill_last_batches(
+        return self._sampler_with_last_batches_filled(
             super()._get_train_sampler(train_dataset), self.args.train_batch_size
         )
 
@@ -92,9 +92,9 @@ class SupervisedTrainer(Trainer):
         order where it names none.
         """
         sampler = super()._get_eval_sampler(eval_dataset) or SequentialSampler(eval_dataset)
-        return self._fill_last_batches(sampler, self.args.eval_batch_size)
+        return self._sampler_with_last_batches_filled(sampler, self.args.eval_batch_size)
 
-    def _fill_last_batches(self, sampler: Any, batch: int) -> Any:
+    def _sampler_with_last_batches_filled(self, sampler: Any, batch: int) -> Any:
         """A sampler with its last batches filled up; see `distributed_run.make_even_sampler`."""
         return make_even_sampler(sampler, self.args, batch, lambda: int(self.state.epoch or 0))
 

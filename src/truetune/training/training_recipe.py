@@ -20,12 +20,12 @@ from truetune.training.default_settings import (
     Choice,
     SettingsBuilder,
     count_optimizer_steps,
-    fill_batches,
     fill_gradient_checkpointing,
-    fill_learning_rate,
     fill_logging_and_saving,
+    fill_lora_and_number_formats,
+    fill_rate_schedule_and_optimizer,
+    fill_rows_per_step,
     fill_warmup,
-    fill_weights,
 )
 from truetune.training.read_model_shape import read_model_shape
 from truetune.training.setting_conflicts import refuse_conflicts
@@ -123,17 +123,17 @@ def make_recipe(spec: RunSpec, *, rows: int | None, gpu: bool, bf16: bool) -> Re
         UsageError: settings contradict each other.
         SpecError: a value that is not understood.
     """
-    training, trainer = _merge_trainer_settings(spec)
+    training, trainer = _training_under_trainer_and_rest(spec)
     # Before the filling, so that only what the user wrote can be in conflict.
     refuse_conflicts(spec, training, trainer, gpu=gpu, bf16=bf16)
     fill = SettingsBuilder(training)
-    size, longest = _parameters_and_positions(spec)
+    size, longest = _parameter_and_position_counts(spec)
     packing, length = _packing_and_max_length(spec, fill, longest)
-    fill_weights(fill, gpu=gpu, bf16=bf16)
-    fill_learning_rate(fill)
+    fill_lora_and_number_formats(fill, gpu=gpu, bf16=bf16)
+    fill_rate_schedule_and_optimizer(fill)
     # The order of the next four matters: the number of steps follows from the batches, and warmup
     # and records from the number of steps.
-    fill_batches(fill, rows)
+    fill_rows_per_step(fill, rows)
     fill_warmup(fill, rows)
     fill_gradient_checkpointing(fill, gpu=gpu, parameters=size)
     fill_logging_and_saving(fill, rows, evaluates=bool(spec.eval_data) or training.val_size != 0)
@@ -181,11 +181,12 @@ def trainer_arguments_of_recipe(recipe: Recipe, *, evaluates: bool = True) -> di
         }
     # The user's own arguments last: they win over what is chosen here.
     return arguments | {
-        name: _parse_scientific_number(value) for name, value in recipe.spec.trainer.items()
+        name: _text_in_scientific_notation_as_float(value)
+        for name, value in recipe.spec.trainer.items()
     }
 
 
-def _merge_trainer_settings(spec: RunSpec) -> tuple[Training, dict[str, Any]]:
+def _training_under_trainer_and_rest(spec: RunSpec) -> tuple[Training, dict[str, Any]]:
     """The training's settings under those of `trainer`, which win; and what of these has no field."""
     trainer = dict(spec.trainer)
     if CHECKPOINTING in trainer:
@@ -200,7 +201,7 @@ def _merge_trainer_settings(spec: RunSpec) -> tuple[Training, dict[str, Any]]:
     return validate_settings({"training": settings}, "trainer").training, trainer
 
 
-def _parameters_and_positions(spec: RunSpec) -> tuple[int | None, int | None]:
+def _parameter_and_position_counts(spec: RunSpec) -> tuple[int | None, int | None]:
     """Parameters, and the positions that the model knows, where config.json is at hand."""
     try:
         shape = read_model_shape(spec)
@@ -238,6 +239,6 @@ def _packing_and_max_length(
     return packing, length
 
 
-def _parse_scientific_number(value: Any) -> Any:
+def _text_in_scientific_notation_as_float(value: Any) -> Any:
     """A text that is a number in scientific notation, as a float; all else as it is."""
     return float(value) if isinstance(value, str) and SCIENTIFIC_NUMBER.fullmatch(value) else value

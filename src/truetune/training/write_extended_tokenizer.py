@@ -25,8 +25,8 @@ OWNER_MARK = json.dumps({"truetune": "a tokenizer with added tokens", "format": 
 """What marks the folder as ours"""
 
 
-def is_our_tokenizer(folder: Path) -> bool:
-    """Is this a folder that `extend_tokenizer` wrote, and are its files no links to others?"""
+def is_folder_of_extended_tokenizer(folder: Path) -> bool:
+    """Is this a folder that `extend_tokenizer_and_give_settings` wrote, and are its files no links to others?"""
     if folder.is_symlink() or not folder.is_dir():
         return False
     # A killed run may have made the folder and not come to its mark.
@@ -39,7 +39,7 @@ def is_our_tokenizer(folder: Path) -> bool:
     return ours and not any(path.is_symlink() for path in folder.rglob("*"))
 
 
-def extend_tokenizer(spec: RunSpec, folder: Path) -> RunSpec:
+def extend_tokenizer_and_give_settings(spec: RunSpec, folder: Path) -> RunSpec:
     """Write the tokenizer with `training.added_tokens` to `folder` where it lacks any, and give the
     settings that use it.
 

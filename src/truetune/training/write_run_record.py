@@ -87,7 +87,9 @@ INPUT_NAMES = {
 }
 
 
-def collect_run_inputs(recipe: Recipe, data: TrainingData, *, processes: int) -> dict[str, Any]:
+def collect_inputs_that_shape_weights(
+    recipe: Recipe, data: TrainingData, *, processes: int
+) -> dict[str, Any]:
     """Everything that shapes the weights of a run; only a run with equal inputs is resumed.
 
     Args:
@@ -110,7 +112,7 @@ def collect_run_inputs(recipe: Recipe, data: TrainingData, *, processes: int) ->
         "held out": sorted(data.held_rows),
         "rows": len(data.train),
         "base": base and hash_inputs(base),
-        "adapter": _starting_adapter_digest(recipe.spec.training.adapter),
+        "adapter": _digest_of_starting_adapter(recipe.spec.training.adapter),
         "processes": processes,
     }
 
@@ -151,7 +153,7 @@ def fingerprint_starting_model(spec: RunSpec) -> dict[str, Any] | None:
     )
 
 
-def _starting_adapter_digest(name: str | None) -> str | None:
+def _digest_of_starting_adapter(name: str | None) -> str | None:
     """The digest of the adapter that training starts from."""
     # The weights' digest and not the name: an adapter is often trained further in its own folder.
     place = find_model_folder(name, Path()) if name else None
@@ -256,7 +258,7 @@ class RunFile:
         )
 
 
-def begin_record(
+def write_record_of_begun_run(
     place: FolderClaim,
     inputs: Mapping[str, Any],
     recipe: Recipe,
@@ -267,7 +269,7 @@ def begin_record(
 
     Args:
         place: the claim on its folder.
-        inputs: of `collect_run_inputs`.
+        inputs: of `collect_inputs_that_shape_weights`.
         recipe: the filled settings.
         ready: tokenizer and model.
         data: what is trained on.

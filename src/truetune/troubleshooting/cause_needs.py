@@ -255,12 +255,12 @@ def _first_reason_of(*tests: Callable[[Evidence], str]) -> Callable[[Evidence], 
     return lambda evidence: next((reason for test in tests if (reason := test(evidence))), "")
 
 
-def _files_that_ask_model(evidence: Evidence) -> list[Sequence[str]]:
+def _lines_of_files_that_ask_model(evidence: Evidence) -> list[Sequence[str]]:
     """The files that ask a model."""
     return evidence.files_that_match(ASKS)
 
 
-def _all_files_match(files: Sequence[Sequence[str]], pattern: re.Pattern[str]) -> bool:
+def _is_there_file_and_all_match(files: Sequence[Sequence[str]], pattern: re.Pattern[str]) -> bool:
     """Is there a file, and does each show it?"""
     return bool(files) and all(any(map(pattern.search, lines)) for lines in files)
 
@@ -269,7 +269,9 @@ def _reason_if_scripts_apply_template(evidence: Evidence) -> str:
     """The reason against a cause where each script that asks a model applies the chat template;
     empty otherwise.
     """
-    applied = _all_files_match(_files_that_ask_model(evidence), APPLIES_TEMPLATE)
+    applied = _is_there_file_and_all_match(
+        _lines_of_files_that_ask_model(evidence), APPLIES_TEMPLATE
+    )
     return "each script that asks applies the chat template" if applied else ""
 
 
@@ -277,11 +279,15 @@ def _reason_if_generation_prompt_is_added(evidence: Evidence) -> str:
     """The reason against a cause where each script that asks adds the generation prompt, or none
     applies the template; empty otherwise.
     """
-    files = _files_that_ask_model(evidence)
+    files = _lines_of_files_that_ask_model(evidence)
     rendering = [lines for lines in files if any("apply_chat_template" in line for line in lines)]
     if files and not rendering:
         return "no script that asks calls apply_chat_template"
-    return "add_generation_prompt=True is set" if _all_files_match(rendering, WRITES_HEADER) else ""
+    return (
+        "add_generation_prompt=True is set"
+        if _is_there_file_and_all_match(rendering, WRITES_HEADER)
+        else ""
+    )
 
 
 def _reason_if_prompt_is_cut_from_output(evidence: Evidence) -> str:
@@ -289,11 +295,11 @@ def _reason_if_prompt_is_cut_from_output(evidence: Evidence) -> str:
     server answers; empty otherwise.
     """
     files = evidence.files_that_match(BY_TRANSFORMERS)
-    if not files and _files_that_ask_model(evidence):
+    if not files and _lines_of_files_that_ask_model(evidence):
         return "answers come from a server, which sends the answer alone"
     return (
         "the prompt is cut off from what generate returns"
-        if _all_files_match(files, CUTS_PROMPT)
+        if _is_there_file_and_all_match(files, CUTS_PROMPT)
         else ""
     )
 
@@ -376,7 +382,7 @@ def _reason_if_user_means_speed_or_failure(evidence: Evidence) -> str:
     return ""
 
 
-def _named_process_counts(evidence: Evidence) -> set[int]:
+def _process_counts_named_by_lines(evidence: Evidence) -> set[int]:
     """The numbers of processes that lines name, 1 among them where one names that."""
     return {int(found) for line in evidence.lines for found in NUMBER_OF_PROCESSES.findall(line)}
 
@@ -385,7 +391,7 @@ def _reason_if_many_processes_run(evidence: Evidence) -> str:
     """The reason against a cause where several processes are started, and no line starts one alone;
     empty otherwise.
     """
-    counts = _named_process_counts(evidence)
+    counts = _process_counts_named_by_lines(evidence)
     if counts and min(counts) > 1 and not evidence.line_matches(SINGLE_PROCESS):
         return f"{max(counts)} processes are started"
     return ""
@@ -583,7 +589,7 @@ def _reason_if_model_is_put_on_gpu(evidence: Evidence) -> str:
     files = evidence.files_that_match(BY_TRANSFORMERS)
     if not files and evidence.line_matches(GENERATES):
         return "a server generates"
-    return "a line puts it on the GPU" if _all_files_match(files, ON_GPU) else ""
+    return "a line puts it on the GPU" if _is_there_file_and_all_match(files, ON_GPU) else ""
 
 
 def _reason_if_weights_load_in_16_bits(evidence: Evidence) -> str:

@@ -58,7 +58,7 @@ def check_project(
     predictions = list_prediction_files(named)
     others = [path for path in named if path not in predictions]
     if predictions and not others and len(predictions) == 1:
-        return _score_answers_file(predictions[0], spec)
+        return _report_on_answers_in_file(predictions[0], spec)
     of_files = _judge_answer_files_together(named, spec)
     try:
         report = with_suggested_edits(
@@ -71,7 +71,7 @@ def check_project(
         unread = NotJudged("the rows", str(error), asked=False)
         report = Report(spec=spec, findings=(), seconds=0, not_judged=(unread,))
     for file in predictions[:MAX_PREDICTION_FILES]:
-        report = _add_score_of_answers(report, file, spec)
+        report = _add_report_on_answers_file(report, file, spec)
     whole = _add_answer_files_judgement(report, of_files)
     findings = explain_answers_by_scripts(whole.findings, others)
     ordered = put_cuts_before_answers(put_training_before_answers(findings))
@@ -104,7 +104,7 @@ def _add_answer_files_judgement(report: Report, of_files: _AnswerFilesJudgement)
     return add_judgement(joined, replace(of_files.judgement, findings=fresh))
 
 
-def _score_answers_file(file: str, spec: RunSpec) -> Report:
+def _report_on_answers_in_file(file: str, spec: RunSpec) -> Report:
     """The report on the answers in one file. Raises TruetuneError where they can't be read."""
     from truetune.evaluation.score_predictions import score
 
@@ -112,10 +112,10 @@ def _score_answers_file(file: str, spec: RunSpec) -> Report:
     return score(file, **chosen)
 
 
-def _add_score_of_answers(report: Report, file: str, spec: RunSpec) -> Report:
+def _add_report_on_answers_file(report: Report, file: str, spec: RunSpec) -> Report:
     """The report, with the report on the answers in one file added."""
     try:
-        scored = _score_answers_file(file, spec)
+        scored = _report_on_answers_in_file(file, spec)
     except TruetuneError as error:
         # The file was found in a folder: that it can't be read must not hide what is wrong beside it.
         unread = NotJudged("the answers", str(error), place=file, unlock=f"truetune score {file}")

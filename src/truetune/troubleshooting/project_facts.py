@@ -97,7 +97,7 @@ class ProjectFacts:
         return area in self.areas
 
 
-def read_facts(question: str, texts: Iterable[ProjectText]) -> ProjectFacts:
+def read_facts_of_project(question: str, texts: Iterable[ProjectText]) -> ProjectFacts:
     """The facts of a project from its texts and the user's words."""
     found: dict[Trait, list[TextLine]] = {}
     areas: set[Area] = set()
@@ -125,12 +125,12 @@ def read_facts(question: str, texts: Iterable[ProjectText]) -> ProjectFacts:
         asked,
         frozenset(areas),
         frozenset(off) - found.keys() - asked,
-        _phases_outside_failure(texts) - asked,
+        _phases_outside_memory_traceback(texts) - asked,
         find_signs(texts),
     )
 
 
-def _phases_outside_failure(texts: Iterable[ProjectText]) -> frozenset[Trait]:
+def _phases_outside_memory_traceback(texts: Iterable[ProjectText]) -> frozenset[Trait]:
     """The phases of a run that no traceback of an out-of-memory error goes through; none where
     there is no such traceback.
     """

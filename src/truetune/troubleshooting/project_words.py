@@ -105,7 +105,7 @@ def read_project_texts(paths: Iterable[str | os.PathLike[str]]) -> tuple[Project
     """The texts among files and folders; what can't be read is left out."""
     texts: list[ProjectText] = []
     left = MAX_BYTES
-    for path in _find_text_files(paths):
+    for path in _find_text_files_up_to_limit(paths):
         text = _read_beginning_and_end(path)
         left -= len(text)
         texts.append(ProjectText(path, text, len(text) < MAX_BYTES_PER_FILE // 2))
@@ -124,7 +124,7 @@ def read_project_words(paths: Iterable[str | os.PathLike[str]]) -> frozenset[str
     return words_of_texts(read_project_texts(paths))
 
 
-def _find_text_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
+def _find_text_files_up_to_limit(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
     """The files of texts among paths, those of folders in the order of their names; at most
     MAX_FILES.
     """
@@ -148,11 +148,11 @@ def _files_below(folder: Path) -> Iterator[Path]:
     depth_of_folder = len(folder.parts)
     for parent, folders, names in os.walk(folder):
         is_deep = len(Path(parent).parts) - depth_of_folder >= MAX_DEPTH
-        folders[:] = [] if is_deep else sorted(filter(_is_users_folder, folders))
+        folders[:] = [] if is_deep else sorted(filter(_may_folder_hold_users_files, folders))
         yield from (Path(parent, name) for name in sorted(names))
 
 
-def _is_users_folder(name: str) -> bool:
+def _may_folder_hold_users_files(name: str) -> bool:
     """May a folder of that name hold what the user wrote?"""
     return not name.startswith(".") and name not in SKIPPED_FOLDERS
 

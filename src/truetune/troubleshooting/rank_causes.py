@@ -30,7 +30,7 @@ from truetune.checks.explaining.project_traits import (
     UNTELLING,
     Area,
     Trait,
-    patterns_of_code_names,
+    patterns_of_wrong_and_missing_names,
     precondition_of_cause,
     traits_mentioned,
     traits_mentioned_as_missing,
@@ -242,7 +242,7 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
 
     Two things score a guide: how well its page fits the words, and what other users say of its symptom.
     """
-    shares = _shares_of_guides(question)
+    shares = _scores_of_guides_not_spoken_against(question)
     if not shares:
         return tuple((guide, 1.0) for guide in GUIDES)
     best = max(shares.values())
@@ -255,25 +255,27 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
     )
 
 
-def _shares_of_guides(question: str) -> dict[str, float]:
+def _scores_of_guides_not_spoken_against(question: str) -> dict[str, float]:
     """The score of each guide that fits, without those that the words themselves speak against."""
     shares = _shares_by_pages_and_users(question)
     if _says_that_the_loss_falls(question):
-        shares = _without_guides(shares, (FLAT_GUIDE,))
+        shares = _shares_without_guides_unless_empty(shares, (FLAT_GUIDE,))
     if _says_that_nothing_is_learned(question) and UNLEARNED_GUIDE in shares:
-        shares = _shares_for_answers_as_base(shares)
-    shares = _shares_for_slowness(question, shares)
+        shares = _shares_with_answers_as_base_first(shares)
+    shares = _shares_of_speed_guides_if_slowness(question, shares)
     if _says_that_answers_are_endless(question):
-        shares = _shares_for_bad_answers(shares, ENDLESS_GUIDE)
+        shares = _shares_with_bad_answers_on_top(shares, ENDLESS_GUIDE)
     elif GOOD_ELSEWHERE.search(question) and not OF_TIME.search(question):
-        shares = _shares_for_bad_answers(shares, SERVED_GUIDE)
+        shares = _shares_with_bad_answers_on_top(shares, SERVED_GUIDE)
     if EMPTY_ANSWERS.search(question) and not OF_TIME.search(question):
         # What the answers hold is no matter of speed, whatever card and notebook are named beside it.
-        shares = _without_guides(shares, GUIDES_OF_SPEED)
+        shares = _shares_without_guides_unless_empty(shares, GUIDES_OF_SPEED)
     return shares
 
 
-def _without_guides(shares: dict[str, float], names: Iterable[str]) -> dict[str, float]:
+def _shares_without_guides_unless_empty(
+    shares: dict[str, float], names: Iterable[str]
+) -> dict[str, float]:
     """The shares without some guides; all where none would be left."""
     unwanted = frozenset(names)
     return {name: share for name, share in shares.items() if name not in unwanted} or shares
@@ -286,7 +288,7 @@ def _says_that_answers_are_endless(question: str) -> bool:
     return ANSWERS_NAMED.search(question) is not None or OF_A_RUN.search(question) is None
 
 
-def _shares_for_bad_answers(shares: Mapping[str, float], guide: str) -> dict[str, float]:
+def _shares_with_bad_answers_on_top(shares: Mapping[str, float], guide: str) -> dict[str, float]:
     """The shares, where words name a kind of bad answers: its guide and that on all bad answers are
     among the best.
     """
@@ -304,7 +306,7 @@ def _says_that_nothing_is_learned(question: str) -> bool:
     return MADE_UP.search(question) is not None and _says_that_the_loss_falls(question)
 
 
-def _shares_for_answers_as_base(shares: Mapping[str, float]) -> dict[str, float]:
+def _shares_with_answers_as_base_first(shares: Mapping[str, float]) -> dict[str, float]:
     """The shares, where the tuned model answers as its base: that guide first, and none on how a
     loss looks.
     """
@@ -343,7 +345,9 @@ def _shares_by_pages_and_users(question: str) -> dict[str, float]:
     }
 
 
-def _shares_for_slowness(question: str, shares: Mapping[str, float]) -> dict[str, float]:
+def _shares_of_speed_guides_if_slowness(
+    question: str, shares: Mapping[str, float]
+) -> dict[str, float]:
     """The shares of guides on speed alone, where the question names slowness and no other fault;
     else all.
     """
@@ -402,10 +406,10 @@ def rank_causes(
             facts.present - outside,
             facts.unknown_in_area(AREAS.get(guide.name)) - outside,
         )
-        rule_weight = _weight_of_rules(guide, question_stems)
-        of_guide = _causes_of_guide(guide.name)
+        rule_weight = _weight_of_causes_of_rules(guide, question_stems)
+        of_guide = _causes_of_guide_and_if_listed(guide.name)
         for number, (cause, is_listed) in enumerate(of_guide):
-            shown = _shown_signs(cause, facts)
+            shown = _shown_signs_rarest_first(cause, facts)
             fit = WORDS_WEIGHT * _score_words(cause, question_stems, project_words)
             fit += _score_facts(cause, facts) + _score_signs(cause, shown, facts)
             fit -= ORDER_WEIGHT * number / len(of_guide)
@@ -418,11 +422,13 @@ def rank_causes(
             needed = precondition_of_cause(cause.text)
             lacking = frozenset() if shown else needed.excluding_traits(present, unknown)
             signs = tuple(line for sign in shown for line in facts.signs[sign])
-            lines = _each_line_once((*signs, *_lines_that_support(cause, facts)))
-            own_lines = _each_line_once(signs)
+            lines = _first_lines_each_place_once(
+                (*signs, *_lines_that_support_rarest_first(cause, facts))
+            )
+            own_lines = _first_lines_each_place_once(signs)
             causes.append(LikelyCause(cause, guide.name, fit, lines, own_lines, lacking, is_listed))
     # Python's sort keeps the guides' own order, which is that of likelihood, where two fit equally.
-    said = _rules_of_causes_said(question)
+    said = _rules_whose_causes_words_name(question)
     ranked = sorted(
         causes,
         key=lambda likely: (
@@ -434,7 +440,7 @@ def rank_causes(
     return _each_cause_once(ranked)
 
 
-def _rules_of_causes_said(question: str) -> frozenset[str]:
+def _rules_whose_causes_words_name(question: str) -> frozenset[str]:
     """The rules whose causes the words themselves name, such as a memory that grows from step to
     step.
     """
@@ -452,7 +458,7 @@ def _each_cause_once(ranked: list[LikelyCause]) -> list[LikelyCause]:
 
 
 @cache
-def rules_of_many_causes() -> frozenset[str]:
+def rules_that_many_causes_trigger() -> frozenset[str]:
     """The rules that see what many causes lead to, such as an exception or a flat loss."""
     causes_of_rule: dict[str, set[str]] = {}
     for guide in GUIDES:
@@ -492,7 +498,7 @@ def _says_small_or_large(text: str) -> str:
     return "small" if is_small else "large"
 
 
-def _weight_of_rules(guide: Guide, question_stems: frozenset[str]) -> float:
+def _weight_of_causes_of_rules(guide: Guide, question_stems: frozenset[str]) -> float:
     """How much the causes of rules count beside those that a guide lists, by whether the question
     says more than the symptom.
     """
@@ -502,7 +508,7 @@ def _weight_of_rules(guide: Guide, question_stems: frozenset[str]) -> float:
 
 
 @cache
-def _causes_of_guide(name: str) -> tuple[tuple[Cause, bool], ...]:
+def _causes_of_guide_and_if_listed(name: str) -> tuple[tuple[Cause, bool], ...]:
     """(cause, is it listed?) of a guide: those that it lists, and those of rules that name it as a
     symptom.
     """
@@ -530,12 +536,14 @@ def _causes_of_rules() -> tuple[tuple[str, tuple[str, ...], Cause], ...]:
         if page is None or not rule.symptoms or issubclass(rule, AnswersRule):
             continue
         text = page.title.rstrip(".")
-        cause = Cause(_lower_first_letter(text), _first_sentences(page.why), (rule.name(),))
+        cause = Cause(
+            _lower_first_letter_unless_name(text), _first_sentences(page.why), (rule.name(),)
+        )
         found.append((rule.name(), rule.symptoms, cause))
     return tuple(found)
 
 
-def _lower_first_letter(text: str) -> str:
+def _lower_first_letter_unless_name(text: str) -> str:
     """The text with a small first letter, unless it begins with a name: `KTO's`, `DeepSpeed`."""
     first = text.split(" ", 1)[0]
     is_name = any(letter.isupper() for letter in first[1:]) or first.startswith(NAMES)
@@ -557,13 +565,13 @@ def _score_facts(cause: Cause, facts: ProjectFacts) -> float:
     return LINES_WEIGHT * in_files / (total + 1.0) + NAMED_WEIGHT * named / math.sqrt(total)
 
 
-def _lines_that_support(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
+def _lines_that_support_rarest_first(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
     """The lines that support a cause; each line once, of rare things first.
 
     A line supports a cause where it sets or calls what the cause names in code, or where it shows a thing that sound
     projects mostly do not have. A line that has what the cause misses speaks against it.
     """
-    subject, missed = patterns_of_code_names(cause.text)
+    subject, missed = patterns_of_wrong_and_missing_names(cause.text)
     negated = traits_mentioned_as_missing(cause.text)
     concerned = (traits_mentioned(cause.text) & facts.lines.keys()) - negated
     # A line with the very setting of the cause (`num_ctx`) says more than the first of its kind (`FROM`).
@@ -590,7 +598,7 @@ def _line_has_word(words: Iterable[re.Pattern[str]], line: str) -> bool:
     return any(word.search(line) for word in words)
 
 
-def _shown_signs(cause: Cause, facts: ProjectFacts) -> list[Sign]:
+def _shown_signs_rarest_first(cause: Cause, facts: ProjectFacts) -> list[Sign]:
     """The signs of a cause that the project shows, the rarest first."""
     shown = [sign for sign in signs_of_cause(cause.text) if sign in facts.signs]
     return sorted(shown, key=lambda sign: -rarity_of_sign(sign))
@@ -604,7 +612,7 @@ def _score_signs(cause: Cause, shown: Sequence[Sign], facts: ProjectFacts) -> fl
     return -UNSHOWN_WEIGHT if facts.areas and signs_of_cause(cause.text) else 0.0
 
 
-def _each_line_once(lines: tuple[TextLine, ...]) -> tuple[TextLine, ...]:
+def _first_lines_each_place_once(lines: tuple[TextLine, ...]) -> tuple[TextLine, ...]:
     """The first lines, each place once."""
     return tuple({line.place: line for line in reversed(lines)}.values())[::-1][:MAX_TELLING_LINES]
 

@@ -305,7 +305,7 @@ def _reason_if_loader_is_shared_out(evidence: Evidence) -> str:
     )
 
 
-def _named_hub_models(evidence: Evidence) -> set[str]:
+def _hub_models_unless_folder_named(evidence: Evidence) -> set[str]:
     """The models of the hub that lines name; none where one is a folder, whose model is not known
     by its name.
     """
@@ -317,7 +317,7 @@ def _reason_if_no_model_reasons(evidence: Evidence) -> str:
     """The reason against a cause where no file names a model that reasons, and no text holds
     <think>; empty otherwise.
     """
-    names = _named_hub_models(evidence)
+    names = _hub_models_unless_folder_named(evidence)
     if names and not evidence.line_matches(THINKS) and not THINKS.search(evidence.question):
         return "no file names a model that reasons, and no text holds <think>"
     return ""
@@ -351,7 +351,7 @@ def _reason_if_every_start_is_from_hub(evidence: Evidence) -> str:
     """The reason against a cause where every training starts from a model of the hub, and from no
     merged one; empty otherwise.
     """
-    names = _named_hub_models(evidence)
+    names = _hub_models_unless_folder_named(evidence)
     if names and not any(map(MERGED.search, names)):
         return "every training starts from the hub's model"
     return ""

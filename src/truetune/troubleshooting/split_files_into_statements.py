@@ -61,13 +61,13 @@ def _statements_of_text(text: ProjectText) -> Iterator[Statement]:
     """The statements of one file."""
     lines = list(text.lines())
     if text.path.suffix.lower() not in PYTHON_SUFFIXES:
-        yield from _without_log_records(_shell_statements(lines))
+        yield from _statements_without_log_records(_shell_statements(lines))
         return
-    for part in _lines_by_cell(lines):
+    for part in _lines_of_file_or_each_cell(lines):
         yield from _python_statements(part)
 
 
-def _without_log_records(statements: Iterable[Statement]) -> Iterator[Statement]:
+def _statements_without_log_records(statements: Iterable[Statement]) -> Iterator[Statement]:
     """The statements, without those that differ from several earlier ones in their numbers alone:
     records of a log.
     """
@@ -79,7 +79,7 @@ def _without_log_records(statements: Iterable[Statement]) -> Iterator[Statement]
             yield statement
 
 
-def _lines_by_cell(lines: list[TextLine]) -> Iterator[list[TextLine]]:
+def _lines_of_file_or_each_cell(lines: list[TextLine]) -> Iterator[list[TextLine]]:
     """The lines of a file, or of each cell of a notebook: `tune.ipynb:cell 3, line 2`."""
     cells: dict[str, list[TextLine]] = {}
     for line in lines:

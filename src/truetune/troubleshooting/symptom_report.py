@@ -13,7 +13,7 @@ from truetune.checks.explaining.guides import Cause
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.reports import Report
 from truetune.troubleshooting.project_words import TextLine
-from truetune.troubleshooting.rank_causes import rules_of_many_causes
+from truetune.troubleshooting.rank_causes import rules_that_many_causes_trigger
 
 MAX_LINES_APART = 3
 """Of a call over several lines a finding has the first, and a sign the line of its argument"""
@@ -41,7 +41,7 @@ class JudgedCause:
     """What the cause takes and the project does not have: it is unlikely then, and stands at the end"""
 
 
-def _is_at_or_beside(line: TextLine, shown: Set[tuple[str, int]]) -> bool:
+def _is_line_at_or_beside_finding(line: TextLine, shown: Set[tuple[str, int]]) -> bool:
     """Does a line stand in the statement, or right beside it, at which a finding is?"""
     number = line.place.rpartition(":")[2]
     if not number.isdecimal():
@@ -84,7 +84,9 @@ class SymptomReport(Report):
             for case in finding.cases
             if case.file is not None and case.line is not None
         }
-        return bool(judged.lines) and all(_is_at_or_beside(line, shown) for line in judged.lines)
+        return bool(judged.lines) and all(
+            _is_line_at_or_beside_finding(line, shown) for line in judged.lines
+        )
 
     def ruled_out(self) -> tuple[JudgedCause, ...]:
         """The causes that something in the project rules out."""
@@ -96,7 +98,7 @@ class SymptomReport(Report):
         One of an exception or of a flat loss may say which of many it is, and more often says what is seen.
         """
         explaining = self.findings[: self.explaining]
-        return tuple(one for one in explaining if one.rule not in rules_of_many_causes())
+        return tuple(one for one in explaining if one.rule not in rules_that_many_causes_trigger())
 
     def folded_findings(self) -> tuple[Finding, ...]:
         """Where problems explain the symptom, the findings that don't: they are named in a line.

@@ -25,7 +25,7 @@ from truetune.logs.run_log import RunLog
 from truetune.settings.run_spec import RunSpec
 from truetune.troubleshooting.check_project import check_project
 from truetune.troubleshooting.evidence_against_causes import Evidence, read_evidence
-from truetune.troubleshooting.project_facts import read_facts
+from truetune.troubleshooting.project_facts import read_facts_of_project
 from truetune.troubleshooting.project_words import ProjectText, read_project_texts, words_of_texts
 from truetune.troubleshooting.rank_causes import (
     MIN_NAMED_SHARE,
@@ -34,7 +34,7 @@ from truetune.troubleshooting.rank_causes import (
     keep_possible_guides,
     names_cause,
     rank_causes,
-    rules_of_many_causes,
+    rules_that_many_causes_trigger,
     share_of_cause_in_finding,
 )
 from truetune.troubleshooting.rule_out_causes import find_reason_against
@@ -77,7 +77,7 @@ def troubleshoot(
     texts = read_project_texts(paths)
     logs = [subject.log for subject in report.subjects if subject.log is not None]
     guides, causes = choose_guides_and_judge_causes(question, texts, logs, report)
-    explaining, others = _split_findings(report, guides)
+    explaining, others = _split_findings_that_explain_symptom(report, guides)
     return SymptomReport(
         spec=report.spec,
         subjects=(*report.subjects, *_subject_of_rows(report)),
@@ -107,7 +107,7 @@ def choose_guides_and_judge_causes(
     question: str, texts: Sequence[ProjectText], logs: Sequence[RunLog | None], report: Report
 ) -> tuple[tuple[tuple[Guide, float], ...], tuple[JudgedCause, ...]]:
     """The guides on a symptom that a project can have, and what its texts, logs and findings say of their causes."""
-    facts = read_facts(question, texts)
+    facts = read_facts_of_project(question, texts)
     guides = keep_possible_guides(choose_guides(question), facts)
     likely = rank_causes(guides, question, words_of_texts(texts), facts)
     return guides, judge_causes(likely, report, read_evidence(question, texts, logs))
@@ -125,13 +125,13 @@ def judge_causes(
     """
     found = _findings_by_rule(report.findings)
     examined = {examined.rule for examined in report.examined}
-    nearest = _nearest_causes(likely, found)
+    nearest = _causes_nearest_to_finding_words(likely, found)
     judged = [(one, _judge_cause(one, found, examined, evidence, nearest)) for one in likely]
-    judged.sort(key=lambda pair: _rank_of_judged_cause(*pair))
+    judged.sort(key=lambda pair: _rank_found_open_or_lacking(*pair))
     return tuple(one for _, one in judged)
 
 
-def _rank_of_judged_cause(likely: LikelyCause, judged: JudgedCause) -> int:
+def _rank_found_open_or_lacking(likely: LikelyCause, judged: JudgedCause) -> int:
     """0 for what was found, 1 for what is open, 2 for what lacks a thing or what a rule of its own did not find."""
     if judged.state == "found":
         return 0
@@ -147,7 +147,7 @@ def _findings_by_rule(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
     return by_rule
 
 
-def _nearest_causes(
+def _causes_nearest_to_finding_words(
     likely: Sequence[LikelyCause], found: Mapping[str, Sequence[Finding]]
 ) -> frozenset[tuple[str, str]]:
     """(rule, text) of the causes that are nearest to the words of a finding which many causes name
@@ -157,7 +157,7 @@ def _nearest_causes(
     list does not say that nothing proves them. A log's finding is a symptom, which any of its causes may have.
     """
     nearest: set[tuple[str, str]] = set()
-    for rule in found.keys() & rules_of_many_causes():
+    for rule in found.keys() & rules_that_many_causes_trigger():
         faults = [one for one in found[rule] if not one.code.startswith(OF_LOGS)]
         if not faults:
             continue
@@ -211,21 +211,22 @@ def _rules_that_prove(
     return tuple(
         rule
         for rule in cause.rules
-        if _proves(rule, found.get(rule, ()), cause) or (rule, cause.text) in nearest
+        if _do_findings_prove_cause(rule, found.get(rule, ()), cause)
+        or (rule, cause.text) in nearest
     )
 
 
-def _proves(rule: str, findings: Sequence[Finding], cause: Cause) -> bool:
+def _do_findings_prove_cause(rule: str, findings: Sequence[Finding], cause: Cause) -> bool:
     """Do the findings of a rule say that it is this cause?
 
     A rule that sees what many causes lead to (`run-ended-in-an-exception`) tells by its words alone which one it is.
     """
-    if rule not in rules_of_many_causes():
+    if rule not in rules_that_many_causes_trigger():
         return bool(findings)
     return any(names_cause(finding, cause) for finding in findings)
 
 
-def _split_findings(
+def _split_findings_that_explain_symptom(
     report: Report, guides: Sequence[tuple[Guide, float]]
 ) -> tuple[list[Finding], list[Finding]]:
     """(findings that explain the symptom, the others), both by severity.
@@ -246,13 +247,13 @@ def _split_findings(
             finding.severity == "info",
         )
     )
-    explaining = _asking_faults_first(explaining, report)
+    explaining = _faults_of_asking_script_first(explaining, report)
     others = [finding for finding in report.findings if finding not in explaining]
-    others.sort(key=_is_of_another_symptom)
+    others.sort(key=_shows_as_another_symptom)
     return explaining, others
 
 
-def _asking_faults_first(explaining: list[Finding], report: Report) -> list[Finding]:
+def _faults_of_asking_script_first(explaining: list[Finding], report: Report) -> list[Finding]:
     """The findings that explain, those on the script that asked the model first, where answers show
     the symptom.
 
@@ -264,7 +265,7 @@ def _asking_faults_first(explaining: list[Finding], report: Report) -> list[Find
     return [*causes, *(finding for finding in explaining if finding not in causes)]
 
 
-def _is_of_another_symptom(finding: Finding) -> bool:
+def _shows_as_another_symptom(finding: Finding) -> bool:
     """Does a finding that explains nothing here, and is no error, show as a symptom that some guide lists?"""
     return finding.severity != "error" and bool(find_rule(finding.rule).symptoms)
 

@@ -144,7 +144,7 @@ class ForwardReader:
         )
 
 
-def missing_record(source: Source) -> Record:
+def record_for_unreadable_row(source: Source) -> Record:
     """A record in the place of a row that was found and can't be read any more."""
     return Record(
         0,

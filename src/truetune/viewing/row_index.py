@@ -26,7 +26,7 @@ from truetune.viewing.read_parts_of_files import (
     ForwardReader,
     TextReader,
     has_row_per_line,
-    missing_record,
+    record_for_unreadable_row,
 )
 
 # Chosen, not measured: a chunk is what is read and split for one row. Half would double the
@@ -153,7 +153,9 @@ class RowIndex:
                     read = [Record(0, None, error=_as_data_error(source, error))]
                 # A chunk that gives no row was found once and is gone: one row says so, and the
                 # numbers of the others stay.
-                records += [(source, record) for record in read or [missing_record(source)]]
+                records += [
+                    (source, record) for record in read or [record_for_unreadable_row(source)]
+                ]
         return records
 
     def text_of_chunk_at(self, row: int) -> tuple[int, int, bytes, bool] | None:
@@ -168,7 +170,9 @@ class RowIndex:
             # A table has no text that could be searched as bytes.
             if part.stretch is None:
                 return None
-            body = self._text_reader_of(part.source).read(part.stretch.start, part.stretch.stop)
+            body = self._open_text_reader_of_file(part.source).read(
+                part.stretch.start, part.stretch.stop
+            )
             return part.first, self._end_of_chunk(number), body, part.columns is None
 
     def changed(self) -> list[str]:
@@ -280,7 +284,7 @@ class RowIndex:
             raise part.error
         if part.stretch is not None:
             start, stop, line, _ = part.stretch
-            body = BytesIO(self._text_reader_of(part.source).read(start, stop))
+            body = BytesIO(self._open_text_reader_of_file(part.source).read(start, stop))
             if part.columns is None:
                 return list(islice(read_json_lines(body, source.path, line, start), at, at + count))
             whole = list(islice(read_part_of_file(body, source, part.columns), at + count))
@@ -291,12 +295,12 @@ class RowIndex:
                 for record in whole[at:]
             ]
         if source.kind in TABLE_KINDS:
-            rows = self._table_reader_at(number, part, at).rows(at, count)
+            rows = self._table_reader_that_reaches(number, part, at).rows(at, count)
             return [Record(line, row) for line, row in enumerate(rows, part.line + at)]
         with open_raw(source.path) as raw:
             return list(islice(read_records(source, raw), at, at + count))
 
-    def _text_reader_of(self, number: int) -> TextReader:
+    def _open_text_reader_of_file(self, number: int) -> TextReader:
         """The open text reader of a file; the oldest of too many is closed."""
         if number not in self._texts:
             # In the order in which they were opened; a page reads one or two files at a time.
@@ -305,7 +309,7 @@ class RowIndex:
             self._texts[number] = TextReader(self.sources[number], lambda: self._closed)
         return self._texts[number]
 
-    def _table_reader_at(self, number: int, part: Chunk, at: int) -> ForwardReader:
+    def _table_reader_that_reaches(self, number: int, part: Chunk, at: int) -> ForwardReader:
         """A table reader that can continue to a record; the one that was used last is last in the
         list.
         """

@@ -94,18 +94,18 @@ class RowService:
             self.row_index.wait(start + max(count, 1) - 1, ROW_WAIT_SECONDS)
             why = self._describe_changed_files()
             if why:
-                return self._answer_with_state(
+                return self._answer_with_rows_count_and_notice(
                     [row_without_tokens(None, why, row=row) for row in range(start, start + count)],
                     why,
                 )
             with self._drawing, self.row_index.pause_indexing():
-                return self._answer_with_state(
+                return self._answer_with_rows_count_and_notice(
                     [row for rows in self._draw_rows(start, count) for row in rows]
                 )
 
     def search(self, text: str, start: int) -> dict[str, Any]:
         """Search on from row `start` for one that holds the text; a step takes about half a second."""
-        needles = spelling_variants(text)
+        needles = json_and_csv_spellings_of_text(text)
         return self._search_for_a_while(start, lambda row: self._search_text_step(row, needles))
 
     def faulty(self, start: int) -> dict[str, Any]:
@@ -165,13 +165,13 @@ class RowService:
         text, count = self.row_index.text_of_chunk_at(row), SEARCH_ROWS
         if text is not None:
             first, end, body, on_lines = text
-            # bytes.lower() changes ASCII letters only, as `spelling_variants` expects.
+            # bytes.lower() changes ASCII letters only, as `json_and_csv_spellings_of_text` expects.
             lowered = body.lower()
             # A whole chunk is passed over with one search: nearly all of them hold nothing.
             if not any(needle in lowered for needle in needles):
                 return None, end
             if on_lines:
-                line = find_in_lines(lowered, needles, row - first)
+                line = first_row_of_lines_with_text(lowered, needles, row - first)
                 return (None, end) if line is None else (first + line, first + line + 1)
             count = end - row
         records = self.row_index.records(row, count)
@@ -201,7 +201,9 @@ class RowService:
             else None
         )
 
-    def _answer_with_state(self, rows: list[TokenRow], notice: str | None = None) -> dict[str, Any]:
+    def _answer_with_rows_count_and_notice(
+        self, rows: list[TokenRow], notice: str | None = None
+    ) -> dict[str, Any]:
         """The JSON of an answer: the rows, how many are indexed, and a notice."""
         state = {"rows": rows, "total": self.row_index.total, "indexed": self.row_index.indexed}
         text = notice or self.notice
@@ -232,22 +234,24 @@ class RowService:
                 # drawn.
                 (drawn,) = self.maker.rows(row, [records[row - start]])
                 rows = [cut_row_to_limit(one) for one in drawn]
-                self._keep_drawn(row, rows)
+                self._keep_drawn_and_drop_oldest(row, rows)
             yield rows
-            tokens += _count_row_tokens(rows)
+            tokens += _weight_of_rows_in_tokens(rows)
             # An answer of very long rows ends early; the page continues behind it.
             if tokens > MAX_KEPT_TOKENS:
                 return
 
-    def _keep_drawn(self, row: int, rows: list[TokenRow]) -> None:
+    def _keep_drawn_and_drop_oldest(self, row: int, rows: list[TokenRow]) -> None:
         """Keep the rows that were drawn, and drop the oldest where they are too many."""
-        self._tokens += _count_row_tokens(rows) - _count_row_tokens(self._kept.pop(row, []))
+        self._tokens += _weight_of_rows_in_tokens(rows) - _weight_of_rows_in_tokens(
+            self._kept.pop(row, [])
+        )
         self._kept[row] = rows
         while self._tokens > MAX_KEPT_TOKENS:
-            self._tokens -= _count_row_tokens(self._kept.popitem(last=False)[1])
+            self._tokens -= _weight_of_rows_in_tokens(self._kept.popitem(last=False)[1])
 
 
-def spelling_variants(text: str) -> list[bytes]:
+def json_and_csv_spellings_of_text(text: str) -> list[bytes]:
     """How JSON and CSV may spell a text, as bytes whose ASCII letters are small."""
     forms = {
         form
@@ -264,12 +268,12 @@ def spelling_variants(text: str) -> list[bytes]:
     return sorted({form.encode("utf-8", "surrogatepass").lower() for form in forms})
 
 
-def find_in_lines(body: bytes, needles: Sequence[bytes], skipped: int) -> int | None:
+def first_row_of_lines_with_text(body: bytes, needles: Sequence[bytes], skipped: int) -> int | None:
     """The first row of some lines that holds one of the texts.
 
     Args:
         body: whole lines, ASCII letters small.
-        needles: the texts, as `spelling_variants` gives them.
+        needles: the texts, as `json_and_csv_spellings_of_text` gives them.
         skipped: so many rows at the beginning are passed over.
 
     Returns:
@@ -282,7 +286,7 @@ def find_in_lines(body: bytes, needles: Sequence[bytes], skipped: int) -> int | 
     )
 
 
-def _count_row_tokens(rows: list[TokenRow]) -> int:
-    """Their weight; a row without tokens counts too."""
+def _weight_of_rows_in_tokens(rows: list[TokenRow]) -> int:
+    """The weight of rows: their tokens, and 50 more for what else each row holds."""
     # Fifty for what else a row holds; chosen, not measured.
     return sum(50 + len(row["ids"]) for row in rows)

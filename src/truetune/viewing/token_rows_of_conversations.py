@@ -46,7 +46,7 @@ class ConversationRows:
 
     def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
         """For each record its token rows; `first` is the number of the first of them."""
-        for row, conversation in self._conversations(first, records):
+        for row, conversation in self._origin_and_conversation_of_records(first, records):
             if isinstance(conversation, Conversation):
                 yield self._render_row(conversation)
             else:
@@ -71,7 +71,7 @@ class ConversationRows:
         """The first record that can't be read or rendered, has a problem, or teaches nothing; None
         where all are fine.
         """
-        conversations = list(self._conversations(first, records))
+        conversations = list(self._origin_and_conversation_of_records(first, records))
         batch = self.rendered.make_batch(
             [row for _, row in conversations if isinstance(row, Conversation) and not row.problems]
         )
@@ -91,7 +91,7 @@ class ConversationRows:
         """Drop what is cached of the files, since they were changed."""
         self._like.clear()
 
-    def _conversations(
+    def _origin_and_conversation_of_records(
         self, first: int, sourced_records: SourcedRecords
     ) -> Iterator[tuple[Origin, Conversation | DataError]]:
         """(origin, conversation) of each record in order; a DataError in its place says why there

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from truetune.data.find_data_files import Source
 from truetune.data.guard_output_folder import file_digest
 from truetune.data.read_file_records import Record
-from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, ORIGIN, manifest_in
+from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, ORIGIN, read_manifest_or_none
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import DataError, SpecError
 from truetune.render.rendering import IGNORED
@@ -28,11 +28,11 @@ from truetune.render.tokenizer import Tokenizer, load_tokenizer
 from truetune.render.tokenizer_folder import tokenizer_and_model_files
 from truetune.report.page.token_rows import (
     TokenRow,
-    labels_unlike_ids,
+    labels_entry_where_unlike_ids,
     mask_bits,
     row_without_tokens,
     source_letters,
-    text_of_tokens,
+    spell_tokens_without_source_text,
 )
 from truetune.settings.run_spec import RunSpec
 from truetune.viewing.row_index import SourcedRecords
@@ -58,7 +58,7 @@ class EncodedRows:
         """Raises SpecError, DataError or TokenizerError."""
         if spec.tokenizer is None:
             raise SpecError(f"{folder}: encoded data holds ids alone; name its tokenizer with -t")
-        manifest = manifest_in(folder)
+        manifest = read_manifest_or_none(folder)
         if manifest is None:
             raise DataError(
                 f"{folder / MANIFEST}: not as this version of truetune encode writes it; encode"
@@ -66,7 +66,7 @@ class EncodedRows:
             )
         self.folder, self.manifest = folder, manifest
         self.tokenizer = load_tokenizer(spec.tokenizer, model=spec.model)
-        self.notice = warn_of_other_tokenizer(self.tokenizer, manifest)
+        self.notice = warning_of_other_tokenizer_files(self.tokenizer, manifest)
         self.vocabulary = TokenBytes(self.tokenizer.backend)
         self._control = np.array(sorted(self.tokenizer.control), np.int64)
         # Two shards: the page asks for neighbours, which may lie on both sides of a border.
@@ -130,7 +130,7 @@ class EncodedRows:
             "format": "encoded",
             "title": None,
             "ids": ids.tolist(),
-            "pieces": text_of_tokens(ids, self.vocabulary),
+            "pieces": spell_tokens_without_source_text(ids, self.vocabulary),
             "source": source_letters(
                 self._sources_without_column(ids) if kinds is None else np.array(kinds, np.uint8)
             ),
@@ -138,7 +138,7 @@ class EncodedRows:
             "runs": [[0, "", -1, -1, None]],
             "documents": documents.tolist(),
             "origins": [list(origin) for origin in zip(files, lines, rows, strict=True)],
-            **labels_unlike_ids(ids, labels),
+            **labels_entry_where_unlike_ids(ids, labels),
         }
         for name, column in (("positions", "position_ids"), ("weights", "loss_weights")):
             if columns.get(column) is not None:
@@ -165,7 +165,9 @@ class EncodedRows:
         return origins
 
 
-def warn_of_other_tokenizer(tokenizer: Tokenizer, manifest: Mapping[str, Any]) -> str | None:
+def warning_of_other_tokenizer_files(
+    tokenizer: Tokenizer, manifest: Mapping[str, Any]
+) -> str | None:
     """A warning where the files of a tokenizer are not those that the data was encoded with."""
     digests_then: Mapping[str, str] = manifest.get("inputs", {}).get("tokenizer", {})
     digests_now = {

@@ -17,7 +17,7 @@ from truetune.errors import TruetuneError
 from truetune.render.template_probes import prepare_probes_of_run
 from truetune.report.page.token_rows import (
     TokenRow,
-    labels_unlike_ids,
+    labels_entry_where_unlike_ids,
     mask_bits,
     row_without_tokens,
     source_letters,
@@ -93,7 +93,7 @@ class TokenIdRows:
             "padding": mask_bits(padding),
             "documents": np.where(padding, -1, np.cumsum(chunk.borders) - 1).tolist(),
             **({"attended": mask_bits(chunk.attended)} if chunk.attended is not None else {}),
-            **labels_unlike_ids(chunk.ids, chunk.labels),
+            **labels_entry_where_unlike_ids(chunk.ids, chunk.labels),
         }
 
 

@@ -83,7 +83,7 @@ def start_view_server(
     Raises:
         TruetuneError: as `make_row_service`; UsageError also where the report is on other data.
     """
-    marks = {} if result is None else {"marks": marks_for_data(spec, result)}
+    marks = {} if result is None else {"marks": marks_of_report_for_data(spec, result)}
     row_service = make_row_service(spec)
     server = ViewServer(
         view_page_html(spec, {"remote": "rows", **marks}, connect=True), row_service, port
@@ -105,7 +105,7 @@ def view_page_html(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False
     )
 
 
-def marks_for_data(spec: RunSpec, result: Result) -> Marks:
+def marks_of_report_for_data(spec: RunSpec, result: Result) -> Marks:
     """The marks of a report on the data of `spec`, its files called as `spec` calls them.
 
     Rows are counted over all files, so that the report must be on the same files in the same order. Raises UsageError
@@ -124,8 +124,8 @@ def marks_for_data(spec: RunSpec, result: Result) -> Marks:
     # stand at other rows.
     if reported != list(named):
         raise UsageError(
-            f"the report is on {_paths_in_words(reported_names)}, and not on"
-            f" {_paths_in_words(spec.data)}: rows are counted over all files, so name"
+            f"the report is on {_paths_in_one_line(reported_names)}, and not on"
+            f" {_paths_in_one_line(spec.data)}: rows are counted over all files, so name"
             " the same files"
             " in the same order, from the folder where the check ran"
         )
@@ -135,7 +135,7 @@ def marks_for_data(spec: RunSpec, result: Result) -> Marks:
     return marks
 
 
-def _paths_in_words(names: Sequence[str]) -> str:
+def _paths_in_one_line(names: Sequence[str]) -> str:
     """Paths in one line, whole: what distinguishes two of them may be at their end."""
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     return f"{', '.join(names[:MAX_NAMED])}{more}" if names else "no data"
@@ -159,7 +159,7 @@ def view(
     spec = validate_settings(
         {name: value for name, value in values.items() if value is not None}, "truetune.view"
     )
-    marks = None if report is None else marks_for_data(spec, report_as_dict(report))
+    marks = None if report is None else marks_of_report_for_data(spec, report_as_dict(report))
     return View(spec, range(rows) if isinstance(rows, int) else rows, marks)
 
 

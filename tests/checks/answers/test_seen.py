@@ -16,14 +16,20 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     p_value_of_rise,
 )
 from truetune.checks.findings import Finding
-from truetune.checks.judge_answers import find_in_answers, findings_new_or_worse, report_on_answers
+from truetune.checks.judge_answers import (
+    findings_new_or_worse,
+    findings_on_sampled_answers,
+    report_on_answers,
+)
 from truetune.generation.answer_samples import SampledRun
 from truetune.settings.run_spec import RunSpec
 
 
 def rules(example: dict[str, Any]) -> dict[str, str]:
     """Severity of what is found, by rule."""
-    return {finding.rule: finding.severity for finding in find_in_answers(watched(example))}
+    return {
+        finding.rule: finding.severity for finding in findings_on_sampled_answers(watched(example))
+    }
 
 
 @pytest.mark.parametrize(
@@ -171,12 +177,14 @@ def test_selected_and_ignored_rules() -> None:
             "looks": [{"step": 1, "stopped": 0, "stop_probability": 0.0, "looped": 8}],
         }
     )
-    assert {f.code for f in find_in_answers(subject)} == {"ANS001", "ANS003"}
-    assert {f.code for f in find_in_answers(subject, RunSpec(ignore=("ANS001",)))} == {"ANS003"}
+    assert {f.code for f in findings_on_sampled_answers(subject)} == {"ANS001", "ANS003"}
+    assert {f.code for f in findings_on_sampled_answers(subject, RunSpec(ignore=("ANS001",)))} == {
+        "ANS003"
+    }
     report = report_on_answers(subject, RunSpec(select=("answers-loop",)), "model")
     assert [f.code for f in report.findings] == ["ANS003"]
     assert dict(report.subjects[0].facts)["prompts"] == "8, at most 128 new tokens"
-    assert find_in_answers(SampledRun(())) == ()
+    assert findings_on_sampled_answers(SampledRun(())) == ()
 
 
 def found(severity: Any, count: int) -> Finding:

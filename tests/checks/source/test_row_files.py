@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
-from truetune.checks.source.evidence.training_row_files import training_files, training_row_limit
+from truetune.checks.source.evidence.training_row_files import (
+    local_row_files_of_only_trainer,
+    training_row_limit,
+)
 from truetune.source.parsed_source_file import parse_module
 
 TRAINS = """
@@ -71,7 +74,10 @@ def test_the_steps_of_a_script_follow_from_its_rows(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_rows_that_are_not_known_say_nothing(name: str, tmp_path: Path) -> None:
     path = lay_out(tmp_path, UNKNOWN[name])
-    assert training_files(parse_module(path.read_text(encoding="utf-8"), str(path))) == ()
+    assert (
+        local_row_files_of_only_trainer(parse_module(path.read_text(encoding="utf-8"), str(path)))
+        == ()
+    )
     assert not lint([str(path)], select=["setting-out-of-range"]).findings
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import longest_encoded_row
+from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import (
+    longest_row_after_cut_or_pad,
+)
 from truetune.source.parsed_source_file import parse_module
 
 HEAD = """
@@ -62,4 +64,4 @@ rows[0]
 
 @pytest.mark.parametrize(("code", "length"), SCRIPTS.values(), ids=SCRIPTS)
 def test_lengths_of_rows(code: str, length: int | None) -> None:
-    assert longest_encoded_row(parse_module(HEAD + code, "train.py")) == length
+    assert longest_row_after_cut_or_pad(parse_module(HEAD + code, "train.py")) == length

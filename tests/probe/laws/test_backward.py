@@ -390,14 +390,14 @@ def test_a_resumed_run_has_no_start() -> None:
 
 def test_rounding_counts_what_a_step_leaves() -> None:
     """What is predicted is what happens to weights that are stepped."""
-    from truetune.probe.laws.update_rounding import stuck_weights
+    from truetune.probe.laws.update_rounding import count_weights_stuck_by_rounding
 
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
         weights = (torch.randn(4096, generator=torch.Generator().manual_seed(0)) * 0.02).to(dtype)
         for rate in (1e-3, 1e-5, 1e-9):
             up, down = weights + rate, weights - rate
             same = int(((up == weights) & (down == weights)).sum())
-            assert abs(stuck_weights(weights, rate) - same) <= 0.02 * len(weights)
+            assert abs(count_weights_stuck_by_rounding(weights, rate) - same) <= 0.02 * len(weights)
 
 
 class TakesOwnSteps(transformers.Trainer):

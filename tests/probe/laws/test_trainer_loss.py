@@ -147,9 +147,9 @@ def test_a_difference_that_blocks_may_have_made_is_untested(
     model = torch.nn.Linear(1, 1, device="meta", dtype=torch.bfloat16)
     vars(model)["config"] = SimpleNamespace(_attn_implementation="sdpa")
     trial = Trial(model, [], [])
-    with trainer_gradients.whole_attention(trial, [{"input_ids": [1, 2]}]) as whole:
+    with trainer_gradients.attention_without_blocks(trial, [{"input_ids": [1, 2]}]) as whole:
         assert not whole
-    gradient_accumulation.refuse_rounding_of_blocks(trial, 0.01, 0.05, whole=False)
-    gradient_accumulation.refuse_rounding_of_blocks(trial, 0.9, 0.05, whole=True)
+    gradient_accumulation.refuse_difference_by_fused_attention(trial, 0.01, 0.05, whole=False)
+    gradient_accumulation.refuse_difference_by_fused_attention(trial, 0.9, 0.05, whole=True)
     with pytest.raises(Untested, match="rounds by the shape"):
-        gradient_accumulation.refuse_rounding_of_blocks(trial, 0.9, 0.05, whole=False)
+        gradient_accumulation.refuse_difference_by_fused_attention(trial, 0.9, 0.05, whole=False)

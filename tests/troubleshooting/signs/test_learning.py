@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.troubleshooting.project_words import ProjectText
-from truetune.troubleshooting.rank_causes import _causes_of_guide
+from truetune.troubleshooting.rank_causes import _causes_of_guide_and_if_listed
 from truetune.troubleshooting.signs.find_signs_in_statements import find_signs, signs_of_cause
 from truetune.troubleshooting.signs.nothing_learned import SIGNS
 from truetune.troubleshooting.split_files_into_statements import MAX_STATEMENT_CHARACTERS
@@ -31,7 +31,9 @@ TRAIN = "trainer.train()\n"
 
 def shows(name: str, text: str, cause: str) -> bool:
     """Does a text show a cause of the guide, by its first words?"""
-    (full,) = (one.text for one, _ in _causes_of_guide(GUIDE) if one.text.startswith(cause))
+    (full,) = (
+        one.text for one, _ in _causes_of_guide_and_if_listed(GUIDE) if one.text.startswith(cause)
+    )
     found = find_signs([ProjectText(Path(name), text, True)])
     return any(sign in SIGNS for sign in signs_of_cause(full) if sign in found)
 
@@ -506,7 +508,7 @@ def test_what_speaks_against_a_sign_may_stand_in_another_file() -> None:
     bot = ProjectText(Path("bot.py"), "m = [{'role': 'user', 'content': q}]\n", True)
     (cause,) = (
         one.text
-        for one, _ in _causes_of_guide(GUIDE)
+        for one, _ in _causes_of_guide_and_if_listed(GUIDE)
         if one.text.startswith("the rows carry a system prompt")
     )
     found = find_signs([rows, bot])
@@ -515,13 +517,13 @@ def test_what_speaks_against_a_sign_may_stand_in_another_file() -> None:
     assert not any(sign in find_signs([bot]) for sign in signs_of_cause(cause) if sign in SIGNS)
 
 
-@pytest.mark.parametrize("cause", [one.text for one, _ in _causes_of_guide(GUIDE)])
+@pytest.mark.parametrize("cause", [one.text for one, _ in _causes_of_guide_and_if_listed(GUIDE)])
 def test_each_cause_that_a_text_can_show_has_a_sign(cause: str) -> None:
     assert bool(signs_of_cause(cause)) is not cause.startswith(NO_TEXT_SHOWS)
 
 
 def test_each_sign_names_a_cause() -> None:
-    texts = [one.text for one, _ in _causes_of_guide(GUIDE)]
+    texts = [one.text for one, _ in _causes_of_guide_and_if_listed(GUIDE)]
     shown = [sign for text in texts for sign in signs_of_cause(text)]
     assert [sign.words for sign in SIGNS if sign not in shown] == []
 

@@ -8,7 +8,7 @@ import pytest
 
 from truetune.checks.explaining.guides import GUIDES
 from truetune.troubleshooting.project_words import ProjectText
-from truetune.troubleshooting.rank_causes import _causes_of_guide
+from truetune.troubleshooting.rank_causes import _causes_of_guide_and_if_listed
 from truetune.troubleshooting.signs import metrics
 from truetune.troubleshooting.signs.find_signs_in_statements import find_signs, signs_of_cause
 
@@ -384,7 +384,7 @@ def shown(text: str) -> set[str]:
 
 
 def is_shown(cause: str, text: str) -> bool:
-    causes = [one for guide in GUIDES for one, _ in _causes_of_guide(guide.name)]
+    causes = [one for guide in GUIDES for one, _ in _causes_of_guide_and_if_listed(guide.name)]
     texts = {one.text for one in causes if cause in one.text}
     assert texts, cause
     found = shown(text)

@@ -99,8 +99,8 @@ class AnswersAreCutOff(AnswersRule):
         others = without_samples(samples, cut)
         words = round(median(len(sample.answer.text.split()) for sample in cut))
         yield self.finding(
-            f"{len(cut)} of {len(samples)} answers {_describe_ends(cut, samples)} after some {words} words: they were"
-            " cut off at the limit of new tokens, before their end",
+            f"{len(cut)} of {len(samples)} answers {_where_cut_answers_end(cut, samples)} after some"
+            f" {words} words: they were cut off at the limit of new tokens, before their end",
             "raise max_new_tokens (max_tokens of a server) where they were generated, and generate again",
             evidence=list(_describe_correct_uncut_answers(others)),
             cases=cases_of_samples(cut),
@@ -109,7 +109,7 @@ class AnswersAreCutOff(AnswersRule):
         )
 
 
-def _describe_ends(cut: list[Sample], samples: tuple[Sample, ...]) -> str:
+def _where_cut_answers_end(cut: list[Sample], samples: tuple[Sample, ...]) -> str:
     """`end in mid-sentence`, or before the mark of the result where some have come to the end of a sentence."""
     mark = find_result_mark(samples)
     if mark is None or all(ends_in_mid_sentence(sample.answer.text) for sample in cut):

@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
-    are_all_bad,
+    are_enough_and_all_bad,
     cases_of_samples,
     find_bad_answers,
 )
@@ -74,7 +74,7 @@ class AnswersAreEmpty(BadAnswerShareRule):
                 f"{bad_answers.last} answers are empty{bad_answers.best_count_before}",
                 "look for rows with empty or truncated answers (truetune check)",
                 severity="error"
-                if self.subject.finished and are_all_bad(bad_answers)
+                if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",
                 evidence=bad_answers.evidence,
                 cases=cases_of_samples(bad_answers.samples),

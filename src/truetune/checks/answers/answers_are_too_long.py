@@ -49,7 +49,7 @@ from statistics import median
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
     BadAnswers,
-    are_all_bad,
+    are_enough_and_all_bad,
     cases_of_samples,
     find_answers_with_next_turn,
     find_bad_answers,
@@ -104,7 +104,9 @@ class AnswersAreTooLong(BadAnswerShareRule):
         yield self.finding(
             f"{bad_answers.last} answers are far longer than their references{bad_answers.best_count_before}",
             _remedy_for_long_answers(bad_answers) if next_turn is None else next_turn.remedy,
-            severity="error" if self.subject.finished and are_all_bad(bad_answers) else "warning",
+            severity="error"
+            if self.subject.finished and are_enough_and_all_bad(bad_answers)
+            else "warning",
             evidence=[*evidence, *bad_answers.evidence],
             cases=cases_of_samples(bad_answers.samples),
             count=bad_answers.last.bad,

@@ -100,7 +100,7 @@ class AnswersBelongToOtherRows(AnswersRule):
         samples = self._samples_of_last_pass()
         row_order = row_order_of(samples)
         if row_order is None:
-            yield from self._find_by_shared_words_of_prompts()
+            yield from self._finding_by_words_shared_with_prompts()
             return
         order = row_order.order or "in an order that is neither a shift nor sorted by a length"
         yield self.finding(
@@ -110,7 +110,7 @@ class AnswersBelongToOtherRows(AnswersRule):
             "put the answers back in the order of their rows: keep each row's number beside its"
             " answer, through sorting, batches and processes, and join by it",
             # Without this line a reader cannot tell it from a model that says the same to all.
-            evidence=[_rule_out_guessing(row_order)],
+            evidence=[_evidence_against_guessing(row_order)],
             cases=[
                 _exchanged_case(samples, row, target)
                 for row, target in sorted(row_order.targets.items())
@@ -119,7 +119,7 @@ class AnswersBelongToOtherRows(AnswersRule):
             total=row_order.examined_answers,
         )
 
-    def _find_by_shared_words_of_prompts(self) -> Iterator[Finding]:
+    def _finding_by_words_shared_with_prompts(self) -> Iterator[Finding]:
         """The finding that answers belong to other prompts, by the rare words that both share,
         whatever their references say.
         """
@@ -161,7 +161,7 @@ def _origin_of_sample(sample: Sample) -> Origin:
     return Origin(prompt.file or "row", prompt.line or prompt.row + 1, prompt.row)
 
 
-def _rule_out_guessing(row_order: RowOrder) -> str:
+def _evidence_against_guessing(row_order: RowOrder) -> str:
     """Evidence that answers do not equal other references by guessing."""
     different = len(set(row_order.targets.values()))
     return (

@@ -44,7 +44,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
-    are_all_bad,
+    are_enough_and_all_bad,
     cases_of_samples,
     find_bad_answers,
 )
@@ -90,7 +90,7 @@ class AnswersChangeLanguage(BadAnswerShareRule):
                 f" questions{bad_answers.best_count_before}",
                 "look at the languages of questions and answers in the data",
                 severity="error"
-                if self.subject.finished and are_all_bad(bad_answers)
+                if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",
                 evidence=[
                     "they are in: "

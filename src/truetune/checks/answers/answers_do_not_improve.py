@@ -60,7 +60,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
 )
 from truetune.checks.answers.loss_curves_by_token_source import (
     content_losses,
-    first_and_last_loss_level,
+    first_loss_and_last_level,
 )
 from truetune.checks.bad_answer_share_rule import MORE
 from truetune.checks.findings import Finding
@@ -100,21 +100,25 @@ class AnswersDoNotImprove(AnswersRule):
             )
         if not is_late_in_run(watched):
             return Unmet("it is early in the run")
-        overlaps = _paired_overlaps(watched.looks[0].samples, watched.looks[-1].samples)
+        overlaps = _first_last_overlaps_of_untrained_prompts(
+            watched.looks[0].samples, watched.looks[-1].samples
+        )
         if len(overlaps) < MIN_ANSWERS:
             return Unmet(
                 f"{len(overlaps):,} prompts that are not trained on have a reference, and it takes"
                 f" {MIN_ANSWERS}",
                 MORE,
             )
-        first, last = first_and_last_loss_level(losses)
+        first, last = first_loss_and_last_level(losses)
         if last > MAX_SHARE_OF_FIRST_LOSS * first:
             return Unmet(f"the loss has not fallen by a fifth: {first:.3g} to {last:.3g}")
         return None
 
     def figure(self) -> str:
         """The mean overlap of the answers with their references, in the first pass and in the last."""
-        overlaps = _paired_overlaps(self.subject.looks[0].samples, self.subject.looks[-1].samples)
+        overlaps = _first_last_overlaps_of_untrained_prompts(
+            self.subject.looks[0].samples, self.subject.looks[-1].samples
+        )
         before, after = (mean(values) for values in zip(*overlaps, strict=True))
         return (
             f"the overlap with the reference goes from {before:.2f} to {after:.2f} over"
@@ -125,8 +129,10 @@ class AnswersDoNotImprove(AnswersRule):
         if self.unmet() is not None:
             return
         watched = self.subject
-        first_loss, last_loss = first_and_last_loss_level(content_losses(watched))
-        overlaps = _paired_overlaps(watched.looks[0].samples, watched.looks[-1].samples)
+        first_loss, last_loss = first_loss_and_last_level(content_losses(watched))
+        overlaps = _first_last_overlaps_of_untrained_prompts(
+            watched.looks[0].samples, watched.looks[-1].samples
+        )
         changes = [after - before for before, after in overlaps]
         change, now = mean(changes), mean(after for _, after in overlaps)
         error = STANDARD_ERRORS * stdev(changes) / sqrt(len(changes))
@@ -148,7 +154,9 @@ class AnswersDoNotImprove(AnswersRule):
         )
 
 
-def _paired_overlaps(first: Sequence[Sample], last: Sequence[Sample]) -> list[tuple[float, float]]:
+def _first_last_overlaps_of_untrained_prompts(
+    first: Sequence[Sample], last: Sequence[Sample]
+) -> list[tuple[float, float]]:
     """(first, last) overlap of the answer with its reference, for each prompt of both passes that
     is not trained on.
     """

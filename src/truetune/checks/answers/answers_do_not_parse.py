@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
-    are_all_bad,
+    are_enough_and_all_bad,
     cases_of_samples,
     find_bad_answers,
 )
@@ -78,7 +78,7 @@ class AnswersDoNotParse(BadAnswerShareRule):
                 "see that the references can be read by it, and that answers are not cut at the"
                 " limit of new tokens",
                 severity="error"
-                if self.subject.finished and are_all_bad(bad_answers)
+                if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",
                 evidence=[
                     *([f"{cut} of them were cut at {self.subject.limit} tokens"] if cut else []),

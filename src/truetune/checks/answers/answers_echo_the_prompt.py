@@ -49,7 +49,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
-    are_all_bad,
+    are_enough_and_all_bad,
     cases_of_samples,
     find_bad_answers,
 )
@@ -97,7 +97,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
                 f"{bad_answers.last} answers repeat the question{bad_answers.best_count_before}",
                 "keep the question out of the answer's text, and its tokens out of the loss",
                 severity="error"
-                if self.subject.finished and are_all_bad(bad_answers)
+                if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",
                 evidence=bad_answers.evidence,
                 cases=cases_of_samples(bad_answers.samples),
@@ -106,8 +106,8 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
                 figure=bad_answers.figure("answers that echo the prompt"),
             )
 
-    def _other_causes(self, holding: Sequence[Sample]) -> Iterator[str]:
-        """What else it may be: a question without any mark of a template may be the model's own."""
+    def _other_cause_without_chats(self, holding: Sequence[Sample]) -> Iterator[str]:
+        """That the model itself may repeat the question, where no prompt is a chat."""
         if all(sample.prompt.chat is None for sample in holding):
             yield "if the prompt was cut off, the model itself repeats it: look at the ids"
 
@@ -140,7 +140,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
             evidence=[
                 *evidence,
                 "the other rules judge the answers behind the prompts",
-                *self._other_causes(holding),
+                *self._other_cause_without_chats(holding),
             ],
             cases=cases_of_samples(holding),
             count=len(holding),

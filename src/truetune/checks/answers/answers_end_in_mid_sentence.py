@@ -93,7 +93,7 @@ class AnswersEndInMidSentence(BadAnswerShareRule):
         if sample.scores.end_known or not answer or not reference.endswith(SENTENCE_ENDS):
             return None
         is_past = len(answer) >= MIN_LENGTH_RATIO * len(reference)
-        return is_past and _ends_without_sentence_end(answer)
+        return is_past and _is_last_line_unfinished_sentence(answer)
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()
@@ -121,7 +121,7 @@ class AnswersEndInMidSentence(BadAnswerShareRule):
         )
 
 
-def _ends_without_sentence_end(answer: str) -> bool:
+def _is_last_line_unfinished_sentence(answer: str) -> bool:
     """Is the last line a sentence without an end?"""
     last = answer.rpartition("\n")[2].strip()
     return len(last.split()) >= MIN_WORDS and (last[-1].isalnum() or last[-1] == ",")

@@ -47,7 +47,7 @@ from dataclasses import replace
 
 from truetune.checks.answers.count_bad_answers_per_pass import (
     PAD_ON_THE_LEFT,
-    are_all_bad,
+    are_enough_and_all_bad,
     cases_of_samples,
     count_bad_answers,
     evidence_of_right_padding,
@@ -112,7 +112,7 @@ class AnswersHaveFaults(BadAnswerShareRule):
         yield self.finding(
             f"{bad_answers.last} answers have a fault",
             PAD_ON_THE_LEFT if padded else READ_THEM,
-            severity="error" if are_all_bad(bad_answers) else "warning",
+            severity="error" if are_enough_and_all_bad(bad_answers) else "warning",
             evidence=[
                 *([padded] if padded else []),
                 ", ".join(

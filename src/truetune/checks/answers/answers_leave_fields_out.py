@@ -129,7 +129,7 @@ class AnswersLeaveFieldsOut(AnswersRule):
         scores = self._field_scores(samples)
         if scores is None or scores.precision < MIN_PRECISION:
             return
-        if _is_enough_of_fields(scores, scores.missing, scores.incomplete):
+        if _do_enough_answers_show_fields(scores, scores.missing, scores.incomplete):
             yield self.finding(
                 f"{len(scores.incomplete)} of {scores.rows} answers leave out fields that their references have"
                 f" ({scores.missing.total():,} of {scores.expected.total():,}):"
@@ -141,7 +141,7 @@ class AnswersLeaveFieldsOut(AnswersRule):
                 count=len(scores.incomplete),
                 total=scores.rows,
             )
-        if _is_enough_of_fields(scores, scores.added, scores.overfull):
+        if _do_enough_answers_show_fields(scores, scores.added, scores.overfull):
             yield self.finding(
                 f"{len(scores.overfull)} of {scores.rows} answers have fields that their references have not"
                 f" ({scores.added.total():,}): {_list_field_counts(scores.added, Counter())}",
@@ -166,7 +166,9 @@ class AnswersLeaveFieldsOut(AnswersRule):
         )
 
 
-def _is_enough_of_fields(scores: FieldScores, fields: Counter[str], rows: list[int]) -> bool:
+def _do_enough_answers_show_fields(
+    scores: FieldScores, fields: Counter[str], rows: list[int]
+) -> bool:
     """Do enough answers and fields show it?"""
     return len(rows) >= MIN_BAD_ANSWERS and fields.total() >= MIN_SHARE * scores.expected.total()
 

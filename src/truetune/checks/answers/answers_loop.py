@@ -50,7 +50,7 @@ from collections.abc import Iterator, Sequence
 from truetune.checks.answers.count_bad_answers_per_pass import (
     NOT_A_NUMBER,
     PAD_ON_THE_LEFT,
-    are_all_bad,
+    are_enough_and_all_bad,
     are_mostly_one_symbol,
     cases_of_samples,
     evidence_of_right_padding,
@@ -90,9 +90,9 @@ class AnswersLoop(BadAnswerShareRule):
             padded = evidence_of_right_padding(self.subject)
             yield self.finding(
                 f"{bad_answers.last} answers loop{bad_answers.best_count_before}",
-                _remedy_for_loops(bad_answers.samples, is_padded=padded is not None),
+                _remedy_for_loops_by_cause(bad_answers.samples, is_padded=padded is not None),
                 severity="error"
-                if self.subject.finished and are_all_bad(bad_answers)
+                if self.subject.finished and are_enough_and_all_bad(bad_answers)
                 else "warning",
                 evidence=[*([padded] if padded else []), *bad_answers.evidence],
                 cases=cases_of_samples(bad_answers.samples),
@@ -102,8 +102,11 @@ class AnswersLoop(BadAnswerShareRule):
             )
 
 
-def _remedy_for_loops(samples: Sequence[Sample], *, is_padded: bool) -> str:
-    """What to do about these loops, by what they show of their cause."""
+def _remedy_for_loops_by_cause(samples: Sequence[Sample], *, is_padded: bool) -> str:
+    """What to do about looping answers, by their cause: padding in generation, NaN weights, too hard a training.
+
+    `is_padded`: the batches of these answers were padded on the right when they were generated.
+    """
     if is_padded:
         return PAD_ON_THE_LEFT
     return NOT_A_NUMBER if are_mostly_one_symbol(samples) else TRAINED_TOO_HARD

@@ -101,7 +101,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         if not reference.strip():
             return None
         if scores.agrees is not None:
-            return not scores.agrees and not _has_right_fields(sample)
+            return not scores.agrees and not _are_most_fields_right(sample)
         if scores.exact or holds_final_answer(sample.answer.text, reference):
             return False
         return not self._words_shared_with_reference(sample)
@@ -157,7 +157,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         return {word for word, rows in counts.items() if rows > limit}
 
 
-def _has_right_fields(sample: Sample) -> bool:
+def _are_most_fields_right(sample: Sample) -> bool:
     """Are most of the values right that a JSON answer gives? Then it is wrong in others, and not about another row."""
     share = share_of_right_fields(sample.answer.text, sample.prompt.reference)
     return share is not None and share >= RIGHT_FIELDS_SHARE

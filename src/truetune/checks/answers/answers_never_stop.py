@@ -50,16 +50,16 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     NOT_A_NUMBER,
     UNLEARNED_STOP_PROBABILITY,
     BadAnswers,
-    are_all_bad,
+    are_enough_and_all_bad,
     are_mostly_one_symbol,
     cases_of_samples,
     count_bad_answers,
     does_not_stop,
-    explain_unknown_ends,
     find_answers_with_next_turn,
     is_late_in_run,
     is_surely_above,
     median_stop_probability,
+    unmet_if_ends_unknown,
 )
 from truetune.checks.answers.evidence.remedy_for_cut_thinking import REMEDY_FOR_CUT_THINKING
 from truetune.checks.answers.loss_curves_by_token_source import content_loss_falls
@@ -102,7 +102,7 @@ class AnswersNeverStop(BadAnswerShareRule):
         return does_not_stop(self.subject, sample)
 
     def unmet(self) -> Unmet | None:
-        unknown_ends = explain_unknown_ends(self.subject)
+        unknown_ends = unmet_if_ends_unknown(self.subject)
         if unknown_ends is not None:
             return unknown_ends
         unmet = super().unmet()
@@ -185,7 +185,7 @@ def _describe_stop_state(watched: SampledRun, bad_answers: BadAnswers) -> StopSt
     elif probability is None:
         remedy = f"{ASK_AS_TRAINED}; else {SUPERVISE}"
     is_unlearned = probability is not None and probability < UNLEARNED_STOP_PROBABILITY
-    is_proved = is_unlearned and are_all_bad(bad_answers)
+    is_proved = is_unlearned and are_enough_and_all_bad(bad_answers)
     return StopState("", remedy, "error" if is_proved else "warning")
 
 

@@ -187,7 +187,7 @@ def is_late_in_run(watched: SampledRun) -> bool:
     )
 
 
-def are_all_bad(bad_answers: BadAnswers) -> bool:
+def are_enough_and_all_bad(bad_answers: BadAnswers) -> bool:
     """Is every answer bad, of enough of them?"""
     return bad_answers.last.bad == bad_answers.last.of >= MIN_ANSWERS
 
@@ -204,7 +204,7 @@ def does_not_stop(watched: SampledRun, sample: Sample) -> bool | None:
     return not sample.scores.stopped
 
 
-def explain_unknown_ends(watched: SampledRun) -> Unmet | None:
+def unmet_if_ends_unknown(watched: SampledRun) -> Unmet | None:
     """Why nothing can be said of stopping, where nobody knows what ended the answers."""
     if not watched.looks or any(sample.scores.end_known for sample in watched.looks[-1].samples):
         return None

@@ -52,7 +52,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
-from truetune.generation.find_literal_escapes import find_escapes
+from truetune.generation.find_literal_escapes import find_unwanted_escapes
 
 # Chosen, not measured, as for control tokens: an answer may speak of escapes without saying so. At half, one of 100
 # such answers would do; at double, a column of which every 30th row is escaped would pass.
@@ -104,5 +104,5 @@ def _evidence_of_escapes_in_references(samples: tuple[Sample, ...]) -> Iterator[
     """Evidence that the references have escapes too: then the model learned them from its data."""
     references = [sample.prompt.reference for sample in samples if sample.prompt.reference.strip()]
     if references:
-        escaped = sum(bool(find_escapes(reference)) for reference in references)
+        escaped = sum(bool(find_unwanted_escapes(reference)) for reference in references)
         yield f"{escaped} of their {len(references)} references have some too"

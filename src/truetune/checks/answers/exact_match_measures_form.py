@@ -65,10 +65,10 @@ from truetune.generation.final_answers import (
     MARK_NAMES,
     MAX_ANSWER_WORDS,
     answer_marks,
-    bare_value,
     find_final_answer,
     holds_final_answer,
     normalise_reading,
+    value_of_bare_text,
 )
 from truetune.generation.split_words import split_words
 from truetune.render.unfilled_example_plan import THINK_END
@@ -273,7 +273,9 @@ def _is_number_in_other_spelling(sample: Sample) -> bool:
     """Are answer and reference one number and nothing else, in two spellings: `1234` and `1,234.00`?"""
     if _is_exact(sample):
         return False
-    answer, reference = (bare_value(text) for text in (sample.answer.text, sample.prompt.reference))
+    answer, reference = (
+        value_of_bare_text(text) for text in (sample.answer.text, sample.prompt.reference)
+    )
     return answer is not None and answer == reference and answer[0] == "number"
 
 

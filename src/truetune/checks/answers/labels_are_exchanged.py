@@ -183,7 +183,7 @@ def _find_label_renaming(labelled: Sequence[LabelledAnswer]) -> Renaming | None:
     each label stands for one other.
     """
     counts = Counter((one.answer, one.reference) for one in labelled)
-    names = _commonest_references(counts)
+    names = _commonest_reference_of_each_label(counts)
     renamed = {answer: reference for answer, reference in names.items() if answer != reference}
     is_one_to_one = len(set(names.values())) == len(names)
     # Exchanged labels are the same set on both sides; else the answers name something that the data does not know.
@@ -196,7 +196,7 @@ def _find_label_renaming(labelled: Sequence[LabelledAnswer]) -> Renaming | None:
     return Renaming(renamed, right, as_it_is, len(labelled))
 
 
-def _commonest_references(counts: Counter[tuple[str, str]]) -> dict[str, str]:
+def _commonest_reference_of_each_label(counts: Counter[tuple[str, str]]) -> dict[str, str]:
     """For each label of the answers the label that most of their references have."""
     names: dict[str, str] = {}
     for answer, reference in counts:

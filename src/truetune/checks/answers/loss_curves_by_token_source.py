@@ -33,11 +33,11 @@ def content_loss_falls(watched: SampledRun, share: float = 0.9) -> bool:
     values = content_losses(watched)
     if not values:
         return watched.finished
-    first, last = first_and_last_loss_level(values)
+    first, last = first_loss_and_last_level(values)
     return last <= share * first
 
 
-def first_and_last_loss_level(values: Sequence[float]) -> tuple[float, float]:
+def first_loss_and_last_level(values: Sequence[float]) -> tuple[float, float]:
     """(loss at first, median of the last third).
 
     One value at first, for a loss falls fast there; a median at last, for single batches are noisy.

@@ -59,7 +59,11 @@ from truetune.checks.position_of_answered_option import position_of_answered_opt
 from truetune.checks.rule import AnswersRule
 from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass
-from truetune.generation.identical_answers import MIN_QUESTIONS, are_identical, normalise_spaces
+from truetune.generation.identical_answers import (
+    MIN_QUESTIONS,
+    are_answers_wrongly_identical,
+    normalise_spaces,
+)
 
 MIN_MAJORITY = 0.8
 """Share of the references from which one is a majority class: always saying it beats most classifiers by accuracy"""
@@ -114,7 +118,7 @@ class OneAnswerToAll(AnswersRule):
         if not is_late and p_value_of_rise(_commonest_answer(passes[0])[1], now) >= MAX_CHANCE:
             return
         # Four prompts are too few for Fisher's test, yet one answer to all of them says enough.
-        are_all_alike = is_late and are_identical(last_pass.samples)
+        are_all_alike = is_late and are_answers_wrongly_identical(last_pass.samples)
         expected = _commonest_reference(last_pass)[1]
         if p_value_of_rise(expected, now) >= MAX_CHANCE and not are_all_alike:
             return
@@ -131,7 +135,7 @@ class OneAnswerToAll(AnswersRule):
             f"{now} prompts get the same answer: {quote_shortened(answer)}",
             _remedy_for_one_answer(last_pass, answer),
             severity="error" if is_error else "warning",
-            evidence=["; ".join(_evidence_by_comparison(passes))],
+            evidence=["; ".join(_evidence_from_references_and_earlier_pass(passes))],
             cases=cases_of_samples(_samples_with_answer(last_pass, answer)),
             count=now.bad,
             total=now.of,
@@ -143,7 +147,7 @@ def _do_all_prompts_get_it(count: BadAnswerCount) -> bool:
     return count.bad == count.of >= MIN_ANSWERS
 
 
-def _evidence_by_comparison(passes: Sequence[SamplingPass]) -> Iterator[str]:
+def _evidence_from_references_and_earlier_pass(passes: Sequence[SamplingPass]) -> Iterator[str]:
     """What the references, and an earlier pass where there was one, have in common."""
     yield f"the commonest reference answers {_commonest_reference(passes[-1])[1]}"
     if len(passes) > 1:
@@ -164,7 +168,7 @@ def _remedy_for_one_answer(look: SamplingPass, answer: str) -> str:
             f"train on as many rows of each class, or weight the rare ones in the loss: where {quote_shortened(answer)}"
             " is nearly always right, it is the easiest thing to learn; measure the recall of each class, or macro F1"
         )
-    if _is_no_reference(look, answer):
+    if _is_answer_taken_from_prompts(look, answer):
         return (
             f"none of the references is {quote_shortened(answer)}: see where it stands in the prompts as they are asked"
             " (a line that tells the answer in the training rows and says this now?), and what the model sees of a"
@@ -176,7 +180,7 @@ def _remedy_for_one_answer(look: SamplingPass, answer: str) -> str:
     )
 
 
-def _is_no_reference(look: SamplingPass, answer: str) -> bool:
+def _is_answer_taken_from_prompts(look: SamplingPass, answer: str) -> bool:
     """Is the one answer no reference of any prompt, though it stands in most of the prompts?"""
     questions = [sample.prompt.question for sample in look.samples]
     references = {normalise_spaces(sample.prompt.reference) for sample in look.samples}

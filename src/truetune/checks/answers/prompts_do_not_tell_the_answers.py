@@ -123,7 +123,7 @@ class PromptsDoNotTellTheAnswers(AnswersRule):
             samples
         ):
             return
-        if _do_answers_know_their_reference(samples):
+        if _are_answers_nearest_own_reference(samples):
             return
         what = "1 text" if prompts == 1 else f"{prompts} different texts"
         yield self.finding(
@@ -160,7 +160,7 @@ def _count_different_references(samples: list[Sample]) -> int:
     return len({sample.prompt.reference.strip() for sample in samples})
 
 
-def _do_answers_know_their_reference(samples: list[Sample]) -> bool:
+def _are_answers_nearest_own_reference(samples: list[Sample]) -> bool:
     """Are answers nearer to their own reference than to that of another row with the same prompt, beyond chance?"""
     by_prompt: defaultdict[str, list[Sample]] = defaultdict(list)
     for sample in samples:

@@ -45,12 +45,12 @@ from collections.abc import Iterator
 from truetune.checks.answers.count_bad_answers_per_pass import (
     UNLEARNED_STOP_PROBABILITY,
     BadAnswers,
-    are_all_bad,
+    are_enough_and_all_bad,
     cases_of_samples,
     count_bad_answers,
     does_not_stop,
-    explain_unknown_ends,
     median_stop_probability,
+    unmet_if_ends_unknown,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -69,7 +69,7 @@ class StopRateFalls(AnswersRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        unmet = super().unmet() or explain_unknown_ends(self.subject)
+        unmet = super().unmet() or unmet_if_ends_unknown(self.subject)
         if unmet is not None:
             return unmet
         endless = self._count_endless_answers()
@@ -108,7 +108,9 @@ class StopRateFalls(AnswersRule):
             line = ", ".join(f"{step:,}: {p:.2g}" for step, p in probabilities[-SHOWN_STEPS:])
             evidence.append(f"P(stop) behind the reference by step (median): {line}")
             # Answers may fail to stop for their length; only where P(stop) is gone too was it unlearned.
-            is_lost = probabilities[-1][1] < UNLEARNED_STOP_PROBABILITY and are_all_bad(endless)
+            is_lost = probabilities[-1][1] < UNLEARNED_STOP_PROBABILITY and are_enough_and_all_bad(
+                endless
+            )
         yield self.finding(
             f"{endless.last} answers do not stop by themselves{endless.best_count_before}",
             "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND"

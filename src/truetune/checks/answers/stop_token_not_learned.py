@@ -49,7 +49,7 @@ from math import exp
 
 from truetune.checks.answers.count_bad_answers_per_pass import is_late_in_run
 from truetune.checks.answers.loss_curves_by_token_source import (
-    first_and_last_loss_level,
+    first_loss_and_last_level,
     loss_curve_of_source,
 )
 from truetune.checks.figure import Figure, Series
@@ -84,14 +84,14 @@ class StopTokenNotLearned(AnswersRule):
             )
         if len(stop) not in (0, len(content)):
             return Unmet("the loss of the stop token was not recorded each time")
-        first, last = first_and_last_loss_level(content)
+        first, last = first_loss_and_last_level(content)
         if last > LEARNED_SHARE * first:
             return Unmet(f"the loss of the content has not fallen by a tenth: it is {last:.3g}")
         return None
 
     def figure(self) -> str:
         """The loss of the stop token at first and at last."""
-        first, last = first_and_last_loss_level(loss_curve_of_source(self.subject, "stop token"))
+        first, last = first_loss_and_last_level(loss_curve_of_source(self.subject, "stop token"))
         return (
             f"the loss of the stop token goes from {first:.3g} to {last:.3g} (P = {exp(-last):.2g})"
         )
@@ -108,8 +108,8 @@ class StopTokenNotLearned(AnswersRule):
                 " labels)",
             )
             return
-        first_content, last_content = first_and_last_loss_level(content)
-        first_stop, last_stop = first_and_last_loss_level(stop)
+        first_content, last_content = first_loss_and_last_level(content)
+        first_stop, last_stop = first_loss_and_last_level(stop)
         if last_content > LEARNED_SHARE * first_content:
             return
         if last_stop < max(LEARNED_STOP_LOSS, LEARNED_SHARE * first_stop):

@@ -75,7 +75,7 @@ class AnotherFieldSupervised(BatchRule):
     def findings(self) -> Iterator[Finding]:
         samples, answers = self._lines_with_recognised_texts, self._answers_by_format
         read = [field for sample in samples for field in _fields_in_line(sample, supervised=False)]
-        learned = self._learned_columns(answers)
+        learned = self._labelled_columns_unknown_as_answers(answers)
         # Where even one line holds an answer, it is the mask that is wrong and not the column.
         if not learned or not answers or any(field.source in ANSWER_SOURCES for field in read):
             return
@@ -103,7 +103,7 @@ class AnotherFieldSupervised(BatchRule):
             if field.source in ANSWER_SOURCES
         ]
 
-    def _learned_columns(self, answers: list[Field]) -> Counter[str]:
+    def _labelled_columns_unknown_as_answers(self, answers: list[Field]) -> Counter[str]:
         """Columns that no format knows as an answer, and that have labels; by how often."""
         # A column may be a copy of the answer under another name: then the right text is learned.
         texts = {field.text.strip() for field in answers}

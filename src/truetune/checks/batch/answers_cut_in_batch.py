@@ -75,7 +75,7 @@ class AnswersCutInBatch(BatchRule):
         cut = [
             (sample, end)
             for sample, start, end in self._spans_with_prompt_and_answer
-            if end - start == limit and self._ends_in_supervised_text(sample, start, end)
+            if end - start == limit and self._is_text_supervised_after_last_stop(sample, start, end)
         ]
         if cut and (
             is_named or self._is_shared_length_a_limit(len(cut), {id(sample) for sample, _ in cut})
@@ -152,7 +152,7 @@ class AnswersCutInBatch(BatchRule):
         ]
         return (ended or not others) and not whole
 
-    def _ends_in_supervised_text(self, sample: Sample, start: int, end: int) -> bool:
+    def _is_text_supervised_after_last_stop(self, sample: Sample, start: int, end: int) -> bool:
         """Is there supervised text behind the last stop token?"""
         stops = np.flatnonzero(np.isin(sample.ids[start:end], list(self.subject.stops)))
         behind = start + int(stops[-1]) + 1 if len(stops) else start

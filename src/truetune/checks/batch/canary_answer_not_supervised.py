@@ -73,22 +73,22 @@ class CanaryAnswerNotSupervised(BatchRule):
         unlearned = _unlearned_texts(answers)
         lost = [text for text in answers if text.seen == LOST and text.role]
         if answers and len(unlearned) == len(answers):
-            yield self._finding_on_texts(
+            yield self._finding_on_fate_of_texts(
                 f"no answer of a marked row is learned; {_describe_learned_texts(texts)}",
                 unlearned,
                 answers,
             )
         elif lost:
-            yield self._finding_on_texts(
+            yield self._finding_on_fate_of_texts(
                 f"{len(lost)} of {len(answers)} answers of a marked row are in no batch",
                 lost,
                 answers,
             )
         # Nothing of the row is called an answer: as long as some text is learned, it may be one.
         elif texts and not answers and len(_unlearned_texts(texts)) == len(texts):
-            yield self._finding_on_texts("no text of a marked row is learned", texts, texts)
+            yield self._finding_on_fate_of_texts("no text of a marked row is learned", texts, texts)
 
-    def _finding_on_texts(
+    def _finding_on_fate_of_texts(
         self, message: str, texts: list[CanaryText], total: list[CanaryText]
     ) -> Finding:
         """A finding with what became of some texts as cases, and of all that they are compared with

@@ -91,9 +91,9 @@ class ColumnsNeverUsed(BatchRule):
             name: text for name, text in unused.items() if name not in by_name and is_prose(text)
         }
         if by_name:
-            yield self._finding_on_columns(by_name, "warning")
+            yield self._finding_on_unused_columns(by_name, "warning")
         if by_text:
-            yield self._finding_on_columns(by_text, "info")
+            yield self._finding_on_unused_columns(by_text, "info")
         lost = self._lost_weights()
         if lost:
             yield self.finding(
@@ -103,7 +103,7 @@ class ColumnsNeverUsed(BatchRule):
                 severity="warning",
             )
 
-    def _finding_on_columns(self, columns: Mapping[str, str], severity: Severity) -> Finding:
+    def _finding_on_unused_columns(self, columns: Mapping[str, str], severity: Severity) -> Finding:
         """Columns, each with one of its texts, that reach no batch."""
         return self.finding(
             f"columns of the given rows whose text is in no batch: {format_name_list(columns)}",

@@ -88,7 +88,9 @@ class ControlTokenSpelledAsText(BatchRule):
             " several tokens",
             remedy,
             severity="error" if control else "warning",
-            evidence=[self._describe_marker(name, name in control) for name in spelled],
+            evidence=[
+                self._describe_whether_marker_has_id(name, name in control) for name in spelled
+            ],
             cases=[
                 Case(f"{sample.place}: {' '.join(map(repr, sample.pieces[start:end]))}")
                 for sample, _, start, end in places[:MAX_CASES]
@@ -109,7 +111,7 @@ class ControlTokenSpelledAsText(BatchRule):
         ]
 
     @staticmethod
-    def _describe_marker(name: str, is_control: bool) -> str:
+    def _describe_whether_marker_has_id(name: str, is_control: bool) -> str:
         """Whether this tokenizer has one id for a marker."""
         what = "one id in this tokenizer" if is_control else "no token of this tokenizer"
         return f"{name}: {what}"

@@ -65,7 +65,7 @@ class IdsBeyondTheModel(BatchRule):
             return
         model = self.subject.facts["model"]
         for what, rows in (("id", model["embedding_rows"]), ("label", model["output_rows"])):
-            limit = _rows_of_weight_or_config(rows, model["config"])
+            limit = _most_rows_by_weight_or_config(rows, model["config"])
             beyond = list(self._ids_beyond_limit(what, limit)) if limit else []
             if beyond:
                 count = sum(number for _, _, number in beyond)
@@ -126,10 +126,10 @@ class IdsBeyondTheModel(BatchRule):
     def _known_embedding_rows(self) -> int:
         """Rows of the embedding; 0 where they are not known."""
         model = self.subject.facts["model"]
-        return _rows_of_weight_or_config(model["embedding_rows"], model["config"])
+        return _most_rows_by_weight_or_config(model["embedding_rows"], model["config"])
 
 
-def _rows_of_weight_or_config(rows: int | None, config: dict[str, Any]) -> int:
+def _most_rows_by_weight_or_config(rows: int | None, config: dict[str, Any]) -> int:
     """The rows of a weight: as in memory, or as the config says if that is more, for sharding may
     leave only a part of the weight here.
 

@@ -74,7 +74,7 @@ class IdsOfRowsNotUsed(BatchRule):
         super().__init__(subject)
         rows = [row for record in subject.records for row in record.rows]
         self.columns = sorted({name for row in rows for name in token_id_columns(row)})
-        self.ids = [ids for row in rows for ids in _answer_ids(row)]
+        self.ids = [ids for row in rows for ids in _first_answer_ids_of_columns(row)]
         self.lines = [sample for sample in subject.samples if sample.side != "kl"]
         self.used = sum(self._holds_answer_ids(sample) for sample in self.lines)
 
@@ -131,7 +131,7 @@ def _holds_id_sequence(ids: bytes, line: bytes) -> bool:
     return at >= 0
 
 
-def _answer_ids(row: dict[str, Any]) -> Iterator[list[int]]:
+def _first_answer_ids_of_columns(row: dict[str, Any]) -> Iterator[list[int]]:
     """The first ids of each column of a row that holds those of an answer."""
     for name in token_id_columns(row):
         if not name.startswith("prompt"):

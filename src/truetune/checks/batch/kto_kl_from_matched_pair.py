@@ -112,11 +112,11 @@ class KtoKlFromMatchedPair(BatchRule):
             (number, line, equal)
             for record in self.subject.records
             for number, batch in enumerate(record.batches)
-            for line, equal in enumerate(_are_kl_rows_their_own(batch))
+            for line, equal in enumerate(_do_kl_rows_equal_own_rows(batch))
         ]
 
 
-def _are_kl_rows_their_own(batch: Arrays) -> Iterator[bool]:
+def _do_kl_rows_equal_own_rows(batch: Arrays) -> Iterator[bool]:
     """For each KL row: does it equal its own row? No, if more than one row has that answer."""
     for name, own in KL_KEYS:
         if name in batch and own in batch and len(batch[name]) == len(batch[own]):

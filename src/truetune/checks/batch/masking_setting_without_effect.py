@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
-    all_tokens_learned,
+    are_all_tokens_learned,
     count_learned_tokens,
     explain_lost_mask,
     labels_learned_despite_minus_100,
@@ -102,7 +102,7 @@ class MaskingSettingWithoutEffect(BatchRule):
             return lacking
         if prompt_mask_setting(self.subject) is None:
             return Unmet("it is about settings that keep prompts out of the loss, and none is set")
-        if all_tokens_learned(self.subject):
+        if are_all_tokens_learned(self.subject):
             return Unmet(
                 "the mask was lost on the way, which loss-mask-dropped or"
                 " labels-overwritten-by-collator says"

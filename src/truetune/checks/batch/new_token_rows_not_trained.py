@@ -72,7 +72,10 @@ class NewTokenRowsNotTrained(BatchRule):
         names = self.subject.facts["model"]["trainable_names"]
         if not names or any(part in name for name in names for part in EMBEDDING_NAMES):
             return
-        read, learned = self._lines_with_added_tokens(False), self._lines_with_added_tokens(True)
+        read, learned = (
+            self._added_tokens_with_their_last_line(False),
+            self._added_tokens_with_their_last_line(True),
+        )
         used = read | learned
         if not used:
             return
@@ -92,7 +95,7 @@ class NewTokenRowsNotTrained(BatchRule):
             total=len(self._added_tokens),
         )
 
-    def _lines_with_added_tokens(self, is_learned: bool) -> dict[int, Sample]:
+    def _added_tokens_with_their_last_line(self, is_learned: bool) -> dict[int, Sample]:
         """Added tokens, each with the last line that holds it: those in the loss, or all that are
         not padding.
         """

@@ -98,7 +98,7 @@ class PackedWithoutBoundaries(BatchRule):
             )
         return ""
 
-    def _is_line_one_row(self, sample: Sample) -> bool:
+    def _is_line_one_row_by_counts(self, sample: Sample) -> bool:
         """Is a line a single row, that only looks like several: are there as many prepared rows as
         given ones?
         """
@@ -144,7 +144,7 @@ class PackedWithoutBoundaries(BatchRule):
             for sample in self.subject.samples
             if _count_documents(sample) > 1
             and has_prompt_and_answer(sample, 0, len(sample.ids), ends)
-            and not self._is_line_one_row(sample)
+            and not self._is_line_one_row_by_counts(sample)
         ]
 
 

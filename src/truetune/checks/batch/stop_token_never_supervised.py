@@ -75,7 +75,7 @@ class StopTokenNeverSupervised(BatchRule):
             "mask padding by its place, not by its id: use a collator that pads labels with -100,"
             " and a pad token that is no stop token",
             severity="error" if every else "warning",
-            evidence=self._evidence_of_pad(),
+            evidence=self._evidence_that_pad_is_stop(),
             cases=[
                 Case(
                     f"{sample.place}: {sample.text(max(i - SHOWN_TOKENS, 0), i + 1)!r}, its last token"
@@ -87,7 +87,7 @@ class StopTokenNeverSupervised(BatchRule):
             total=len(stops),
         )
 
-    def _evidence_of_pad(self) -> Iterator[str]:
+    def _evidence_that_pad_is_stop(self) -> Iterator[str]:
         """Evidence: the pad token is a stop token, by which most collators that mask by id lose it."""
         pad = (self.subject.facts["tokenizer"] or {}).get("pad")
         collator = self.subject.facts["trainer"]["collator"]

@@ -64,8 +64,8 @@ class StopTokenTwiceInBatch(BatchRule):
     """Supervised answers with a stop token"""
 
     def findings(self) -> Iterator[Finding]:
-        stops = np.array(sorted(self._stop_ids_of_run()), np.int64)
-        own = self._count_template_stops(stops)
+        stops = np.array(sorted(self._stop_ids_that_begin_nothing()), np.int64)
+        own = self._count_template_stops_after_answer(stops)
         ends = [
             (sample, i)
             for sample in self.subject.samples
@@ -89,7 +89,7 @@ class StopTokenTwiceInBatch(BatchRule):
             double: lines, and the first stop token of each such answer.
             total: supervised answers with a stop token.
         """
-        by_trainer = not self._rows_hold_stops()
+        by_trainer = not self._may_rows_hold_stops()
         message = f"{len(double)} of {total} supervised answers end with two stop tokens"
         if by_trainer:
             message += ", the second of which the trainer appends"
@@ -127,14 +127,14 @@ class StopTokenTwiceInBatch(BatchRule):
             "give the trainer the messages instead of rendered text, or keep it from appending EOS"
         )
 
-    def _rows_hold_stops(self) -> bool:
+    def _may_rows_hold_stops(self) -> bool:
         """Do the given rows themselves hold the text of a stop token, or are they not known?"""
         probes, rows = (
             self.subject.probes,
             [row for record in self.subject.records for row in record.rows],
         )
         texts = (
-            [probes.tokenizer.backend.id_to_token(id) for id in self._stop_ids_of_run()]
+            [probes.tokenizer.backend.id_to_token(id) for id in self._stop_ids_that_begin_nothing()]
             if probes
             else []
         )
@@ -145,13 +145,13 @@ class StopTokenTwiceInBatch(BatchRule):
             or any(stop in text for row in rows for text in texts_in(row) for stop in texts if stop)
         )
 
-    def _stop_ids_of_run(self) -> set[Any]:
+    def _stop_ids_that_begin_nothing(self) -> set[Any]:
         """The stop ids of tokenizer and template, without a token that begins documents too."""
         tokenizer, probes = self.subject.facts["tokenizer"] or {}, self.subject.probes
         stops = {stop.id for stop in probes.stops} if probes else {tokenizer.get("eos")}
         return {stop for stop in stops if stop not in (None, tokenizer.get("bos"))}
 
-    def _count_template_stops(self, stops: NDArray[np.int64]) -> int:
+    def _count_template_stops_after_answer(self, stops: NDArray[np.int64]) -> int:
         """How many the template itself writes behind the last answer: Phi-3's ends with two."""
         probes = self.subject.probes
         text = (probes.text(alternating_chat(QUESTION, ANSWER)) if probes else None) or ""

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
 from truetune.checks.cause.failing_answers import (
     FAILING_SHARE,
-    count_garbage,
+    count_garbage_or_empty_answers,
     is_garbage_or_empty,
 )
 from truetune.checks.findings import Finding
@@ -74,13 +74,19 @@ class BaseIsBroken(CauseRule):
     def figure(self) -> str:
         """How many answers of the base, and of the model, are garbage or empty."""
         assert self.subject.base is not None
-        base, tuned = count_garbage(self.subject.base), count_garbage(self.subject.watched)
+        base, tuned = (
+            count_garbage_or_empty_answers(self.subject.base),
+            count_garbage_or_empty_answers(self.subject.watched),
+        )
         return f"{base} answers of the base are garbage or empty, and {tuned} of the model's"
 
     def findings(self) -> Iterator[Finding]:
         if self.subject.base is None:
             return
-        tuned, base = count_garbage(self.subject.watched), count_garbage(self.subject.base)
+        tuned, base = (
+            count_garbage_or_empty_answers(self.subject.watched),
+            count_garbage_or_empty_answers(self.subject.base),
+        )
         if not tuned.of or tuned.share < FAILING_SHARE:
             return
         if base.of < MIN_BASE_ANSWERS or base.share < MIN_GARBAGE_SHARE:

@@ -24,7 +24,7 @@ STOPPING_UNKNOWN = Unmet("P(stop) is not told", "ask rows with references, and t
 FAILING_SHARE = 0.5
 
 
-def find_endless_answers(evidence: ModelEvidence) -> BadAnswers | None:
+def endless_answers_where_at_least_half(evidence: ModelEvidence) -> BadAnswers | None:
     """The answers that did not stop though their references would have; None where they are fewer than half."""
     watched = evidence.watched
 
@@ -38,7 +38,7 @@ def find_endless_answers(evidence: ModelEvidence) -> BadAnswers | None:
     return endless if endless is not None and endless.last.share >= FAILING_SHARE else None
 
 
-def answers_cut_before_their_references(evidence: ModelEvidence) -> tuple[Sample, ...]:
+def answers_if_all_cut_before_references(evidence: ModelEvidence) -> tuple[Sample, ...]:
     """All answers, if each was cut before its reference ends, so that none could have stopped; else
     none.
     """
@@ -55,7 +55,7 @@ def is_garbage_or_empty(sample: Sample) -> bool:
     return sample.scores.garbage or sample.scores.empty
 
 
-def count_garbage(watched: SampledRun) -> BadAnswerCount:
+def count_garbage_or_empty_answers(watched: SampledRun) -> BadAnswerCount:
     """The answers of the last pass that are garbage or empty."""
     samples = watched.looks[-1].samples if watched.looks else ()
     return BadAnswerCount(0, sum(map(is_garbage_or_empty, samples)), len(samples))

@@ -92,7 +92,7 @@ class NoLanguageLeft(CauseRule):
         if reference_loss is None or reference_loss <= MAX_NATS_OF_LANGUAGE:
             return
         # References of another task are unlikely too; but then the answers are text. NaN needs no second witness.
-        if isfinite(reference_loss) and not self._are_answers_bad():
+        if isfinite(reference_loss) and not self._are_answers_no_text_either():
             return
         yield self.finding(
             f"the weights make no language model: the reference answers have {reference_loss:.3g} nats a"
@@ -102,7 +102,7 @@ class NoLanguageLeft(CauseRule):
             evidence=["sound text has 1 to 4 nats a token, and chance about 11"],
         )
 
-    def _are_answers_bad(self) -> bool:
+    def _are_answers_no_text_either(self) -> bool:
         """Are the answers no text either? Else the references are of another task."""
         samples = self.subject.watched.looks[-1].samples
         bad = sum(

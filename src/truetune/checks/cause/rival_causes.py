@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.cause.failing_answers import FAILING_SHARE, count_garbage
+from truetune.checks.cause.failing_answers import FAILING_SHARE, count_garbage_or_empty_answers
 from truetune.generation.answer_samples import SampledRun
 from truetune.generation.model_evidence import ModelEvidence
 
@@ -50,8 +50,8 @@ def list_untried_rivals(evidence: ModelEvidence) -> Iterator[str]:
         yield "the references under the model (its log-probabilities are not told)"
 
 
-def report_rivals(evidence: ModelEvidence) -> tuple[str, ...]:
-    """Lines of evidence for a cause."""
+def list_tried_and_untried_rivals(evidence: ModelEvidence) -> tuple[str, ...]:
+    """Lines of evidence for a cause: the rivals that were tried, and those that were not."""
     lines = (
         ("tried", list(list_tried_rivals(evidence))),
         ("not tried", list(list_untried_rivals(evidence))),
@@ -61,14 +61,14 @@ def report_rivals(evidence: ModelEvidence) -> tuple[str, ...]:
 
 def is_babbling(watched: SampledRun | None) -> bool:
     """Are half of the answers garbage or empty? False where there are none."""
-    garbage = count_garbage(watched) if watched is not None else None
+    garbage = count_garbage_or_empty_answers(watched) if watched is not None else None
     return garbage is not None and garbage.of > 0 and garbage.share >= FAILING_SHARE
 
 
-def learned_nothing(evidence: ModelEvidence) -> bool:
-    """Does the model babble, and are the reference answers not likely either, or does its base babble too?
+def babbles_and_finds_references_unlikely(evidence: ModelEvidence) -> bool:
+    """Does the model babble, and find the reference answers unlikely, or babble as its base does?
 
-    Then no single token is what it lacks.
+    Then no single token is what it lacks. A loss that is not known counts as unlikely.
     """
     if not is_babbling(evidence.watched):
         return False

@@ -47,7 +47,7 @@ from truetune.checks.cause.failing_answers import (
     STOPPING_UNKNOWN,
     describe_stop_probability,
     describe_stopping,
-    find_endless_answers,
+    endless_answers_where_at_least_half,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -67,7 +67,7 @@ class StopLearnedButNotReached(CauseRule):
     explained_by = ("model", "temperature")
 
     def unmet(self) -> Unmet | None:
-        if find_endless_answers(self.subject) is None:
+        if endless_answers_where_at_least_half(self.subject) is None:
             return None
         if self.subject.stopping is None:
             return STOPPING_UNKNOWN
@@ -84,7 +84,7 @@ class StopLearnedButNotReached(CauseRule):
 
     def findings(self) -> Iterator[Finding]:
         subject, stopping = self.subject, self.subject.stopping
-        endless = find_endless_answers(subject)
+        endless = endless_answers_where_at_least_half(subject)
         if endless is None or stopping is None:
             return
         # An unserved stop explains answers that continue, however well it was learned.

@@ -53,12 +53,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
 from truetune.checks.cause.failing_answers import (
     STOPPING_UNKNOWN,
-    answers_cut_before_their_references,
+    answers_if_all_cut_before_references,
     describe_stop_probability,
     describe_stopping,
-    find_endless_answers,
+    endless_answers_where_at_least_half,
 )
-from truetune.checks.cause.rival_causes import learned_nothing
+from truetune.checks.cause.rival_causes import babbles_and_finds_references_unlikely
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -94,7 +94,10 @@ class StoppingNeverLearned(CauseRule):
 
     def unmet(self) -> Unmet | None:
         subject = self.subject
-        if not (find_endless_answers(subject) or answers_cut_before_their_references(subject)):
+        if not (
+            endless_answers_where_at_least_half(subject)
+            or answers_if_all_cut_before_references(subject)
+        ):
             return None
         if not subject.trained:
             return Unmet(
@@ -104,7 +107,7 @@ class StoppingNeverLearned(CauseRule):
         if subject.stopping is None:
             return STOPPING_UNKNOWN
         is_learned = subject.stopping.probability >= LEARNED_STOP_PROBABILITY
-        if is_learned or not learned_nothing(subject):
+        if is_learned or not babbles_and_finds_references_unlikely(subject):
             return None
         return Unmet(
             "the model babbles and does not know the references either: no single token is what it"
@@ -119,10 +122,13 @@ class StoppingNeverLearned(CauseRule):
         subject, stopping = self.subject, self.subject.stopping
         if not subject.trained or stopping is None:
             return
-        if stopping.probability >= LEARNED_STOP_PROBABILITY or learned_nothing(subject):
+        if (
+            stopping.probability >= LEARNED_STOP_PROBABILITY
+            or babbles_and_finds_references_unlikely(subject)
+        ):
             return
         state = self._describe_stop_state(stopping)
-        endless = find_endless_answers(subject)
+        endless = endless_answers_where_at_least_half(subject)
         if endless is not None:
             do_not_stop = f"{endless.last} answers do not stop, and "
             yield self._finding_on_samples(
@@ -130,7 +136,7 @@ class StoppingNeverLearned(CauseRule):
             )
             return
         # Answers that were all cut short show nothing by themselves; then only a stop that was never learned is named.
-        cut = answers_cut_before_their_references(subject)
+        cut = answers_if_all_cut_before_references(subject)
         if cut and state.is_never:
             yield self._finding_on_samples(stopping, state, "", cut, len(cut))
 

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
 from truetune.checks.cause.failing_answers import (
     FAILING_SHARE,
-    count_garbage,
+    count_garbage_or_empty_answers,
     is_garbage_or_empty,
 )
 from truetune.checks.findings import Finding
@@ -76,7 +76,10 @@ class TemperatureIsTooHigh(CauseRule):
     def figure(self) -> str:
         """How many answers are garbage at the temperature that was used, and how many greedy ones."""
         assert self.subject.greedy is not None
-        drawn, greedy = count_garbage(self.subject.watched), count_garbage(self.subject.greedy)
+        drawn, greedy = (
+            count_garbage_or_empty_answers(self.subject.watched),
+            count_garbage_or_empty_answers(self.subject.greedy),
+        )
         return (
             f"{drawn} answers at temperature {self.subject.temperature:g} are garbage, and {greedy}"
             " greedy ones"
@@ -86,7 +89,10 @@ class TemperatureIsTooHigh(CauseRule):
         subject = self.subject
         if not subject.temperature or subject.greedy is None:
             return
-        drawn, greedy = count_garbage(subject.watched), count_garbage(subject.greedy)
+        drawn, greedy = (
+            count_garbage_or_empty_answers(subject.watched),
+            count_garbage_or_empty_answers(subject.greedy),
+        )
         if not drawn.of or drawn.share < FAILING_SHARE:
             return
         if greedy.of < MIN_GREEDY_ANSWERS or greedy.share > MAX_GREEDY_GARBAGE_SHARE:

@@ -45,7 +45,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
-from truetune.checks.cause.failing_answers import describe_stop_probability, find_endless_answers
+from truetune.checks.cause.failing_answers import (
+    describe_stop_probability,
+    endless_answers_where_at_least_half,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
@@ -88,7 +91,7 @@ class TrainedStopNotServed(CauseRule):
         if not unserved:
             return
         with_stop = self._answers_with_unserved_stop()
-        endless = find_endless_answers(subject)
+        endless = endless_answers_where_at_least_half(subject)
         # A model that writes no stop token in so many tokens may still know it: then answers were cut too early.
         if not with_stop and not (endless and self._is_stop_learned()):
             return

@@ -103,9 +103,9 @@ class AdapterOnAnotherBase(CheckpointRule):
         if base is None:
             return
         proofs = [
-            *self._evidence_of_digests(base),
-            *self._evidence_of_sizes(base),
-            *self._evidence_of_saved_matrices(base),
+            *self._evidence_of_differing_digests(base),
+            *self._evidence_of_unfitting_sizes(base),
+            *self._evidence_of_unlike_saved_matrices(base),
         ]
         if proofs:
             yield self.finding(
@@ -127,7 +127,7 @@ class AdapterOnAnotherBase(CheckpointRule):
                 severity="info",
             )
 
-    def _evidence_of_digests(self, base: Checkpoint) -> Iterator[str]:
+    def _evidence_of_differing_digests(self, base: Checkpoint) -> Iterator[str]:
         """Evidence: tensors of the base whose digests are not those that truetune wrote down in
         training.
         """
@@ -137,7 +137,7 @@ class AdapterOnAnotherBase(CheckpointRule):
             for text in texts:
                 yield f"{text} ({len(texts):,} of {compared:,} recorded tensors differ)"
 
-    def _evidence_of_sizes(self, base: Checkpoint) -> Iterator[str]:
+    def _evidence_of_unfitting_sizes(self, base: Checkpoint) -> Iterator[str]:
         """Evidence: modules whose sizes do not fit their pair.
 
         One of (out, in) takes lora_A (r, in) and lora_B (out, r).
@@ -158,7 +158,7 @@ class AdapterOnAnotherBase(CheckpointRule):
                     f" {columns}]"
                 )
 
-    def _evidence_of_saved_matrices(self, base: Checkpoint) -> Iterator[str]:
+    def _evidence_of_unlike_saved_matrices(self, base: Checkpoint) -> Iterator[str]:
         """Evidence: whole matrices that peft saved beside the pairs, and whose rows are far from
         the base's.
 

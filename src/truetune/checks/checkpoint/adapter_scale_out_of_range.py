@@ -63,7 +63,7 @@ class AdapterScaleOutOfRange(CheckpointRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if self._values_of_limits().get(SCALE) is None:
+        if self._values_judged_by_limits().get(SCALE) is None:
             return Unmet(
                 "adapter_config.json names no lora_alpha and r", "put it beside the weights"
             )
@@ -71,10 +71,10 @@ class AdapterScaleOutOfRange(CheckpointRule):
 
     def figure(self) -> str:
         """The scale of the adapter, and how it is computed."""
-        return f"{self._scale_name()} is {self._values_of_limits()[SCALE]:g}"
+        return f"{self._scale_name()} is {self._values_judged_by_limits()[SCALE]:g}"
 
     def findings(self) -> Iterator[Finding]:
-        values, config = self._values_of_limits(), self.subject.adapter_config
+        values, config = self._values_judged_by_limits(), self.subject.adapter_config
         for breach in limit_breaches(values, OUT_OF_RANGE, NOTHING):
             setting = breach.limit.setting
             name = self._scale_name() if setting == SCALE else KEYS[setting]
@@ -90,7 +90,7 @@ class AdapterScaleOutOfRange(CheckpointRule):
                 ],
             )
 
-    def _values_of_limits(self) -> dict[str, Any]:
+    def _values_judged_by_limits(self) -> dict[str, Any]:
         """The values that the table of limits judges, under the table's names."""
         config = self.subject.adapter_config
         alpha, rank = config.get("lora_alpha"), config.get("r")

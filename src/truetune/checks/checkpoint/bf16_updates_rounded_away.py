@@ -49,7 +49,7 @@ from collections.abc import Iterator, Sequence
 from truetune.checkpoint.bf16_rounding_cliff import (
     Octave,
     count_moved_by_octave,
-    find_octave_of_cliff,
+    index_of_first_octave_beyond_cliff,
 )
 from truetune.checkpoint.detect_merge import is_merge
 from truetune.checks.figure import Figure, Mark, Series
@@ -74,7 +74,7 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
             return unmet
         if is_merge(self.subject.moved):
             return MERGED
-        if not self._moved_matrices():
+        if not self._moved_bfloat16_matrices():
             return Unmet("no bfloat16 matrix of the base moved")
         matrices = self._partly_moved_matrices()
         if matrices and len(count_moved_by_octave(self.subject, matrices)) < 2:
@@ -85,13 +85,15 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         """The shares of the smallest and of the largest values that moved; or that all values moved."""
         octaves = count_moved_by_octave(self.subject, self._partly_moved_matrices())
         if not octaves:
-            return f"every value of {len(self._moved_matrices()):,} bfloat16 matrices moved"
+            return (
+                f"every value of {len(self._moved_bfloat16_matrices()):,} bfloat16 matrices moved"
+            )
         return (
             f"of the smallest values {octaves[0].moved:.0%} moved, of the largest"
             f" {octaves[-1].moved:.0%}, and there is no cliff"
         )
 
-    def _moved_matrices(self) -> list[str]:
+    def _moved_bfloat16_matrices(self) -> list[str]:
         """Matrices that the base holds in bfloat16 and that moved."""
         base = self.subject.base
         if base is None:
@@ -111,7 +113,7 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         """Moved matrices of which some values did not move: rounding spares the small values of
         each.
         """
-        return [name for name in self._moved_matrices() if self.subject.moved[name].same]
+        return [name for name in self._moved_bfloat16_matrices() if self.subject.moved[name].same]
 
     def findings(self) -> Iterator[Finding]:
         checkpoint, base = self.subject, self.subject.base
@@ -119,7 +121,7 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
             return
         matrices = self._partly_moved_matrices()
         octaves = count_moved_by_octave(checkpoint, matrices)
-        edge = find_octave_of_cliff(octaves)
+        edge = index_of_first_octave_beyond_cliff(octaves)
         if edge is None:
             return
         below, above = octaves[edge - 1], octaves[edge]

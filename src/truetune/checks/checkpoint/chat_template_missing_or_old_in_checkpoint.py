@@ -87,13 +87,13 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
             return
         unserved = self._digests_of_unserved_templates(own, of_base)
         if unserved:
-            served = own if self._has_tokenizer() else of_base
+            served = own if self._has_tokenizer_or_template() else of_base
             yield self._finding_on_unserved_templates(unserved, len(served))
         elif of_base:
-            yield from self._finding_against_base(own, of_base)
-        yield from self._finding_on_two_templates(own)
+            yield from self._finding_on_template_unlike_base(own, of_base)
+        yield from self._finding_on_contradicting_template_files(own)
 
-    def _has_tokenizer(self) -> bool:
+    def _has_tokenizer_or_template(self) -> bool:
         """Is a tokenizer, or its template, saved with the checkpoint? Else the base's is used."""
         return any(self.subject.has(name) for name in (*TOKENIZER_FILES, JINJA))
 
@@ -106,7 +106,7 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
             own: the checkpoint's templates by name.
             of_base: the base's; none where there is no base.
         """
-        has_tokenizer = self._has_tokenizer()
+        has_tokenizer = self._has_tokenizer_or_template()
         served = own if has_tokenizer else of_base
         # Without a tokenizer and without a base nobody knows what will be used.
         if not served and not has_tokenizer:
@@ -115,13 +115,13 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
         trained = _digests_of_trained_templates(self.subject)
         return {name: digest for name, digest in trained.items() if digest not in digests}
 
-    def _finding_against_base(
+    def _finding_on_template_unlike_base(
         self, own: dict[str, str], of_base: dict[str, str]
     ) -> Iterator[Finding]:
         """The finding that the checkpoint lacks the base's template, or has another one; at most
         one.
         """
-        if not self._has_tokenizer():
+        if not self._has_tokenizer_or_template():
             if self.subject.kind == "model":
                 yield self.finding(
                     "the model is saved without its tokenizer", REMEDY, severity="info"
@@ -157,7 +157,7 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
             ],
         )
 
-    def _finding_on_two_templates(self, own: dict[str, str]) -> Iterator[Finding]:
+    def _finding_on_contradicting_template_files(self, own: dict[str, str]) -> Iterator[Finding]:
         """The finding that the template's file and the tokenizer's settings differ."""
         in_settings = self.subject.tokenizer_config.get("chat_template")
         if not self.subject.has(JINJA) or not isinstance(in_settings, str):

@@ -27,7 +27,7 @@ NO_LAYER_LIMIT = 1 << 20
 """Where config.json does not say how many layers there are"""
 
 
-def list_half_pairs(checkpoint: Checkpoint) -> Iterator[Case]:
+def list_modules_with_half_pair(checkpoint: Checkpoint) -> Iterator[Case]:
     """Modules of an adapter that have one half of a pair alone."""
     for module, parts in group_low_rank_tensors(checkpoint.tensors).items():
         for pair in FACTOR_NAMES:
@@ -62,11 +62,11 @@ def _list_target_modules(base: Checkpoint, targets: Sequence[object]) -> Iterato
     names = [target for target in targets if isinstance(target, str)]
     for module in sorted(modules):
         is_target = any(matches_target(module, name) for name in names)
-        if is_target and not _is_beside_layers(module, layers):
+        if is_target and not _is_expert_or_extra_predictor(module, layers):
             yield module
 
 
-def _is_beside_layers(module: str, layers: int) -> bool:
+def _is_expert_or_extra_predictor(module: str, layers: int) -> bool:
     """Is a module an expert, or a part that predicts further tokens?
 
     peft adapts these by other settings, or not at all.

@@ -36,7 +36,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.hyperparameter_limits import (
     GENERATION,
     limit_breaches,
-    parse_limit_number,
+    parse_setting_number,
     settings_with_limits,
 )
 from truetune.checks.judgement import Unmet
@@ -61,7 +61,7 @@ class GenerationConfigDistortsAnswers(CheckpointRule):
         named = [
             f"{name} {values[name]}"
             for name in settings_with_limits(GENERATION)
-            if parse_limit_number(values.get(name)) is not None
+            if parse_setting_number(values.get(name)) is not None
         ]
         return ", ".join(named) or "it names no penalty, temperature or least length"
 

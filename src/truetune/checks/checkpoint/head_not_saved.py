@@ -78,18 +78,18 @@ class HeadNotSaved(CheckpointRule):
             return unmet
         if self.subject.faults:
             return BROKEN
-        if not self._evidence_of_heads():
+        if not self._what_names_a_trained_head():
             return Unmet("nothing names a head besides that over the vocabulary")
         return None
 
     def figure(self) -> str:
         """The names of trained heads, each of which has a tensor."""
-        names = self._evidence_of_heads()
+        names = self._what_names_a_trained_head()
         return (
             f"there is a tensor for each of {len(names):,} names: {', '.join(names[:SHOWN_NAMES])}"
         )
 
-    def _evidence_of_heads(self) -> list[str]:
+    def _what_names_a_trained_head(self) -> list[str]:
         """What names a head that was trained: modules to save, the task, the class of the model,
         the curves of the log.
         """

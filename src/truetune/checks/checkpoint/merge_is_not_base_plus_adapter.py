@@ -102,11 +102,11 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         self, merged: Mapping[TensorMovement, KeptChange], adapter: Checkpoint
     ) -> Iterator[Finding]:
         """The findings on tensors that were left out, and on those with another scale."""
-        left_out = [tensor for tensor, kept in merged.items() if _is_left_out(kept)]
+        left_out = [tensor for tensor, kept in merged.items() if _is_change_left_out(kept)]
         if left_out:
             meaning = "are the base's: the adapter was not merged into them"
             yield self._finding_on_tensors(left_out, len(merged), meaning)
-        misscaled = [tensor for tensor, kept in merged.items() if _is_misscaled(kept)]
+        misscaled = [tensor for tensor, kept in merged.items() if _is_change_misscaled(kept)]
         if misscaled:
             meaning = _describe_scales(misscaled, adapter)
             yield self._finding_on_tensors(misscaled, len(merged), meaning)
@@ -149,14 +149,14 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         )
 
 
-def _is_left_out(kept: KeptChange) -> bool:
+def _is_change_left_out(kept: KeptChange) -> bool:
     """Are all values that the adapter would change those of the base, beyond what rounding explains?"""
     return kept.lost >= LEFT_OUT_SHARE * kept.changed > kept.least
 
 
-def _is_misscaled(kept: KeptChange) -> bool:
+def _is_change_misscaled(kept: KeptChange) -> bool:
     """Is another multiple of the adapter's change there than once? What was left out is another fault."""
-    if _is_left_out(kept) or kept.best <= MIN_SHARE_TO_TELL:
+    if _is_change_left_out(kept) or kept.best <= MIN_SHARE_TO_TELL:
         return False
     return abs(_scale_of_change(kept) - 1) > MAX_SCALE_ERROR
 

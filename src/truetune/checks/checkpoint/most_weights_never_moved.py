@@ -104,7 +104,7 @@ class MostWeightsNeverMoved(CheckpointRule):
             return Unmet("no tensor can be compared with the base's")
         if not moved:
             return Unmet("no tensor moved, which weights-equal-the-base is about")
-        if total - moved < MIN_UNMOVED_SHARE * total or not self._is_explained():
+        if total - moved < MIN_UNMOVED_SHARE * total or not self._is_lack_of_movement_explained():
             return None
         return Unmet(
             f"{moved:,} of {total:,} tensors moved, which an adapter, frozen layers or new tokens"
@@ -123,7 +123,7 @@ class MostWeightsNeverMoved(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         checkpoint, base = self.subject, self.subject.base
-        if checkpoint.kind != "model" or base is None or self._is_explained():
+        if checkpoint.kind != "model" or base is None or self._is_lack_of_movement_explained():
             return
         moved = self._moved_names()
         unmoved = checkpoint.moved.keys() - moved
@@ -148,7 +148,7 @@ class MostWeightsNeverMoved(CheckpointRule):
             total=len(checkpoint.moved),
         )
 
-    def _is_explained(self) -> bool:
+    def _is_lack_of_movement_explained(self) -> bool:
         """Do an adapter, a record of the run, or new tokens explain it?"""
         checkpoint = self.subject
         run_settings = checkpoint.run.get("settings")

@@ -95,7 +95,9 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
             return
         is_adapter = self.subject.kind == "adapter"
         cases = list(
-            self._tokens_without_saved_row(new) if is_adapter else self._untrained_rows(new)
+            self._tokens_without_saved_row(new)
+            if is_adapter
+            else self._cases_of_missing_or_untrained_rows(new)
         )
         if cases:
             yield self.finding(
@@ -115,7 +117,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
             if trained is not None and id not in trained:
                 yield Case(f"{text} ({id:,}): no tensor of the adapter holds its row")
 
-    def _untrained_rows(self, new: NewTokens) -> Iterator[Case]:
+    def _cases_of_missing_or_untrained_rows(self, new: NewTokens) -> Iterator[Case]:
         """New tokens of a model without a row, or with one that is near zero or that several of them share.
 
         Rows that the base has too are the business of `new-token-lands-in-padded-row`.

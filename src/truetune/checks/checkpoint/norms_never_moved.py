@@ -47,7 +47,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.bf16_rounding_cliff import count_moved_by_octave, find_octave_of_cliff
+from truetune.checkpoint.bf16_rounding_cliff import (
+    count_moved_by_octave,
+    index_of_first_octave_beyond_cliff,
+)
 from truetune.checkpoint.detect_merge import is_merge
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -112,7 +115,10 @@ class NormsNeverMoved(CheckpointRule):
         base = self.subject.base
         tensors = base.tensors if base is not None else {}
         in_bfloat16 = [name for name in matrices if tensors[name].dtype == "BF16"]
-        return find_octave_of_cliff(count_moved_by_octave(self.subject, in_bfloat16)) is not None
+        return (
+            index_of_first_octave_beyond_cliff(count_moved_by_octave(self.subject, in_bfloat16))
+            is not None
+        )
 
     def findings(self) -> Iterator[Finding]:
         checkpoint, base = self.subject, self.subject.base

@@ -112,7 +112,7 @@ def _list_changes(checkpoint: Checkpoint, base: Checkpoint) -> Iterator[SpecialT
     own, of_base = _read_special_tokens(checkpoint), _read_special_tokens(base)
     has_both = bool(own and of_base)
     if has_both:
-        yield from _list_renamed_tokens(own, of_base)
+        yield from _list_changed_special_tokens(own, of_base)
     # A new EOS in the tokenizer was chosen, and its id in the other files follows from it.
     has_new_eos = has_both and own.get("eos") != of_base.get("eos")
     yield from _list_changed_ids("config.json", checkpoint.config, base.config, has_new_eos)
@@ -121,7 +121,7 @@ def _list_changes(checkpoint: Checkpoint, base: Checkpoint) -> Iterator[SpecialT
     )
 
 
-def _list_renamed_tokens(
+def _list_changed_special_tokens(
     own: dict[str, str], of_base: dict[str, str]
 ) -> Iterator[SpecialTokenChange]:
     """Changes of tokenizer_config.json. A pad token where the base has none is needed for training, and is none."""

@@ -41,7 +41,7 @@ from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import Stack, find_stacks
 from truetune.checks.checkpoint.find_missing_adapter_tensors import (
     NO_LAYER_LIMIT,
-    list_half_pairs,
+    list_modules_with_half_pair,
     list_unadapted_modules,
 )
 from truetune.checks.checkpoint.text_model_settings import (
@@ -102,7 +102,7 @@ class TensorsMissing(CheckpointRule):
         if checkpoint.faults or not checkpoint.tensors:
             return
         if checkpoint.kind == "adapter":
-            yield from self._findings_on_adapter()
+            yield from self._findings_on_incomplete_adapter()
         elif checkpoint.kind == "model":
             marked = [name for name in checkpoint.tensors if WRAPPER_MARKS.search(name)]
             # Under other names nothing else can be found.
@@ -111,9 +111,9 @@ class TensorsMissing(CheckpointRule):
             elif not checkpoint.config.get("quantization_config"):
                 yield from self._finding_on_model()
 
-    def _findings_on_adapter(self) -> Iterator[Finding]:
+    def _findings_on_incomplete_adapter(self) -> Iterator[Finding]:
         """The findings on halves of pairs, and on modules that target_modules names."""
-        halves = list(list_half_pairs(self.subject))
+        halves = list(list_modules_with_half_pair(self.subject))
         if halves:
             yield self.finding(
                 f"{len(halves):,} adapted modules have one half of their pair only: they have no"

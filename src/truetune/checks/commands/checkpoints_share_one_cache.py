@@ -51,7 +51,7 @@ from truetune.checks.shell_loops import (
     NAME,
     ShellLoop,
     find_loops,
-    without_keywords,
+    without_leading_shell_keywords,
 )
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
@@ -138,7 +138,7 @@ def _shared_paths(file: CommandFile) -> Iterator[SharedPath]:
     if any(name in file.requests for name in ARRAY_OPTIONS):
         loops.append(_job_array_as_loop(file))
     for loop in loops:
-        yield from _caches_of_loop(file, loop)
+        yield from _caches_shared_in_loop(file, loop)
         yield from _paths_made_by_first_pass(loop)
     runs = [run for run in find_harness_runs(file) if _cache_path(run)]
     for first, second in itertools.combinations(runs, 2):
@@ -146,7 +146,7 @@ def _shared_paths(file: CommandFile) -> Iterator[SharedPath]:
             yield SharedPath(second.command, _cache_path(second), "", is_cache=True)
 
 
-def _caches_of_loop(file: CommandFile, loop: ShellLoop) -> Iterator[SharedPath]:
+def _caches_shared_in_loop(file: CommandFile, loop: ShellLoop) -> Iterator[SharedPath]:
     """The caches that stay the same while the weights differ from pass to pass."""
     for run in find_harness_runs(CommandFile(file.path, loop.text, loop.commands)):
         path = _cache_path(run)
@@ -215,7 +215,7 @@ def _paths_made_by_first_pass(loop: ShellLoop) -> Iterator[SharedPath]:
 
 def _tested_path(command: ShellCommand) -> str:
     """The path whose existence a command tests; empty where it tests none, or several."""
-    words = without_keywords(command.words)
+    words = without_leading_shell_keywords(command.words)
     kinds = [number for number, word in enumerate(words) if word in KINDS_OF_TEST]
     if words[:1] and words[0] in TESTS and len(kinds) == 1 and kinds[0] + 1 < len(words):
         return words[kinds[0] + 1]
@@ -246,7 +246,7 @@ def _commands_run_if_path_missing(loop: ShellLoop, number: int) -> Iterator[Shel
 
 def _program_name(command: ShellCommand) -> str:
     """The name of the program that a command starts."""
-    words = without_keywords(command.words)
+    words = without_leading_shell_keywords(command.words)
     return words[0] if words else ""
 
 
@@ -278,7 +278,7 @@ def _may_pass_remove(loop: ShellLoop, path: str) -> bool:
 
 def _may_command_remove(command: ShellCommand, path: str) -> bool:
     """May a command remove a path, or change the folder that it is in?"""
-    words = without_keywords(command.words)
+    words = without_leading_shell_keywords(command.words)
     if not words or words[0] not in REMOVES:
         return False
     if words[0] in ("cd", "pushd"):

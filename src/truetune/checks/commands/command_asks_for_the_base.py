@@ -73,7 +73,7 @@ class CommandAsksForTheBase(CommandRule):
     @staticmethod
     def places(file: CommandFile) -> Iterator[Request]:
         """The places that the rule looks at: the commands that ask a server for a model."""
-        yield from _harness_requests(file)
+        yield from _harness_runs_asking_a_server(file)
         yield from _posted_requests(file)
         for command in file.commands:
             words = command.behind("ollama", "run")
@@ -102,7 +102,7 @@ class CommandAsksForTheBase(CommandRule):
             return
 
 
-def _harness_requests(file: CommandFile) -> Iterator[Request]:
+def _harness_runs_asking_a_server(file: CommandFile) -> Iterator[Request]:
     """Runs of lm_eval that ask a server."""
     for run in find_harness_runs(file):
         kind = last_option(run.options, "--model", "-m") or ""

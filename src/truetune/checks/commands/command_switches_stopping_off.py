@@ -36,7 +36,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.stop_tokens_switched_off import (
     MEASURES_SPEED,
-    setting_that_stops_stopping,
+    setting_preventing_stop_and_effect,
 )
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import REPLY
@@ -66,7 +66,7 @@ class CommandSwitchesStoppingOff(CommandRule):
             return
         for command in file.commands:
             for settings in _request_settings(command):
-                found = setting_that_stops_stopping(settings)
+                found = setting_preventing_stop_and_effect(settings)
                 if found is None:
                     continue
                 name, text = found

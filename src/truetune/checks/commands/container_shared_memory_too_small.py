@@ -124,7 +124,11 @@ def _shared_memory_use(file: CommandFile, command: ShellCommand) -> _SharedMemor
     gpus = gpus_given_to_container(command)
     if gpus is not None and gpus > 1:
         return _SharedMemoryUse(f"{gpus} GPUs", is_sure=True)
-    if _uses_launcher(command) and gpus is None and last_option(command.words, "--gpus") == "all":
+    if (
+        _starts_program_on_every_gpu(command)
+        and gpus is None
+        and last_option(command.words, "--gpus") == "all"
+    ):
         return _SharedMemoryUse("all GPUs of the machine", is_sure=False)
     workers = _number_of_loader_workers(file, command)
     return (
@@ -144,7 +148,7 @@ def _number_of_processes(file: CommandFile, command: ShellCommand) -> int:
     return max(counts, default=0)
 
 
-def _uses_launcher(command: ShellCommand) -> bool:
+def _starts_program_on_every_gpu(command: ShellCommand) -> bool:
     """Does a container start a program that uses every GPU that it sees?"""
     return (
         re.search(r"\b(?:torchrun|accelerate|deepspeed|axolotl|llamafactory-cli)\b", command.text)

@@ -137,7 +137,7 @@ def _multi_worker_application(
     tree = parse_script(script)
     if tree is None or GPU_OF_WORKER.search(ast.unparse(tree)):
         return None
-    load = next(_gpu_loads_at_start(tree), None)
+    load = next(_model_loads_at_worker_start(tree), None)
     if load is None:
         return None
     return _MultiWorkerApplication(workers, script, load.lineno, ast.unparse(load)[:200])
@@ -154,7 +154,7 @@ def _application_script(file: CommandFile, command: ShellCommand) -> Path | None
     return None
 
 
-def _gpu_loads_at_start(tree: ast.Module) -> Iterator[ast.Call]:
+def _model_loads_at_worker_start(tree: ast.Module) -> Iterator[ast.Call]:
     """The calls that load a model onto the GPU when a worker imports the module or starts."""
     for statement in tree.body:
         if isinstance(statement, Function) and not _is_start_handler(statement):

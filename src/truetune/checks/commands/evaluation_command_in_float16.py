@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
-from truetune.checks.identify_model_by_published_name import overflowing_family
+from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
@@ -78,7 +78,7 @@ class EvaluationCommandInFloat16(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for found in self.places(self.subject):
-            family = overflowing_family(found.model) or overflowing_family_of_folder(
+            family = family_known_to_overflow_float16(found.model) or overflowing_family_of_folder(
                 Path(self.subject.path), found.model
             )
             if family is None or (family.endswith(KEPT_BY_LOAD) and not found.is_cast):

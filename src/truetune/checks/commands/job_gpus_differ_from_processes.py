@@ -47,7 +47,7 @@ from truetune.checks.identify_model_by_published_name import model_identity
 from truetune.checks.job_gpus_and_processes import (
     GpuCount,
     ProcessLaunch,
-    commands_kept_on_cpu,
+    commands_if_all_kept_on_cpu,
     find_launches,
     gpus_requested_by_job,
     may_commands_split_gpus,
@@ -80,14 +80,14 @@ class JobGpusDifferFromProcesses(CommandRule):
             if gpus_requested_by_job(file) is not None or visible is not None:
                 yield launch
         if gpus_requested_by_job(file) is not None:
-            yield from commands_kept_on_cpu(file)
+            yield from commands_if_all_kept_on_cpu(file)
 
     def findings(self) -> Iterator[Finding]:
         yield from self._findings_beyond_visible_gpus()
         granted = gpus_requested_by_job(self.subject)
         if granted is None:
             return
-        on_cpu = commands_kept_on_cpu(self.subject)
+        on_cpu = commands_if_all_kept_on_cpu(self.subject)
         # Commands that see no GPU share none, although the file sets the variable.
         are_hidden = bool(on_cpu) and all(reason.startswith(VISIBLE) for _, reason in on_cpu)
         if may_commands_split_gpus(self.subject) and not are_hidden:
@@ -176,7 +176,7 @@ class JobGpusDifferFromProcesses(CommandRule):
         if (
             is_one_of_several
             and launch.shares_one_model
-            and not _needs_several_gpus(launch.command)
+            and not _is_model_beyond_one_gpu(launch.command)
         ):
             return (
                 f"{gpus} GPUs are shown to one process: {launch.shares_one_model}",
@@ -209,7 +209,7 @@ def _variable_or_option_name(text: str) -> str:
     return f"{named} of {file}" if file else named
 
 
-def _needs_several_gpus(command: ShellCommand) -> bool:
+def _is_model_beyond_one_gpu(command: ShellCommand) -> bool:
     """Is the model too large for one GPU, by its name? Then its layers have to be spread."""
     identity = model_identity(last_option(command.words, "--model") or "")
     size = identity.size if identity is not None else ""

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
-from truetune.checks.identify_model_by_published_name import overflowing_family
+from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
 from truetune.parsing.input_limits import SETTINGS
@@ -76,9 +76,9 @@ class JobTrainsInFloat16(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for training in _float16_trainings(self.subject):
-            family = overflowing_family(training.model) or overflowing_family_of_folder(
-                Path(self.subject.path), training.model
-            )
+            family = family_known_to_overflow_float16(
+                training.model
+            ) or overflowing_family_of_folder(Path(self.subject.path), training.model)
             if family is not None:
                 yield self.finding(
                     f"{family} overflows in float16, whose largest number is 65,504: gradients become NaN,"

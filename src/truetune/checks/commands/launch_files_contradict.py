@@ -97,8 +97,8 @@ class LaunchFilesContradict(CommandRule):
             contradictions = (
                 *_contradictions_with_trainer(launch),
                 *_contradictions_of_whole_batch(launch, self.subject),
-                *_contradictions_of_own_loop(launch),
-                *_contradictions_of_schedule(launch),
+                *_contradictions_of_rate_in_own_loop(launch),
+                *_contradictions_of_schedule_and_optimizer(launch),
                 *_contradictions_of_accelerate(launch),
                 *_contradictions_of_machines(launch, self.subject),
             )
@@ -221,7 +221,7 @@ def _number_of_processes(launch: LaunchFiles, file: CommandFile) -> tuple[int, L
     return started.processes * started.machines, place
 
 
-def _contradictions_of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:
+def _contradictions_of_rate_in_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """Contradictions of a script with its own loop: a rate of the command that DeepSpeed's own
     optimizer never gets.
     """
@@ -241,7 +241,7 @@ def _contradictions_of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]
     )
 
 
-def _contradictions_of_schedule(launch: LaunchFiles) -> Iterator[_Contradiction]:
+def _contradictions_of_schedule_and_optimizer(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """A schedule of the DeepSpeed file that sets another rate than the optimizer beside it.
 
     Settings of a Trainer are judged by schedule-replaces-the-rate.

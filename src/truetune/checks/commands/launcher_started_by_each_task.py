@@ -73,7 +73,7 @@ class LauncherStartedByEachTask(CommandRule):
                 f"{launch.starter} starts {launch.launcher} {launch.tasks} ({launch.setting}), and each starts"
                 f" {launch.processes} by itself: those of one node all open {port}, and all but one end with address"
                 " already in use (EADDRINUSE), whatever the port",
-                _advice(launch),
+                _advise_one_launcher_per_node(launch),
                 cases=[
                     self.case_at(launch.line, launch.setting),
                     self.case(launch.command, launch.command.text[:300]),
@@ -98,7 +98,7 @@ def _is_judged_by_another_rule(launch: TaskLaunch, file: CommandFile) -> bool:
     return launch.command.line in lines or is_apart
 
 
-def _advice(launch: TaskLaunch) -> str:
+def _advise_one_launcher_per_node(launch: TaskLaunch) -> str:
     """The edit that leaves one launcher on each node."""
     if launch.setting.startswith("#SBATCH"):
         nodes = f" (and no --ntasks, or --ntasks={launch.nodes})" if launch.nodes else ""

@@ -41,7 +41,10 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from truetune.checks.describe_cost_of_nccl_variables import NCCL_VARIABLES, lost_transport
+from truetune.checks.describe_cost_of_nccl_variables import (
+    NCCL_VARIABLES,
+    cost_of_switched_off_transport,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.job_gpus_and_processes import find_launches, gpus_requested_by_job
 from truetune.checks.node_rendezvous import find_node_rendezvous, node_count_of_job
@@ -83,7 +86,7 @@ class NcclTransportSwitchedOff(CommandRule):
             return
         nodes, gpus = number_of_nodes(self.subject), gpus_per_node(self.subject)
         for setting in settings:
-            lost = lost_transport(setting.name, setting.value, nodes, gpus)
+            lost = cost_of_switched_off_transport(setting.name, setting.value, nodes, gpus)
             if lost is not None:
                 yield self.finding(
                     lost.why,

@@ -70,7 +70,7 @@ class NodeRankReadOnce(CommandRule):
             yield self.finding(
                 f"{_describe_shared_number(found)}, so all {copies} are told the same number: their ranks exist"
                 f" {found.copies} times, the other ranks never come, and all wait for them",
-                _advice(found),
+                _advise_own_number_for_each(found),
                 # As the file has them: quotes are what it is about.
                 cases=[self.case_at(line, lines[line - 1].strip()[:300]) for line in places],
             )
@@ -86,7 +86,7 @@ def _describe_shared_number(found: RankReadOnce) -> str:
     )
 
 
-def _advice(found: RankReadOnce) -> str:
+def _advise_own_number_for_each(found: RankReadOnce) -> str:
     """The edit that gives each copy its own number."""
     if not found.setting.startswith("--"):
         return (

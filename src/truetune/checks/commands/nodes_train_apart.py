@@ -90,7 +90,7 @@ class NodesTrainApart(CommandRule):
                 _words_between_torchrun_and_script(command) is not None
                 and command.words[0] == "srun"
             ):
-                nodes, tasks = _nodes_and_tasks(file, command)
+                nodes, tasks = _nodes_and_tasks_per_node(file, command)
                 if nodes and tasks and nodes * tasks > 1:
                     yield command
 
@@ -108,7 +108,7 @@ class NodesTrainApart(CommandRule):
             yield self.finding(
                 f"srun starts torchrun {runs} times ({where}), and {apart.reason}: {runs} runs train apart, each on"
                 " all rows",
-                _advice(self.subject, apart),
+                _advise_how_to_join_launches(self.subject, apart),
                 cases=[self.case(command, command.text[:300])],
             )
 
@@ -125,12 +125,14 @@ def _words_between_torchrun_and_script(command: ShellCommand) -> tuple[str, ...]
     return options[:script]
 
 
-def _nodes_and_tasks(file: CommandFile, command: ShellCommand) -> tuple[int | None, int | None]:
+def _nodes_and_tasks_per_node(
+    file: CommandFile, command: ShellCommand
+) -> tuple[int | None, int | None]:
     """The nodes that a command of srun runs on, and its tasks on each; None for what is not plain."""
     own = _words_before_torchrun(command)
     asked = last_option(own, *NODES)
     nodes = parse_digits(asked) if asked is not None else node_count_of_job(file) or 1
-    per_node, total = _requested_tasks(file, own)
+    per_node, total = _tasks_per_node_and_total(file, own)
     if per_node is not None:
         return nodes, parse_digits(per_node)
     if total is None:
@@ -147,7 +149,9 @@ def _words_before_torchrun(command: ShellCommand) -> tuple[str, ...]:
     return command.words
 
 
-def _requested_tasks(file: CommandFile, words: tuple[str, ...]) -> tuple[str | None, str | None]:
+def _tasks_per_node_and_total(
+    file: CommandFile, words: tuple[str, ...]
+) -> tuple[str | None, str | None]:
     """The tasks on each node, and those on all nodes, that srun's options ask for, else the job.
 
     Args:
@@ -174,7 +178,7 @@ def _scheduler_request(file: CommandFile, *names: str) -> str | None:
 def _launches_apart(file: CommandFile, command: ShellCommand) -> _LaunchesApart | None:
     """The launches of a command that do not meet, and why; None where they meet, or may."""
     options = _words_between_torchrun_and_script(command)
-    nodes, tasks = _nodes_and_tasks(file, command)
+    nodes, tasks = _nodes_and_tasks_per_node(file, command)
     if options is None or not nodes or not tasks:
         return None
     if "--standalone" in options:
@@ -201,7 +205,7 @@ def _has_more_processes_than_gpus(file: CommandFile, apart: _LaunchesApart) -> b
     return apart.tasks * each > gpus.gpus
 
 
-def _advice(file: CommandFile, apart: _LaunchesApart) -> str:
+def _advise_how_to_join_launches(file: CommandFile, apart: _LaunchesApart) -> str:
     """The advice how the launches become one run."""
     parts = []
     if apart.tasks > 1:

@@ -76,7 +76,7 @@ class NodesWaitForThemselves(CommandRule):
         is_job = bool(self.subject.requests)
         for meeting in find_node_rendezvous(self.subject):
             if _starts_on_first_node_alone(self.subject, meeting):
-                yield self._finding_on_first_node(meeting)
+                yield self._finding_on_first_node_launching_alone(meeting)
                 continue
             where = _own_address_in_words(meeting, is_job=is_job)
             if not where:
@@ -91,7 +91,7 @@ class NodesWaitForThemselves(CommandRule):
                 ],
             )
 
-    def _finding_on_first_node(self, meeting: NodeRendezvous) -> Finding:
+    def _finding_on_first_node_launching_alone(self, meeting: NodeRendezvous) -> Finding:
         """The finding on a launch that only the first node of a job makes."""
         name = next(name for name in ("--nodes", "-N") if name in self.subject.requests)
         value, line = self.subject.requests[name]

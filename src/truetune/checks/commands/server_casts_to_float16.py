@@ -38,7 +38,7 @@ from pathlib import Path
 from truetune.checks.find_gpus_in_files_beside import find_gpus_beside
 from truetune.checks.find_only_gpu_named_in_files import GPU_WITHOUT_BFLOAT16
 from truetune.checks.findings import Finding
-from truetune.checks.identify_model_by_published_name import overflowing_family
+from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder
@@ -81,7 +81,7 @@ class ServerCastsToFloat16(CommandRule):
         if _is_quantized(server, model, settings):
             return
         kind = str(settings.get("model_type") or "").removesuffix("_text")
-        family = overflowing_family(model) or overflowing_family(kind)
+        family = family_known_to_overflow_float16(model) or family_known_to_overflow_float16(kind)
         if family is None and model:
             family = overflowing_family_of_folder(Path(self.subject.path), model)
         own = str(settings.get("torch_dtype") or settings.get("dtype") or "")

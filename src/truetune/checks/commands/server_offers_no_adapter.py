@@ -65,7 +65,7 @@ class ServerOffersNoAdapter(CommandRule):
     def findings(self) -> Iterator[Finding]:
         for server in self.places(self.subject):
             if _may_enable_adapters(server.options):
-                yield from self._findings_on_rank(server)
+                yield from self._findings_on_oversized_rank(server)
                 continue
             yield self.finding(
                 "--lora-modules is given without --enable-lora: the server has no place for an adapter",
@@ -73,7 +73,7 @@ class ServerOffersNoAdapter(CommandRule):
                 cases=[self.case(server.command, "--lora-modules")],
             )
 
-    def _findings_on_rank(self, server: VllmServerCommand) -> Iterator[Finding]:
+    def _findings_on_oversized_rank(self, server: VllmServerCommand) -> Iterator[Finding]:
         """Findings on adapters of a larger rank than the server has room for."""
         allowed = _max_rank_of_server(server.options)
         if allowed is None:

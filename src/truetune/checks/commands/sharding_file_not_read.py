@@ -96,7 +96,7 @@ class ShardingFileNotRead(CommandRule):
         yield self.finding(
             f"{name} ({unread.file.what}) is not in use: {_why_unread(unread)}. The run is plain DDP"
             f"{_log_that_says_so(unread)}: each GPU holds all weights, gradients and optimizer states",
-            _remedy(unread, is_accelerate),
+            _remedy_for_unread_file(unread, is_accelerate),
             severity="warning" if is_meant and not may_be_default else "info",
             evidence=[UNLESS_BY_DEFAULT] if may_be_default else [],
             cases=[
@@ -125,7 +125,7 @@ def _log_that_says_so(unread: UnreadFile) -> str:
     return f" ({unread.plain_mode}: DistributedType.MULTI_GPU)" if unread.plain_mode else ""
 
 
-def _remedy(unread: UnreadFile, is_accelerate: bool) -> str:
+def _remedy_for_unread_file(unread: UnreadFile, is_accelerate: bool) -> str:
     """The remedy: the edit by which the file is read."""
     name = unread.file.path.name
     if not unread.file.is_deepspeed:

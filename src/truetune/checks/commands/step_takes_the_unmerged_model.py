@@ -109,7 +109,7 @@ class StepTakesTheUnmergedModel(CommandRule):
     def findings(self) -> Iterator[Finding]:
         file = self.subject
         for step in self.places(file):
-            if not _has_plain_paths(file, step) or _is_named_elsewhere(file, step):
+            if not _has_plain_paths(file, step) or _is_output_named_elsewhere(file, step):
                 continue
             asked = next(_later_uses_of_input(file, step), None)
             if asked is None:
@@ -176,7 +176,7 @@ def _may_be_any_path(word: str, step: MakingStep) -> bool:
     return UNKNOWN_PATH.fullmatch(word) is not None and step.model not in word
 
 
-def _is_named_elsewhere(file: CommandFile, step: MakingStep) -> bool:
+def _is_output_named_elsewhere(file: CommandFile, step: MakingStep) -> bool:
     """Does anything but the step itself name its output: a command, a variable, a file of the project?"""
     output = canonical_folder_name(step.output)
     for command in file.commands:

@@ -81,7 +81,7 @@ class TasksTrainAlone(CommandRule):
                 f" LOCAL_RANK and WORLD_SIZE: {found.times} trainings run that know nothing of each other, each on all"
                 " rows, with the same settings. The job takes as long as one of them, and they overwrite one another's"
                 " checkpoints",
-                _advice(found, self.subject),
+                _advise_one_training_for_tasks(found, self.subject),
                 severity="error" if found.is_meant_for_several else "warning",
                 cases=[
                     self.case_at(found.line, found.setting),
@@ -90,7 +90,7 @@ class TasksTrainAlone(CommandRule):
             )
 
 
-def _advice(found: LoneTrainings, file: CommandFile) -> str:
+def _advise_one_training_for_tasks(found: LoneTrainings, file: CommandFile) -> str:
     """The edit that makes one training of them."""
     if not found.is_meant_for_several:
         return (

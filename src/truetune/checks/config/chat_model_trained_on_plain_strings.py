@@ -59,8 +59,8 @@ from truetune.checks.measurement_without_findings import Measurement, count_meas
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.chat_model_names import CHAT_MODEL_NAME, TURN_MARKS
 from truetune.checks.source.evidence.prompt_forms import (
-    asks_a_model,
-    line_asking_by_template,
+    asks_model_and_trains_none,
+    first_line_asking_in_turns,
     project_scripts_around,
     trains_a_model,
 )
@@ -152,7 +152,7 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
         without one.
         """
         for script in project_scripts_around(Path(self.subject.path)):
-            place = None if trains_a_model(script) else line_asking_by_template(script)
+            place = None if trains_a_model(script) else first_line_asking_in_turns(script)
             if place is not None:
                 yield Case(place[1], file=script.path, line=place[0])
                 return
@@ -160,9 +160,11 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
     def _scripts_ask_without_template(self) -> bool:
         """Do the scripts beside ask a model, and none of them through a chat template?"""
         asking = [
-            one for one in project_scripts_around(Path(self.subject.path)) if asks_a_model(one)
+            one
+            for one in project_scripts_around(Path(self.subject.path))
+            if asks_model_and_trains_none(one)
         ]
-        return bool(asking) and all(line_asking_by_template(one) is None for one in asking)
+        return bool(asking) and all(first_line_asking_in_turns(one) is None for one in asking)
 
     def _count_plain_rows(self) -> _PlainRows:
         """How many of the first rows are plain strings."""
@@ -174,7 +176,7 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
             names = _columns_read_by_trl(row, is_asked_alone)
             rows += bool(names)
             texts = [row[name] for name in names]
-            if not texts or not _are_plain_strings(texts):
+            if not texts or not _are_strings_without_turn_marks(texts):
                 continue
             plain += 1
             columns = columns or names
@@ -205,7 +207,7 @@ def _columns_read_by_trl(row: Mapping[str, Any], is_asked_alone: bool) -> tuple[
     return next((names for names in ANSWERED if all(name in row for name in names)), ())
 
 
-def _are_plain_strings(texts: list[Any]) -> bool:
+def _are_strings_without_turn_marks(texts: list[Any]) -> bool:
     """Are all of the texts strings, and is no mark of a turn in any?"""
     return all(isinstance(text, str) for text in texts) and not any(
         TURN_MARKS.search(text) for text in texts

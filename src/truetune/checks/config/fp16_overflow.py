@@ -48,7 +48,7 @@ from truetune.checks.config.evidence.facts_from_model_folder import stored_dtype
 from truetune.checks.config.evidence.missing_input_reasons import NO_MODEL
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
-from truetune.checks.identify_model_by_published_name import overflowing_family
+from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
@@ -84,7 +84,7 @@ class Fp16Overflow(ConfigRule):
         )
         unknown = (
             stored_dtype(self.subject) is None
-            and overflowing_family(_model_name(self.subject)) is None
+            and family_known_to_overflow_float16(_model_name(self.subject)) is None
         )
         return NO_MODEL if half and unknown else None
 
@@ -108,7 +108,7 @@ class Fp16Overflow(ConfigRule):
     def _findings_on_evaluation(self) -> Iterator[Finding]:
         """Findings on weights that are cast to float16 for the evaluation after the training."""
         config = self.subject
-        family = overflowing_family(_model_name(config))
+        family = family_known_to_overflow_float16(_model_name(config))
         is_wide = stored_dtype(config) == "bfloat16" or config.spec.training.bf16
         if family is None and not is_wide:
             return
@@ -141,7 +141,7 @@ class Fp16Overflow(ConfigRule):
                 cases=[switch, Case("dtype: bfloat16", file=path)],
             )
             return
-        family = overflowing_family(_model_name(config)) if stored is None else None
+        family = family_known_to_overflow_float16(_model_name(config)) if stored is None else None
         if family is not None:
             yield self.finding(
                 f"{family} overflows in float16, whose largest number is 65,504: gradients become NaN,"

@@ -48,7 +48,7 @@ from truetune.checks.launcher_gpu_memory_settings import NO_POLICY
 from truetune.checks.measurement_without_findings import Measurement
 from truetune.checks.rule import ConfigRule
 from truetune.errors import TruetuneError
-from truetune.settings.located_document import read_config_text
+from truetune.settings.located_document import read_text_of_config_size
 
 GATHERING = ("full_shard", "hybrid_shard")
 WRAPS = "auto_wrap"
@@ -133,7 +133,7 @@ class FsdpWithoutWrapPolicy(ConfigRule):
             ]
             return any(
                 all(mark in text for mark in ACCELERATE_MARKS)
-                for text in map(read_config_text, near)
+                for text in map(read_text_of_config_size, near)
             )
         except (OSError, TruetuneError):
             return False

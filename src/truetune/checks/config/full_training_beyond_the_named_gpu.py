@@ -48,8 +48,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
-from truetune.checks.find_only_gpu_named_in_files import NamedGpu, find_named_gpu
+from truetune.checks.config.evidence.setting_places import is_config_of_python_program, setting_case
+from truetune.checks.find_only_gpu_named_in_files import NamedGpu, find_only_named_gpu
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import model_identity
 from truetune.checks.judgement import Unmet
@@ -116,7 +116,7 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
 
     def _named_gpu(self) -> NamedGpu | None:
         """The one GPU of the run."""
-        return find_named_gpu(self.subject.path, self.subject.text)
+        return find_only_named_gpu(self.subject.path, self.subject.text)
 
     def _bytes_per_parameter(self) -> float:
         """Bytes for each parameter, at least."""
@@ -131,18 +131,22 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
         if (
             not is_full
             or str(training.optim or "adamw") not in ADAMW_NAMES
-            or _trains_less_than_all_on_one_gpu(config)
+            or _needs_less_than_full_training_memory(config)
         ):
             return None
         # A program may wrap the model in ways that its settings do not show.
-        said = config.text if is_of_program(config) else _lines_not_switched_off(config.text)
+        said = (
+            config.text
+            if is_config_of_python_program(config)
+            else _lines_not_switched_off(config.text)
+        )
         if PARTS_TRAINED.search(said):
             return None
         billions = _billions_of_parameters(config.spec.model or "")
         return billions * self._bytes_per_parameter() if billions is not None else None
 
 
-def _trains_less_than_all_on_one_gpu(config: Config) -> bool:
+def _needs_less_than_full_training_memory(config: Config) -> bool:
     """Are fewer weights trained, or smaller ones, or shared out over several GPUs?"""
     training = config.spec.training
     is_shared = bool(training.fsdp or training.deepspeed_stage or training.device_map)

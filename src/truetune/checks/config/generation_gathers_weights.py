@@ -47,7 +47,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.weight_sharding import (
     Sharding,
-    sharding_around,
+    sharding_by_commands_or_files_beside,
     sharding_by_deepspeed_file,
 )
 
@@ -73,12 +73,14 @@ class GenerationGathersWeights(ConfigRule):
             return
         if leaves_apart:
             is_known = stage == 3 or sharding is not None
-            yield self._finding_on_left_apart(sharding, is_known=is_known)
+            yield self._finding_on_gathering_switched_off(sharding, is_known=is_known)
         # A file of DeepSpeed that only lies beside the settings may be that of another run.
         elif stage == 3 or (sharding is not None and sharding.certain):
-            yield self._finding_on_predictions(sharding)
+            yield self._finding_on_predictions_from_sharded_weights(sharding)
 
-    def _finding_on_left_apart(self, sharding: Sharding | None, *, is_known: bool) -> Finding:
+    def _finding_on_gathering_switched_off(
+        self, sharding: Sharding | None, *, is_known: bool
+    ) -> Finding:
         """The finding on answers that are generated while the gathering is switched off; a note where it is not
         known that ZeRO-3 holds the weights."""
         return self.finding(
@@ -97,9 +99,9 @@ class GenerationGathersWeights(ConfigRule):
         path = Path(self.subject.path)
         return sharding_by_deepspeed_file(
             self.subject.raw.get("deepspeed"), path
-        ) or sharding_around(path)
+        ) or sharding_by_commands_or_files_beside(path)
 
-    def _finding_on_predictions(self, sharding: Sharding | None) -> Finding:
+    def _finding_on_predictions_from_sharded_weights(self, sharding: Sharding | None) -> Finding:
         """The finding on predictions that are generated while the weights are held in parts."""
         apart = (
             "predict in a run of its own without deepspeed, or by vLLM (scripts/vllm_infer.py) from the saved weights"

@@ -96,7 +96,7 @@ from truetune.checks.source.evidence.evaluations_on_head_of_sorted_file import (
     describe_head_difference,
     head_of_one_kind,
 )
-from truetune.checks.source.evidence.file_rows_behind_values import read_rows_of_file
+from truetune.checks.source.evidence.file_rows_behind_values import read_first_rows_of_file
 from truetune.settings.config import Config
 
 NO_LIMIT = Unmet("it is about evaluations on the first rows of a file: none is set")
@@ -129,7 +129,7 @@ class HeadOfASortedValidation(ConfigRule):
         limits = list(_limited_evaluation_files(self.subject))
         if not limits:
             return NO_LIMIT
-        return None if any(read_rows_of_file(Path(one.file)) for one in limits) else NO_FILE
+        return None if any(read_first_rows_of_file(Path(one.file)) for one in limits) else NO_FILE
 
     def figure(self) -> Measurement:
         """What was measured: how many limited evaluation files lack a kind of row in their first rows."""
@@ -139,7 +139,7 @@ class HeadOfASortedValidation(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         for limit in _limited_evaluation_files(self.subject):
-            rows = read_rows_of_file(Path(limit.file))
+            rows = read_first_rows_of_file(Path(limit.file))
             count = round(len(rows) * limit.rows / 100) if limit.is_percent else limit.rows
             head = head_of_one_kind(rows, Path(limit.file).name, count)
             if head is not None:

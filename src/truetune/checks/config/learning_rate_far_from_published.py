@@ -59,7 +59,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.do_adamw_rates_apply import published_adamw_rates_apply
-from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
+from truetune.checks.config.evidence.setting_places import is_config_of_python_program, setting_case
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import model_identity
@@ -120,7 +120,7 @@ LARGE_MODEL_BILLIONS = 1.0
 """Billions of parameters from which rates of tiny models are none"""
 
 
-def _names_large_model(config: Config) -> bool:
+def _names_billion_parameter_model(config: Config) -> bool:
     """Does the name of the model say that it has a billion parameters or more?"""
     named = model_identity(config.spec.model or "")
     size = named.size if named is not None else ""
@@ -130,12 +130,12 @@ def _names_large_model(config: Config) -> bool:
     return float(each) * float(experts or 1) >= LARGE_MODEL_BILLIONS
 
 
-def _may_train_adapter(config: Config) -> bool:
+def _may_program_train_adapter(config: Config) -> bool:
     """May a program train an adapter that its settings do not show: does it name anything of adapters?
 
     A program that only imports what makes its model may do so elsewhere.
     """
-    if not is_of_program(config):
+    if not is_config_of_python_program(config):
         return False
     if ADAPTER_WORDS.search(config.text) is not None:
         return True
@@ -181,9 +181,14 @@ class LearningRateFarFromPublished(ConfigRule):
             at = RATE_RANGES["simpo", False]
         # A Trainer of transformers may continue a pretraining, whose rates are higher.
         is_tuning = training.method == "sft" and self.subject.stack != "transformers"
-        if at is not None and not adapter and is_tuning and _names_large_model(self.subject):
+        if (
+            at is not None
+            and not adapter
+            and is_tuning
+            and _names_billion_parameter_model(self.subject)
+        ):
             at = at._replace(high=HIGH_RATE_OF_LARGE_MODEL)
-        if at is not None and not adapter and _may_train_adapter(self.subject):
+        if at is not None and not adapter and _may_program_train_adapter(self.subject):
             return at._replace(high=RATE_RANGES[KIND_OF_METHOD[training.method], True].high)
         return at
 

@@ -138,9 +138,11 @@ class NewTokensLeftUntrained(ConfigRule):
         ]
         missing = _untrained_embedding_and_head(config, lora)
         if new and missing:
-            yield self._finding(new, missing, is_known=vocabulary is not None, lora=lora)
+            yield self._finding_on_new_tokens(
+                new, missing, is_known=vocabulary is not None, lora=lora
+            )
 
-    def _finding(
+    def _finding_on_new_tokens(
         self, new: list[str], missing: list[str], *, is_known: bool, lora: Lora
     ) -> Finding:
         """The finding on these new tokens; `is_known` where the tokenizer's vocabulary was read."""

@@ -160,7 +160,7 @@ def _published_sets(config: Config) -> list[_SizedDataSet]:
     found = []
     for entry in _listed_data_sets(config):
         path = str(entry.get("path"))
-        if _local_file(config, path) is not None:
+        if _local_file_of_lines(config, path) is not None:
             continue
         rows = PUBLISHED_ROWS.get(path.lower())
         if rows is None or _takes_part_of_set(entry):
@@ -174,7 +174,7 @@ def _own_sets(config: Config) -> list[_SizedDataSet]:
     found: list[_SizedDataSet] = []
     for entry in _listed_data_sets(config):
         path = str(entry.get("path"))
-        file = _local_file(config, path)
+        file = _local_file_of_lines(config, path)
         if file is None:
             continue
         rows = _count_lines(file)
@@ -191,7 +191,7 @@ def _takes_part_of_set(entry: Mapping[str, Any]) -> bool:
     return any(entry.get(key) is not None for key in LIMITS - {"split"})
 
 
-def _local_file(config: Config, path: str) -> Path | None:
+def _local_file_of_lines(config: Config, path: str) -> Path | None:
     """The file of lines that an entry names, beside the settings or where the command is started."""
     if not path.endswith(".jsonl"):
         return None

@@ -150,7 +150,7 @@ class OwnRowsNotTrained(ConfigRule):
         named = ", ".join(name for name, _ in unused)
         yield self.finding(
             f"the run trains {', '.join(names)} alone, which are demo data; {named} is named by no configuration",
-            self._remedy(unused),
+            self._remedy_for_unused_rows(unused),
             cases=[
                 setting_case(self.subject, ", ".join(names), key),
                 *(Case(name, file=str(path)) for name, path in unused),
@@ -158,7 +158,7 @@ class OwnRowsNotTrained(ConfigRule):
             count=len(unused),
         )
 
-    def _remedy(self, unused: list[tuple[str, Path]]) -> str:
+    def _remedy_for_unused_rows(self, unused: list[tuple[str, Path]]) -> str:
         """The remedy: how to train the rows that no settings name."""
         name, path = unused[0]
         if self.subject.stack == "axolotl":

@@ -76,7 +76,7 @@ class PackingCrossContamination(ConfigRule):
         config, training = self.subject, self.subject.spec.training
         if not training.packing or training.method != "sft":
             return
-        found = _open_attention_setting(config)
+        found = _unmasked_packing_setting_with_remedy(config)
         if found is not None:
             field, value, remedy = found
             yield self.finding(
@@ -89,7 +89,7 @@ class PackingCrossContamination(ConfigRule):
             )
 
 
-def _open_attention_setting(config: Config) -> tuple[str, str, str] | None:
+def _unmasked_packing_setting_with_remedy(config: Config) -> tuple[str, str, str] | None:
     """The setting that leaves documents open, its value, and the remedy."""
     training = config.spec.training
     attention = training.attn_implementation

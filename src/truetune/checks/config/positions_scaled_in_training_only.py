@@ -167,7 +167,8 @@ class PositionsScaledInTrainingOnly(ConfigRule):
         holds = f" ({merged.file.as_posix()} has {has})" if merged is not None else ""
         return self.finding(
             f"the adapter was trained with {override.key}: {override.kind}, and {PurePath(use.file).name}"
-            f" {VERBS[use.verb]} {'with another' if is_other else 'without'}{holds}. {_effect_in_words(override)}",
+            f" {VERBS[use.verb]} {'with another' if is_other else 'without'}{holds}."
+            f" {_effect_on_answers_in_words(override)}",
             f"write {lines} into {_config_to_edit(use)}; then ask the same prompt before and after",
             severity="warning" if override.kind in ONLY_FAR_POSITIONS else "error",
             cases=[
@@ -222,7 +223,7 @@ class PositionsScaledInTrainingOnly(ConfigRule):
         return self.subject.stack == "llama-factory" and override.key == POSITIONS and is_short
 
 
-def _effect_in_words(override: Override) -> str:
+def _effect_on_answers_in_words(override: Override) -> str:
     """What the difference does to answers, as a sentence."""
     if override.key != POSITIONS:
         return "The model attends otherwise than in training"

@@ -57,13 +57,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.config.evidence.do_adamw_rates_apply import overrides_optim_setting
+from truetune.checks.config.evidence.do_adamw_rates_apply import is_optimizer_decided_beside_optim
 from truetune.checks.config.evidence.facts_from_model_folder import (
     sample_linear_weights,
     stored_dtype,
 )
 from truetune.checks.config.evidence.setting_places import (
-    is_of_program,
+    is_config_of_python_program,
     is_value_unknown,
     setting_case,
     setting_place,
@@ -152,14 +152,16 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
 def _has_plain_optimizer(config: Config) -> bool:
     """Does the optimizer write its step into the weights as it is, without a copy of them or a rounding of its own?"""
     name = str(config.spec.training.optim or PLAIN_OPTIMIZERS[0])
-    return name in PLAIN_OPTIMIZERS and not overrides_optim_setting(config)
+    return name in PLAIN_OPTIMIZERS and not is_optimizer_decided_beside_optim(config)
 
 
 def _is_loss_of_updates_sure(config: Config, rate: float, lost: float | None) -> bool:
     """Is nearly every step lost, or are the weights known, or is it said that there is no other copy?"""
     if rate * FAR_FACTOR < _half_bfloat16_step(TYPICAL_WEIGHT):
         return True
-    return not is_of_program(config) and (lost is not None or bool(config.raw.get("pure_bf16")))
+    return not is_config_of_python_program(config) and (
+        lost is not None or bool(config.raw.get("pure_bf16"))
+    )
 
 
 def _is_pure_bfloat16(config: Config) -> bool:

@@ -57,7 +57,7 @@ from functools import cached_property
 
 from truetune.checks.config.evidence.first_rows_of_run import count_characters, first_rows_of_run
 from truetune.checks.config.evidence.padding_to_a_length import find_padding_to_a_length
-from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
+from truetune.checks.config.evidence.setting_places import is_config_of_python_program, setting_case
 from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import lengths_of_script_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -115,7 +115,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
         lacking = super().unmet()
         if lacking is not None:
             return lacking
-        if _joins_rows(self.subject):
+        if _are_rows_joined_or_evened(self.subject):
             return Unmet(
                 "it is about batches of rows of any length: here they are packed, grouped, or of one length"
             )
@@ -132,7 +132,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
         """
         config = self.subject
         batch = _rows_per_forward_pass(config)
-        if config.spec.training.method != "sft" or batch < 2 or _joins_rows(config):
+        if config.spec.training.method != "sft" or batch < 2 or _are_rows_joined_or_evened(config):
             return None
         lengths = _row_lengths(config)
         return estimate_padded_batches(lengths, batch, config.limit) if lengths else None
@@ -150,7 +150,7 @@ class RowsOfUnevenLengthPadded(ConfigRule):
         config = self.subject
         yield self.finding(
             describe_padding(padded),
-            _remedy(config) + advise_on_few_long_rows(padded),
+            _remedy_that_joins_or_groups_rows(config) + advise_on_few_long_rows(padded),
             severity="warning" if padded.share >= LARGE_SHARE else "info",
             evidence=[
                 f"the lengths of {padded.rows:,} rows, estimated with {CHARACTERS_PER_TOKEN} characters a token; each"
@@ -164,11 +164,15 @@ def _rows_per_forward_pass(config: Config) -> int:
     """Rows of a forward pass; 1 where only the program knows them."""
     size = config.spec.training.per_device_train_batch_size
     if size is None:
-        return DEFAULT_BATCH if BATCH not in config.places and not is_of_program(config) else 1
+        return (
+            DEFAULT_BATCH
+            if BATCH not in config.places and not is_config_of_python_program(config)
+            else 1
+        )
     return size
 
 
-def _joins_rows(config: Config) -> bool:
+def _are_rows_joined_or_evened(config: Config) -> bool:
     """Are rows packed, batches made of rows of one length, or all rows padded to one length?"""
     training, raw = config.spec.training, config.raw
     if training.packing or training.padding_free or find_padding_to_a_length(config) is not None:
@@ -179,7 +183,7 @@ def _joins_rows(config: Config) -> bool:
 
 def _program_joins_rows(config: Config) -> bool:
     """Does the text of a program say that it joins rows, groups them or pads all to one length?"""
-    if not is_of_program(config):
+    if not is_config_of_python_program(config):
         return False
     patterns = (JOINS_ROWS, PADS_TO_ONE_LENGTH)
     return "unsloth" in config.text or any(one.search(config.text) for one in patterns)
@@ -200,19 +204,19 @@ def _row_lengths(config: Config) -> list[int] | None:
     return estimate_tokens(known)
 
 
-def _remedy(config: Config) -> str:
+def _remedy_that_joins_or_groups_rows(config: Config) -> str:
     """The remedy: what joins rows or groups them, in the words of the stack."""
     is_before = config.pins.age("transformers", "4.99", "5.0.0") == "older"
     if config.stack == "llama-factory":
         return (
             "set neat_packing: true (rows are joined up to cutoff_len, each sees itself alone)"
-            + _grouping_setting(
+            + _setting_that_groups_by_length(
                 "group_by_length: true", "train_sampling_strategy: group_by_length", is_before
             )
         )
     if config.stack == "axolotl":
         return "set group_by_length: true; or sample_packing: true and flash_attention: true with micro_batch_size: 1"
-    grouped = _grouping_setting(
+    grouped = _setting_that_groups_by_length(
         "group_by_length=True", 'train_sampling_strategy="group_by_length"', is_before
     )
     if config.stack == "trl":
@@ -223,6 +227,6 @@ def _remedy(config: Config) -> str:
     )
 
 
-def _grouping_setting(before: str, after: str, is_before: bool) -> str:
+def _setting_that_groups_by_length(before: str, after: str, is_before: bool) -> str:
     """The setting of the Trainer that puts rows of one length into a batch."""
     return f", or {before}" if is_before else f", or {after} ({before} before transformers 5)"

@@ -145,10 +145,10 @@ class RunLossesNotComparable(ConfigRule):
                 continue
             yield self.finding(
                 _message(own, other, compared.differences),
-                _remedy(compared.differences),
+                _remedy_for_comparison(compared.differences),
                 severity="warning" if compared.is_certain else "info",
                 evidence=_supervised_share_evidence(self.subject, compared.differences),
-                cases=_cases(own, other, compared.differences),
+                cases=_cases_in_both_files(own, other, compared.differences),
             )
 
 
@@ -157,7 +157,11 @@ def comparable_runs_beside(config: Config) -> list[TrainingStage]:
     own = _own_stage(config)
     if own is None or own.loss is None or not own.loss.rows:
         return []
-    runs = [one for one in config.stages if _trains_on_same_rows(own, one) and _are_peers(own, one)]
+    runs = [
+        one
+        for one in config.stages
+        if _trains_on_same_rows(own, one) and _start_from_comparable_models(own, one)
+    ]
     files = {one.file for one in (own, *config.stages)}
     was_run = any(_has_logged_losses(own, one) for one in runs)
     is_collection = len(files) > MAX_UNRUN and not was_run
@@ -200,7 +204,7 @@ def _own_stage(config: Config) -> TrainingStage | None:
     return next(same, own)
 
 
-def _are_peers(own: TrainingStage, other: TrainingStage) -> bool:
+def _start_from_comparable_models(own: TrainingStage, other: TrainingStage) -> bool:
     """Do two runs start from one model, or two published ones of known vocabularies, and neither from the other?"""
     if _starts_from(own, other) or _starts_from(other, own):
         return False
@@ -272,7 +276,7 @@ def _difference_in_words(differences: list[LossDifference]) -> str:
     return "weighed in two ways (a pack counts its tokens alike, a batch of single rows its rows)"
 
 
-def _remedy(differences: list[LossDifference]) -> str:
+def _remedy_for_comparison(differences: list[LossDifference]) -> str:
     """The remedy: how to compare two such runs."""
     if not differences:
         return (
@@ -307,7 +311,7 @@ def _supervised_share_evidence(config: Config, differences: list[LossDifference]
         )
 
 
-def _cases(
+def _cases_in_both_files(
     own: TrainingStage, other: TrainingStage, differences: list[LossDifference]
 ) -> Iterator[Case]:
     """Cases: each differing setting in both files."""

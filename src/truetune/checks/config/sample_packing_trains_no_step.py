@@ -95,7 +95,7 @@ class SamplePackingTrainsNoStep(ConfigRule):
         if data is None or size is None or size < 2 or not length:
             return
         text = training_bytes(config)
-        packed, is_sure = _packed_rows(data.count, text, length, size)
+        packed, is_sure = _packed_rows_and_is_upper_bound(data.count, text, length, size)
         if packed is None or packed >= size:
             return
         about, effect = ("at most", "no step") if is_sure else ("about", "perhaps no step")
@@ -125,7 +125,9 @@ def _packs_real_batches(config: Config) -> bool:
     return bool(real) or training.attn_implementation in REAL_BATCHES
 
 
-def _packed_rows(rows: int, text: int | None, length: int, batch: int) -> tuple[int | None, bool]:
+def _packed_rows_and_is_upper_bound(
+    rows: int, text: int | None, length: int, batch: int
+) -> tuple[int | None, bool]:
     """How many packed rows there are, and whether there are certainly no more; None where nothing says it.
 
     Args:

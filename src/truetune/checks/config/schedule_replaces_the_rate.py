@@ -102,7 +102,7 @@ class ScheduleReplacesTheRate(ConfigRule):
         )
         yield self.finding(
             _describe_rate_in_force(found.rate, rate),
-            _advise(found, rate),
+            _advise_how_rate_takes_force(found, rate),
             cases=[
                 setting_case(config, f"{rate:g}", "training.learning_rate"),
                 setting_case(config, text, "deepspeed")
@@ -144,7 +144,7 @@ def _describe_rate_in_force(scheduled: ScheduleRate, rate: float) -> str:
     return scheduled.describe(rate)
 
 
-def _advise(found: _NamedSchedule, rate: float) -> str:
+def _advise_how_rate_takes_force(found: _NamedSchedule, rate: float) -> str:
     """Advice how the settings' rate becomes the one in force."""
     name = Path(found.file).name
     if found.rate.key != FILLED_BY_TRAINER:

@@ -42,13 +42,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.renamed_setting_fix import fix_of_old_name
-from truetune.checks.config.evidence.setting_places import case_at_place, is_of_program, known_keys
+from truetune.checks.config.evidence.setting_places import (
+    case_at_place,
+    is_config_of_python_program,
+    known_keys,
+)
 from truetune.checks.config.evidence.settings_read_by_another_program import (
     describe_fate_of_unknown_key,
     describe_readers_of_old_names,
     describe_removal_release,
     is_mostly_another_programs,
-    words_of_another_program,
+    keys_of_another_program,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
@@ -77,14 +81,14 @@ class SettingRenamed(ConfigRule):
         harmless: list[RenamedKey] = []
         for old in self._old_names_in_use():
             is_lost = self._is_value_lost(old)
-            if is_lost and not self._may_be_another_programs(old):
-                yield self._finding_on_one(old, self._severity(old))
+            if is_lost and not self._may_another_program_read_name(old):
+                yield self._finding_on_old_name(old, self._severity(old))
             elif is_lost or old.now:
                 harmless.append(old)
         if is_mostly_another_programs(self.subject):
             harmless = [old for old in harmless if not self._is_value_lost(old)]
         if len(harmless) == 1 and not self._is_value_lost(harmless[0]):
-            yield self._finding_on_one(harmless[0], "info")
+            yield self._finding_on_old_name(harmless[0], "info")
         elif harmless:
             yield self._finding_on_kept_names(harmless)
 
@@ -111,19 +115,19 @@ class SettingRenamed(ConfigRule):
         since.
         """
         config = self.subject
-        if not is_of_program(config) or old.taken is None:
+        if not is_config_of_python_program(config) or old.taken is None:
             return "warning"
         change = (old.taken.last, old.taken.gone)
         return severity_of_removed_name(config.pins, old.package, [change], config.path)
 
-    def _may_be_another_programs(self, old: RenamedKey) -> bool:
+    def _may_another_program_read_name(self, old: RenamedKey) -> bool:
         """May a program read it that has settings of its own, or that runs with the release that took it?"""
         dated = self._age_of_release(old) == "unknown" and old.taken is not None
         if self.subject.pins.asks_for_commit(old.package):
             return True
-        return bool(words_of_another_program(self.subject)) or (self.subject.own_keys and dated)
+        return bool(keys_of_another_program(self.subject)) or (self.subject.own_keys and dated)
 
-    def _finding_on_one(self, old: RenamedKey, severity: Severity) -> Finding:
+    def _finding_on_old_name(self, old: RenamedKey, severity: Severity) -> Finding:
         """The finding on one old name: what it is called now, what becomes of its value, and the
         fix where there is one.
         """
@@ -140,7 +144,7 @@ class SettingRenamed(ConfigRule):
                 self._describe_release(old),
             ],
             cases=[case_at_place(old.place, key)],
-            is_loud=is_of_program(config) and config.pins.of(old.package) is None,
+            is_loud=is_config_of_python_program(config) and config.pins.of(old.package) is None,
             fix=(
                 fix_of_old_name(config, old)
                 if old.now in names and old.now not in config.raw
@@ -177,7 +181,7 @@ class SettingRenamed(ConfigRule):
         if not stops and not self._is_value_lost(old):
             return "the old name is still taken"
         lost = "Axolotl stops at it" if stops else describe_fate_of_unknown_key(self.subject)
-        if is_sure or not is_of_program(self.subject) or old.taken is None:
+        if is_sure or not is_config_of_python_program(self.subject) or old.taken is None:
             return lost
         return f"{lost} from that release on"
 
@@ -187,7 +191,7 @@ class SettingRenamed(ConfigRule):
         told = config.pins.told(old.package)
         if (
             config.pins.of(old.package) is None
-            and is_of_program(config)
+            and is_config_of_python_program(config)
             and has_trained_before(config.path)
         ):
             return f"{told}; what lies beside it shows that it ran, so with an earlier release"

@@ -44,7 +44,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
+from truetune.checks.config.evidence.setting_places import is_config_of_python_program, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -114,7 +114,7 @@ class SettingsNameMissingLayers(ConfigRule):
         config = self.subject
         layers = layer_count_of_model(config.spec.model)
         # What a script sets, layer-numbers-beyond-the-model reads.
-        if layers is None or is_of_program(config):
+        if layers is None or is_config_of_python_program(config):
             return
         for key in (*LISTS_OF_NUMBERS, *LISTS_OF_NAMES):
             numbers = _layer_numbers_in(config.raw.get(key), layers)

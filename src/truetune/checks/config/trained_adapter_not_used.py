@@ -65,7 +65,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
+from truetune.checks.config.evidence.setting_places import is_config_of_python_program, setting_case
 from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -144,7 +144,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             output: The folder that the run writes.
         """
         uses = _uses_elsewhere(self.subject)
-        if is_of_program(self.subject) and len(of_start) < len(uses):
+        if is_config_of_python_program(self.subject) and len(of_start) < len(uses):
             # A script may save under another name than that of its output folder.
             return all(_uses_earlier_numbered_run(use, output) for use in uses)
         return bool(of_start) or _uses_one_sibling_folder(uses, output)
@@ -163,9 +163,9 @@ class TrainedAdapterNotUsed(ConfigRule):
                 f"name {before.output},{output} there, once this run starts from {before.output} with a new adapter"
                 f" on top; {output} alone, if it is meant to start from the base"
             )
-        elif _merges_start_and_adds_adapter(config):
+        elif _llamafactory_merges_start_adds_adapter(config):
             remedy += " (after the adapter of the start)"
-        elif is_start and use.are_adapters and _starts_are_merged(config):
+        elif is_start and use.are_adapters and _script_merges_start_adds_adapter(config):
             first = ", ".join(use.folders)
             remedy = (
                 f"merge both there, in the order of the training: first {first} (merge_and_unload), then {output}"
@@ -196,7 +196,7 @@ class TrainedAdapterNotUsed(ConfigRule):
         """Findings on a new adapter on top of another: what merges the new one alone loses the
         other.
         """
-        if not _merges_start_and_adds_adapter(self.subject):
+        if not _llamafactory_merges_start_adds_adapter(self.subject):
             return
         alone = [use for use in uses if not _names_one_of(use, start)]
         if len(alone) < len(uses) or not start:
@@ -291,14 +291,14 @@ def _is_written_by_another_use(use: WeightUse, uses: list[WeightUse]) -> bool:
     return all(any(is_same_or_below(name, folder) for folder in written) for name in use.folders)
 
 
-def _starts_are_merged(config: Config) -> bool:
+def _script_merges_start_adds_adapter(config: Config) -> bool:
     """Does the script that trains merge the adapter that it starts from, and train a new one on top?"""
     return any(
         use.file == config.path and use.are_adapters and use.is_merged for use in config.uses
     )
 
 
-def _merges_start_and_adds_adapter(config: Config) -> bool:
+def _llamafactory_merges_start_adds_adapter(config: Config) -> bool:
     """Does LLaMA-Factory merge the adapter of the start and train another one on top?"""
     return bool(config.raw.get("create_new_adapter")) and config.spec.training.adapter is not None
 

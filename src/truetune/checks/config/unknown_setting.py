@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import (
     case_at_place,
-    is_of_program,
+    is_config_of_python_program,
     known_keys,
     numbered_tables_of_list,
     setting_case,
@@ -55,9 +55,9 @@ from truetune.checks.config.evidence.settings_read_by_another_program import (
     DATA_SET_LISTS,
     describe_fate_of_unknown_key,
     is_unknown_keyword_refused,
+    keys_of_another_program,
     likely_meant_key,
     unknown_keys,
-    words_of_another_program,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -101,7 +101,7 @@ class UnknownSetting(ConfigRule):
                     place.key, "setting", likely, case_at_place(place, place.key), empty=empty
                 )
         yield from self._findings_on_data_set_keys()
-        if strange and not words_of_another_program(config):
+        if strange and not keys_of_another_program(config):
             yield self._finding_on_strange_keys(strange)
 
     def unmet(self) -> Unmet | None:
@@ -109,7 +109,7 @@ class UnknownSetting(ConfigRule):
 
         Also unmet where another program reads the file, which alone knows its settings.
         """
-        own = words_of_another_program(self.subject)
+        own = keys_of_another_program(self.subject)
         if own:
             return Unmet(
                 f"{format_name_list(own)}: a program with settings of its own reads this file, and it"
@@ -170,7 +170,7 @@ class UnknownSetting(ConfigRule):
             " were taken from",
             (
                 f"remove it, unless a newer release takes it: {describe_fate_of_unknown_key(config)}"
-                if is_of_program(config)
+                if is_config_of_python_program(config)
                 else (
                     "leave what your script, a plug-in or a newer release reads; remove the rest:"
                     f" {describe_fate_of_unknown_key(config)}"

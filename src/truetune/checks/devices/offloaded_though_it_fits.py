@@ -99,7 +99,7 @@ class OffloadedThoughItFits(DeviceRule):
         if model is None:
             return
         settings = resolve_memory_settings(self.config, model)
-        offloading = self._offloading(settings)
+        offloading = self._parts_kept_on_cpu(settings)
         if offloading is None:
             return
         unsharded = replace(
@@ -129,7 +129,7 @@ class OffloadedThoughItFits(DeviceRule):
             cases=cases,
         )
 
-    def _offloading(self, settings: MemorySettings) -> _Offloading | None:
+    def _parts_kept_on_cpu(self, settings: MemorySettings) -> _Offloading | None:
         """What the run puts on the CPU, by its settings, else by the command that launches it; None: nothing."""
         training = self.training
         if training.deepspeed_stage or training.fsdp:

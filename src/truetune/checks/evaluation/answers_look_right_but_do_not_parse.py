@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import cases_of_readings
+from truetune.checks.evaluation.parser_reading_cases import few_cases_by_reason
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
@@ -80,7 +80,7 @@ class AnswersLookRightButDoNotParse(EvaluationRule):
             f" parser {proof.name} reads nothing of them",
             "name a parser that reads the forms in which the model answers, or report the form"
             " apart",
-            cases=cases_of_readings(proof.unread),
+            cases=few_cases_by_reason(proof.unread),
             count=len(proof.unread),
             total=proof.answers,
         )

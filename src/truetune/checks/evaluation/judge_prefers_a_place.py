@@ -47,7 +47,11 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.unmet_reasons import NO_VERDICTS
-from truetune.data.llm_judge_verdicts_and_bias import JudgedPair, PlaceCount, count_wins_by_place
+from truetune.data.llm_judge_verdicts_and_bias import (
+    JudgedPair,
+    PlaceCount,
+    count_wins_that_show_place_bias,
+)
 
 
 class JudgePrefersAPlace(EvaluationRule):
@@ -60,7 +64,7 @@ class JudgePrefersAPlace(EvaluationRule):
         """Unmet without verdicts, and where each pair was judged in one order only."""
         if not self.subject.judged:
             return NO_VERDICTS
-        if not any(True for _ in count_wins_by_place(self.subject.judged)):
+        if not any(True for _ in count_wins_that_show_place_bias(self.subject.judged)):
             return Unmet(
                 f"each of the {len(self.subject.judged):,} pairs was judged in one order only",
                 "judge each pair in both orders",
@@ -71,11 +75,11 @@ class JudgePrefersAPlace(EvaluationRule):
         """How often the first place won, and how often the second."""
         return "; ".join(
             f"the first place won {one.first} and the second {one.second} of {one.how}"
-            for one in count_wins_by_place(self.subject.judged)
+            for one in count_wins_that_show_place_bias(self.subject.judged)
         )
 
     def findings(self) -> Iterator[Finding]:
-        for count in count_wins_by_place(self.subject.judged):
+        for count in count_wins_that_show_place_bias(self.subject.judged):
             if count.is_uneven_beyond_chance:
                 yield self._finding_on_place(count)
                 # The surest kind says it; others would say the same of the same judge.
@@ -94,7 +98,7 @@ class JudgePrefersAPlace(EvaluationRule):
             " report this win rate",
             evidence=[
                 f"chance makes so uneven a count in {count.p:.1g} of cases (binomial, two-sided)",
-                *_win_rates_by_file(self.subject.judged, place),
+                *_describe_win_rates_by_file(self.subject.judged, place),
             ],
             cases=[_case_of_pair(count.case)] if count.case is not None else (),
             count=wins,
@@ -102,7 +106,7 @@ class JudgePrefersAPlace(EvaluationRule):
         )
 
 
-def _win_rates_by_file(pairs: tuple[JudgedPair, ...], place: str) -> Iterator[str]:
+def _describe_win_rates_by_file(pairs: tuple[JudgedPair, ...], place: str) -> Iterator[str]:
     """How often the place won in each file."""
     files = list(dict.fromkeys(pair.file for pair in pairs if pair.file))
     for file in files[:6]:

@@ -108,9 +108,9 @@ class NoBetterThanBase(EvaluationRule):
             return
         change, other = self.subject.change(), self.subject.other
         if self.unmet() is None and change is not None and other is not None:
-            yield from self._compare_with_other(change, other)
+            yield from self._finding_if_not_better_than_other(change, other)
 
-    def _compare_with_other(
+    def _finding_if_not_better_than_other(
         self, change: LossChange, other: ModelMeasurements
     ) -> Iterator[Finding]:
         """The finding on a loss that is not better than that of the other model."""

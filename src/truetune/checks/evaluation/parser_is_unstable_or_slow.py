@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import cases_of_readings
+from truetune.checks.evaluation.parser_reading_cases import few_cases_by_reason
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
@@ -72,5 +72,5 @@ class ParserIsUnstableOrSlow(EvaluationRule):
         yield self.finding(
             f"the parser {proof.name} {fault}",
             remedy,
-            cases=cases_of_readings(proof.shaky),
+            cases=few_cases_by_reason(proof.shaky),
         )

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import cases_of_readings, describe_score
+from truetune.checks.evaluation.parser_reading_cases import describe_score, few_cases_by_reason
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
@@ -64,7 +64,7 @@ class ParserMissesGoldAnswers(EvaluationRule):
                 f"the parser {proof.name} scores {describe_score(proof.read, proof.golds)} with the gold"
                 " answers themselves",
                 "name a parser that reads the data's own answers (--parser)",
-                cases=cases_of_readings(proof.missed),
+                cases=few_cases_by_reason(proof.missed),
                 count=len(proof.missed),
                 total=proof.golds,
             )
@@ -75,5 +75,5 @@ class ParserMissesGoldAnswers(EvaluationRule):
                 " for other values",
                 "name a parser that reads these forms, or nothing in them (--parser)",
                 severity="warning",
-                cases=cases_of_readings(proof.misread),
+                cases=few_cases_by_reason(proof.misread),
             )

@@ -15,7 +15,7 @@ from truetune.generation.parser_selftest_results import ParserReading
 SHOWN_CHARS = 80
 
 
-def cases_of_readings(readings: Iterable[ParserReading]) -> list[Case]:
+def few_cases_by_reason(readings: Iterable[ParserReading]) -> list[Case]:
     """A few cases, one of each reason first: a terminal shows three."""
     by_reason: dict[str, list[ParserReading]] = {}
     for reading in readings:

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import cases_of_readings
+from truetune.checks.evaluation.parser_reading_cases import few_cases_by_reason
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
@@ -64,5 +64,5 @@ class ParserScoresEmptyAnswers(EvaluationRule):
             "let it give None where there is no answer (--parser)",
             # An empty answer is never right; one that says nothing may hold a letter by its wording.
             severity="error" if proof.empty else "warning",
-            cases=cases_of_readings(proof.nothing),
+            cases=few_cases_by_reason(proof.nothing),
         )

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.parser_reading_cases import cases_of_readings
+from truetune.checks.evaluation.parser_reading_cases import few_cases_by_reason
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
@@ -86,7 +86,7 @@ class ParserScoresShuffledGolds(EvaluationRule):
             "name a parser that reads the value that makes the answers differ (--parser)",
             severity="warning" if proof.chance is None else "error",
             evidence=[f"it reads {proof.values:,} different values in {proof.golds:,} golds"],
-            cases=cases_of_readings(proof.alike),
+            cases=few_cases_by_reason(proof.alike),
         )
 
 

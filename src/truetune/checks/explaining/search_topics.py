@@ -124,7 +124,7 @@ def list_topics(
 ) -> Iterator[Topic]:
     """Everything that can be found; `commands` are names of commands with their help, `called` what other tools call
     them."""
-    yield from _list_rules()
+    yield from _list_rule_topics()
     for message in MESSAGES:
         yield Topic(
             "message",
@@ -167,7 +167,7 @@ def search_topics(question: str, among: Iterable[Topic], most: int = 5) -> list[
     ]
     # What proves its cause goes before what only has the words; the last step has the strongest proof.
     ranked = _put_pasted_message_first(question, ranked, hits)
-    ranked = _put_memory_of_others_first(question, ranked, hits)
+    ranked = _put_memory_held_by_others_first(question, ranked, hits)
     return _put_proven_by_records_first(question, ranked, documents)
 
 
@@ -213,7 +213,7 @@ def _put_pasted_message_first(question: str, kept: list[Hit], hits: list[Hit]) -
     return [first, *others[: max(len(kept) - 1, 0)]]
 
 
-def _put_memory_of_others_first(question: str, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
+def _put_memory_held_by_others_first(question: str, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
     """The hits with the out-of-memory message in front where its own figures say that other processes hold the GPU.
 
     Words alone find the usual causes, and smaller batches do not help there.
@@ -299,18 +299,20 @@ class Scoring:
             document: one of those that this was made of.
         """
         words = list(dict.fromkeys(question_stems))
-        matches = {word: self._match_degree(word, document) for word in words}
+        matches = {word: self._match_degree_with_near_words(word, document) for word in words}
         known = tuple(word for word in words if matches[word])
         missed = sum(
             self._inverse_document_frequency(self.having[word]) * (1 - match)
             for word, match in matches.items()
         )
         total = sum(self._score_of_word(word, document) for word in known)
-        total += self._score_of_pairs(question_stems, document)
+        total += self._score_of_neighbouring_words(question_stems, document)
         total *= 1 - UNCOVERED_WEIGHT * missed / self._information(words)
-        if not _is_about_any(words, document):
+        if not _does_title_hold_any(words, document):
             total *= IN_PASSING_FACTOR
-        factor = FACTOR_OF_KIND[document.topic.kind] * self._sentence_factor(set(words), document)
+        factor = FACTOR_OF_KIND[document.topic.kind] * self._factor_for_question_like_sentence(
+            set(words), document
+        )
         return total * factor, known
 
     def information_share(self, question_stems: list[str], words: Iterable[str]) -> float:
@@ -324,14 +326,16 @@ class Scoring:
             covered += rarity * (1.0 if word in present else NEAR_MATCH * is_near)
         return covered / (total or 1.0)
 
-    def _match_degree(self, word: str, document: IndexedTopic) -> float:
-        """1 for a word that a document has, a part for one of which it has what is said for it, else 0."""
+    def _match_degree_with_near_words(self, word: str, document: IndexedTopic) -> float:
+        """1 for a word that a document has, a part where it only has another word for the same thing, else 0."""
         if word in document.weights:
             return 1.0
         is_near = any(other in document.weights for other in NEAR_STEMS.get(word, ()))
         return NEAR_MATCH if is_near else 0.0
 
-    def _score_of_pairs(self, question_stems: list[str], document: IndexedTopic) -> float:
+    def _score_of_neighbouring_words(
+        self, question_stems: list[str], document: IndexedTopic
+    ) -> float:
         """What the neighbouring words of the question count that are neighbours in the document too."""
         common = set(pairwise(question_stems)) & document.pairs
         return PAIR_WEIGHT * sum(
@@ -357,7 +361,9 @@ class Scoring:
         """The inverse document frequency of what so many documents have."""
         return math.log(1 + (self.count - having + 0.5) / (having + 0.5))
 
-    def _sentence_factor(self, question_stems: set[str], document: IndexedTopic) -> float:
+    def _factor_for_question_like_sentence(
+        self, question_stems: set[str], document: IndexedTopic
+    ) -> float:
         """A factor above 1 for a topic that holds the question nearly as a sentence of a user, by
         the share of what both say.
         """
@@ -373,7 +379,7 @@ class Scoring:
         return sum(self._inverse_document_frequency(self.having[word]) for word in words)
 
 
-def _is_about_any(words: Iterable[str], document: IndexedTopic) -> bool:
+def _does_title_hold_any(words: Iterable[str], document: IndexedTopic) -> bool:
     """Has the name or the title of a document one of these words, or what is said for it?"""
     return any(
         word in document.subject or NEAR_STEMS.get(word, frozenset()) & document.subject
@@ -406,7 +412,7 @@ def _index_topic(topic: Topic) -> IndexedTopic:
     )
 
 
-def _list_rules() -> Iterator[Topic]:
+def _list_rule_topics() -> Iterator[Topic]:
     """The pages of rules, from their files: each rule's module begins with its page and names its code."""
     seen = _symptoms_by_rule()
     for path in sorted(PACKAGE_FOLDER.glob("checks/*/*.py")):

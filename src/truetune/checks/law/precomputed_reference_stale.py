@@ -63,7 +63,7 @@ class PrecomputedReferenceStale(LawRule):
         """The finding that reference log-probabilities computed beforehand are not those of the reference."""
         rows = evidence["rows"]
         pairs = [
-            f"pair {i}: given {_show_two_sides(row['given'])}, live {_show_two_sides(row['live'])}"
+            f"pair {i}: given {_show_chosen_and_rejected(row['given'])}, live {_show_chosen_and_rejected(row['live'])}"
             for i, row in enumerate(rows[:4])
         ]
         yield self.finding(
@@ -74,6 +74,6 @@ class PrecomputedReferenceStale(LawRule):
         )
 
 
-def _show_two_sides(values: list[float]) -> str:
+def _show_chosen_and_rejected(values: list[float]) -> str:
     """The log-probabilities of chosen and rejected."""
     return " and ".join(f"{value:.2f}" for value in values[:2])

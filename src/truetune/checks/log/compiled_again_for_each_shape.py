@@ -80,7 +80,7 @@ class CompiledAgainForEachShape(OutputRule):
             " (torch.compile(..., dynamic=True), or torch._dynamo.mark_dynamic), or leave torch.compile out"
             " (torch_compile=False)"
             + ("; TORCH_LOGS=recompiles names the reason of each" if not compiled.count else ""),
-            evidence=tuple(_wait_evidence(compiled)),
+            evidence=tuple(_compile_wait_evidence(compiled)),
             cases=(Case(compiled.text, file=output.file, line=compiled.line),),
             count=compiled.count or None,
         )
@@ -106,7 +106,7 @@ def _message(compiled: Recompilations) -> str:
     return message
 
 
-def _wait_evidence(compiled: Recompilations) -> Iterator[str]:
+def _compile_wait_evidence(compiled: Recompilations) -> Iterator[str]:
     """Evidence how long the thing takes that waits for a compilation."""
     if compiled.slow_s is not None and compiled.quick_s is not None:
         if compiled.slow_s > compiled.quick_s:

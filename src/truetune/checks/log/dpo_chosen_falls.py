@@ -86,7 +86,7 @@ class DpoChosenFalls(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        group = self._logps_or_rewards()
+        group = self._curve_group_that_measures_fall()
         lacking = [
             name for name in _curve_names_of_both_sides(group) if not self.subject.curve(name)
         ]
@@ -106,19 +106,19 @@ class DpoChosenFalls(LogRule):
         """From where to where both curves go, as medians."""
         named = (
             (name, _first_and_last_level(self.subject.curve(name).finite()))
-            for name in _curve_names_of_both_sides(self._logps_or_rewards())
+            for name in _curve_names_of_both_sides(self._curve_group_that_measures_fall())
         )
         return "; ".join(
             f"{name} goes from {first:.4g} to {last:.4g}" for name, (first, last) in named
         )
 
     def findings(self) -> Iterator[Finding]:
-        if self._logps_or_rewards() == "rewards":
+        if self._curve_group_that_measures_fall() == "rewards":
             yield from self._findings_on_falling_rewards()
         else:
             yield from self._findings_on_falling_logps()
 
-    def _logps_or_rewards(self) -> str:
+    def _curve_group_that_measures_fall(self) -> str:
         """The group of curves that the fall is measured by: `logps`, or `rewards` where they alone
         are logged.
         """

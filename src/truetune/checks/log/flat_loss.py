@@ -209,7 +209,7 @@ class FlatLoss(LogRule):
         )
         return self.finding(
             f"the loss {'stays' if fall.is_certain else 'hardly falls: it is'} at {fall.level:.4g} over"
-            f" {loss.step.size:,} records{_why_it_should_fall(log, fall)}{_equal_evaluations_in_words(evaluated)}",
+            f" {loss.step.size:,} records{_why_flat_or_should_fall(log, fall)}{_equal_evaluations_in_words(evaluated)}",
             _remedy(log, fall) if evaluated is None else _why_no_weight_moves(log),
             severity=_severity(log, fall),
             evidence=(
@@ -236,7 +236,7 @@ def _severity(log: RunLog, fall: LossFall) -> Severity:
     return "warning" if names_cause else "info"
 
 
-def _why_it_should_fall(log: RunLog, fall: LossFall) -> str:
+def _why_flat_or_should_fall(log: RunLog, fall: LossFall) -> str:
     """Why the loss does not fall, where the rate is the reason; else why it should."""
     if fall.peak_rate == 0:
         return ": the learning rate is 0"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.identify_model_by_published_name import overflowing_family
+from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.logs.facts_in_files_beside_log import SettingBeside
 from truetune.logs.run_log import RunLog
 
@@ -71,7 +71,9 @@ def family_overflowing_in_float16(log: RunLog) -> str | None:
     """The family of the model that the output or a file beside it names, where the run is in
     float16 and the family overflows in it; else None.
     """
-    return overflowing_family(_model_name_of_run(log)) if is_float16_run(log) else None
+    return (
+        family_known_to_overflow_float16(_model_name_of_run(log)) if is_float16_run(log) else None
+    )
 
 
 def float16_overflow_evidence(log: RunLog) -> Iterator[str]:

@@ -87,7 +87,7 @@ class GradientsCrossASlowNetwork(OutputRule):
 
     def _finding_on_tcp(self, transports: NcclTransports) -> Finding:
         """The finding that nodes exchange gradients over TCP."""
-        compared, is_slower = self._step_times_beside(transports)
+        compared, is_slower = self._step_times_beside_and_is_slower(transports)
         switched = " and ".join(sorted(transports.disabling_variables.intersection(OVER_TCP)))
         why = f": {switched} switches InfiniBand off" if switched else ""
         lacks_library = not switched and transports.lacks_library[0] > 0
@@ -119,7 +119,7 @@ class GradientsCrossASlowNetwork(OutputRule):
 
     def _finding_without_gpudirect(self, transports: NcclTransports) -> Finding:
         """The finding that InfiniBand reads the host's memory, not the GPU's."""
-        compared, _ = self._step_times_beside(transports)
+        compared, _ = self._step_times_beside_and_is_slower(transports)
         return self.finding(
             f"the {transports.nodes:,} nodes use InfiniBand without GPUDirect RDMA: each message is copied"
             " through the host's memory",
@@ -163,7 +163,9 @@ class GradientsCrossASlowNetwork(OutputRule):
         if transports.line:
             yield Case(transports.text, file=file, line=transports.line)
 
-    def _step_times_beside(self, transports: NcclTransports) -> tuple[tuple[str, ...], bool]:
+    def _step_times_beside_and_is_slower(
+        self, transports: NcclTransports
+    ) -> tuple[tuple[str, ...], bool]:
         """Step times of runs on other numbers of nodes, as evidence, and whether this run is slower
         than one on fewer nodes.
         """

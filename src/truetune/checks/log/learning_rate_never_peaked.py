@@ -71,7 +71,7 @@ class LearningRateNeverPeaked(LogRule):
         if unmet is not None:
             return unmet
         rate = self.subject.curve("learning_rate").finite()
-        if rate.step[-1] < TRIAL and not self._configured_rate():
+        if rate.step[-1] < TRIAL and not self._configured_peak_rate():
             return Unmet(
                 f"fewer than {TRIAL} steps only try whether it runs", "name the log of a longer run"
             )
@@ -91,7 +91,7 @@ class LearningRateNeverPeaked(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         rate = log.curve("learning_rate").finite()
-        configured = self._configured_rate()
+        configured = self._configured_peak_rate()
         slope = self._slope_at_end_of_ended_run(rate, configured)
         if slope is None:
             return
@@ -171,7 +171,7 @@ class LearningRateNeverPeaked(LogRule):
             return False
         return self.subject.last_step + 2 * float(np.median(np.diff(rate.step))) <= total
 
-    def _configured_rate(self) -> float | None:
+    def _configured_peak_rate(self) -> float | None:
         """The peak that the log's facts or the printed command set; None where neither does."""
         output = self.subject.output
         printed = output.settings.learning_rate if output is not None else None

@@ -76,7 +76,7 @@ class LossClimbsAboveGuessing(LogRule):
         if means_added_up_in_loss(self.subject) or parts_of_training_loss(self.subject):
             return Unmet("the loss is a sum of several", "log the mean over tokens")
         if (
-            self._losses_that_are_numbers().value[:MIN_ABOVE].min(initial=math.inf)
+            self._finite_nonzero_losses().value[:MIN_ABOVE].min(initial=math.inf)
             > MIN_TIMES_GUESSING * self._uniform_loss()
         ):
             return Unmet("the loss begins above guessing, which loss-above-uniform is about")
@@ -84,14 +84,14 @@ class LossClimbsAboveGuessing(LogRule):
 
     def figure(self) -> str:
         """The highest loss, beside that of a model that guesses."""
-        highest = self._losses_that_are_numbers().value.max()
+        highest = self._finite_nonzero_losses().value.max()
         return (
             f"the loss is {highest:.4g} at the highest; a model that guesses has"
             f" {self._uniform_loss():.4g}"
         )
 
     def findings(self) -> Iterator[Finding]:
-        log, loss, guess = self.subject, self._losses_that_are_numbers(), self._uniform_loss()
+        log, loss, guess = self.subject, self._finite_nonzero_losses(), self._uniform_loss()
         if (
             not log.has_token_loss
             or loss.step.size <= MIN_ABOVE
@@ -126,7 +126,7 @@ class LossClimbsAboveGuessing(LogRule):
             ),
         )
 
-    def _losses_that_are_numbers(self) -> Curve:
+    def _finite_nonzero_losses(self) -> Curve:
         """The curve of losses that are numbers; an exact 0 stands for one that is none, and is left
         out.
         """

@@ -74,7 +74,7 @@ class LossScaleIsFixed(OutputRule):
         skips = _skipped_steps_of(log)
         if not skips.is_fixed or log.output is None:
             return
-        steps = _made_or_skipped_steps(log, skips)
+        steps = _count_made_or_skipped_steps(log, skips)
         skipped = max(skips.overflows, skips.skipped)
         if steps is not None and skipped < MIN_SHARE * steps:
             return
@@ -99,7 +99,7 @@ def _skipped_steps_of(log: RunLog) -> SkippedSteps:
     return log.output.skips if log.output is not None else SkippedSteps()
 
 
-def _made_or_skipped_steps(log: RunLog, skips: SkippedSteps) -> int | None:
+def _count_made_or_skipped_steps(log: RunLog, skips: SkippedSteps) -> int | None:
     """The number of steps that were made or skipped; None where the log does not say it."""
     done = log.output.done if log.output is not None else 0
     numbered = int(log.last_step) if log.is_numbered else 0

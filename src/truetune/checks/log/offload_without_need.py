@@ -89,7 +89,7 @@ class OffloadWithoutNeed(OutputRule):
             output is None
             or not output.settings.offload
             or need is None
-            or need > self._gib_for_weights_and_states()
+            or need > self._gib_allowed_for_weights_and_states()
         ):
             return
         settings = output.settings
@@ -107,7 +107,7 @@ class OffloadWithoutNeed(OutputRule):
             ),
         )
 
-    def _gib_for_weights_and_states(self) -> float:
+    def _gib_allowed_for_weights_and_states(self) -> float:
         """GiB that weights and states may take: half of a GPU whose memory is known."""
         memory = self._smallest_gpu_gib()
         return max(FITS, SHARE_OF_GPU * memory) if memory is not None else FITS

@@ -77,7 +77,7 @@ class RateInForceIsAnother(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if self._configured_rate() is None:
+        if self._configured_rate_under_deepspeed() is None:
             return Unmet(
                 "it is about optimizers that DeepSpeed makes itself beside a printed rate, and there are none"
             )
@@ -86,11 +86,11 @@ class RateInForceIsAnother(LogRule):
     def figure(self) -> str:
         """The highest logged learning rate, and the one that is set."""
         peak = self.subject.curve("learning_rate").finite().value.max()
-        return f"the learning rate is {peak:.3g} at the highest, and {self._configured_rate():g} is set"
+        return f"the learning rate is {peak:.3g} at the highest, and {self._configured_rate_under_deepspeed():g} is set"
 
     def findings(self) -> Iterator[Finding]:
         rate = self.subject.curve("learning_rate").finite()
-        said = self._configured_rate()
+        said = self._configured_rate_under_deepspeed()
         if said is None or not rate:
             return
         peak = float(rate.value.max())
@@ -109,7 +109,7 @@ class RateInForceIsAnother(LogRule):
             figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
 
-    def _configured_rate(self) -> float | None:
+    def _configured_rate_under_deepspeed(self) -> float | None:
         """The rate of the command or the options, where DeepSpeed made the optimizer; None where
         either is not said.
         """

@@ -113,7 +113,7 @@ class RowsLostBeforeTraining(OutputRule):
         lost = rows.rows - examples
         if lost < max(MIN_LOST, MIN_SHARE * rows.rows):
             return
-        reasons = list(_loss_reasons(rows, lost))
+        reasons = list(_reasons_rows_were_lost(rows, lost))
         yield self.finding(
             f"{lost:,} of {rows.rows:,} rows are lost before the training: the trainer counts {examples:,}",
             "raise the length limit to the longest row, fix empty and malformed rows, and delete the cache of prepared"
@@ -137,7 +137,7 @@ class RowsLostBeforeTraining(OutputRule):
         return None if self.subject.facts.get("packing") else given[0]
 
 
-def _loss_reasons(rows: RowsBeside, lost: int) -> Iterator[str]:
+def _reasons_rows_were_lost(rows: RowsBeside, lost: int) -> Iterator[str]:
     """What rows may have been lost, by the rows themselves; a reason that explains as many as are
     missing says so.
     """
@@ -164,7 +164,7 @@ def _count_droppable_rows(rows: RowsBeside) -> _DroppableRows:
         copies += key in seen
         seen.add(key)
         empty += _has_empty_answer(row)
-        characters = sum(len(text) for text in _texts_of_row(row))
+        characters = sum(len(text) for text in _texts_within_value(row))
         long += rows.limit is not None and characters > CHARACTERS_PER_TOKEN * rows.limit
     return _DroppableRows(empty, copies, long)
 
@@ -192,13 +192,13 @@ def _has_empty_answer(row: Mapping[str, Any]) -> bool:
     return any(name in row and not str(row[name] or "").strip() for name in ANSWERS)
 
 
-def _texts_of_row(value: Any, depth: int = 0) -> Iterator[str]:
+def _texts_within_value(value: Any, depth: int = 0) -> Iterator[str]:
     """All texts within a value of a row, also in nested lists and objects."""
     if isinstance(value, str):
         yield value
     elif depth < MAX_DEPTH and isinstance(value, Mapping):
         for part in value.values():
-            yield from _texts_of_row(part, depth + 1)
+            yield from _texts_within_value(part, depth + 1)
     elif depth < MAX_DEPTH and isinstance(value, list):
         for part in value:
-            yield from _texts_of_row(part, depth + 1)
+            yield from _texts_within_value(part, depth + 1)

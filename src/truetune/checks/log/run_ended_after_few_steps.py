@@ -41,7 +41,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.count_optimizer_steps import FEW, SCARCE, OptimizerSteps, steps_of_log
+from truetune.checks.count_optimizer_steps import FEW, SCARCE, OptimizerSteps, steps_of_ended_log
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
@@ -92,7 +92,7 @@ class RunEndedAfterFewSteps(LogRule):
             return unmet
         if any(_is_curve_all_zero(self.subject, name) for name in ("grad_norm", "rewards/margins")):
             return Unmet("gradients or margins are all 0, which other rules are about")
-        if steps_of_log(self.subject) is None:
+        if steps_of_ended_log(self.subject) is None:
             return Unmet(
                 "the log does not show how many steps the run made in all",
                 "name the log of a run that has ended, with its steps",
@@ -101,12 +101,12 @@ class RunEndedAfterFewSteps(LogRule):
 
     def figure(self) -> str:
         """The number of optimizer steps that the run made."""
-        made = steps_of_log(self.subject)
+        made = steps_of_ended_log(self.subject)
         assert made is not None, "else the rule is not judged"
         return f"{made.most:,} optimizer steps in all"
 
     def findings(self) -> Iterator[Finding]:
-        log, made = self.subject, steps_of_log(self.subject)
+        log, made = self.subject, steps_of_ended_log(self.subject)
         if made is None or log.kind not in self.kinds or self.unmet() is not None:
             return
         if made.planned is not None:

@@ -59,8 +59,8 @@ from truetune.checks.rule import OutputRule
 from truetune.logs.console.explain_out_of_memory_with_advice import (
     MODE_OF_EVALUATION,
     MemoryStory,
-    is_first_step_after_evaluation,
-    memory_of_run,
+    failed_right_after_first_evaluation,
+    memory_curve_of_run_or_sibling,
 )
 from truetune.logs.console.failure_phase import find_failure_phase
 from truetune.logs.console.messages import KnownMessage
@@ -351,7 +351,7 @@ class RunEndedInAnException(OutputRule):
         cause = engine or find_memory_cause(raised.frames, raised.text)
         if cause is MODEL_LOADING:
             cause = loading_cause(raised.frames, figures, self._steps_or_records_of_launch(output))
-        is_behind = is_first_step_after_evaluation(self.subject, raised.frames)
+        is_behind = failed_right_after_first_evaluation(self.subject, raised.frames)
         if is_behind and not engine and cause is not ATTENTION_MASK:
             beside = self.subject.files_beside
             checkpointing = beside.setting("gradient_checkpointing")
@@ -362,7 +362,7 @@ class RunEndedInAnException(OutputRule):
         return MemoryStory(
             cause,
             add_settings_proved_by_frames(output.settings, raised.frames),
-            memory_of_run(self.subject),
+            memory_curve_of_run_or_sibling(self.subject),
             self._steps_of_failed_launch(output),
             figures.idle if figures.fragments_would_suffice else None,
             figures.asked,

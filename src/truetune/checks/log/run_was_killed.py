@@ -182,12 +182,15 @@ class RunWasKilled(OutputRule):
         return (
             is_proved
             or self._is_cancelled_at_even_pace(end)
-            or self._loaded_by_every_process(end) is not None
+            or self._setting_loading_in_every_process(end) is not None
         )
 
     def _memory_cause(self, end: Notice) -> HostMemoryCause | None:
         """What filled the machine's memory; None where nothing says so."""
-        if end.message.name not in MEMORY_ENDS or self._loaded_by_every_process(end) is not None:
+        if (
+            end.message.name not in MEMORY_ENDS
+            or self._setting_loading_in_every_process(end) is not None
+        ):
             return None
         beside = self.subject.files_beside
         is_loading = self._ran_out_of_memory_before_first_step(end)
@@ -203,7 +206,7 @@ class RunWasKilled(OutputRule):
             return False
         return not self.subject.curve("loss") and not optimizer_steps_made(self.subject, output)
 
-    def _loaded_by_every_process(self, end: Notice) -> SettingBeside | None:
+    def _setting_loading_in_every_process(self, end: Notice) -> SettingBeside | None:
         """The setting by which each process loaded the whole model, where the memory was used up before a step."""
         if not self._ran_out_of_memory_before_first_step(end):
             return None
@@ -213,7 +216,7 @@ class RunWasKilled(OutputRule):
         """Evidence: who loads the weights, and how much memory that takes beside what the job asked
         for.
         """
-        setting = self._loaded_by_every_process(end)
+        setting = self._setting_loading_in_every_process(end)
         if setting is None:
             return
         yield (
@@ -235,7 +238,7 @@ class RunWasKilled(OutputRule):
 
     def _advice_on_loading(self, end: Notice) -> str:
         """The edit that lets one process load for all; empty where nothing shows that each of them loaded."""
-        setting = self._loaded_by_every_process(end)
+        setting = self._setting_loading_in_every_process(end)
         if setting is None:
             return ""
         prefix = "fsdp_" if setting.key.startswith("fsdp_") else ""

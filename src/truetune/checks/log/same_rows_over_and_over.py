@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.count_optimizer_steps import steps_of_log
+from truetune.checks.count_optimizer_steps import steps_of_ended_log
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
@@ -154,7 +154,7 @@ class SameRowsOverAndOver(OutputRule):
         examples = output.settings.examples
         if examples:
             return _TrainedRows(examples, f"the trainer counts {examples:,} rows")
-        made = steps_of_log(self.subject)
+        made = steps_of_ended_log(self.subject)
         return _TrainedRows(made.rows, made.why) if made is not None and made.rows else None
 
     def _is_known_by_heart(self) -> bool:

@@ -95,7 +95,9 @@ class SameStepsOnMoreGpus(LogRule):
         yield from self._findings_on_epochs_as_long(own)
         if not own.rows_a_step or not own.total:
             return
-        smaller = [run for run in self.subject.files_beside.runs if _has_smaller_steps(run, own)]
+        smaller = [
+            run for run in self.subject.files_beside.runs if _has_as_many_smaller_steps(run, own)
+        ]
         if not smaller:
             return
         other = min(smaller, key=lambda run: run.rows_a_step or 0.0)
@@ -152,7 +154,7 @@ def _describe_epoch(run: RunBeside, name: str) -> str:
     )
 
 
-def _has_smaller_steps(run: RunBeside, own: RunBeside) -> bool:
+def _has_as_many_smaller_steps(run: RunBeside, own: RunBeside) -> bool:
     """Has a run as many planned steps as this one, each of fewer rows, and did it take about as
     long?
     """

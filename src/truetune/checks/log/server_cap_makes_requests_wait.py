@@ -52,9 +52,9 @@ from truetune.checks.rule import OutputRule
 from truetune.checks.server_concurrency_caps import (
     HOW_TO_RAISE,
     SPELLED,
-    cap_setting_of_log,
-    find_cap,
-    find_cap_in_files_beside,
+    concurrency_setting_of_server_log,
+    find_setting_beside_with_cap,
+    find_smallest_cap_in_server_log,
 )
 from truetune.logs.console.running_and_waiting_requests import RequestQueue
 from truetune.logs.facts_in_files_beside_log import ADAPTERS_AT_ONCE, SettingBeside
@@ -84,7 +84,7 @@ class ServerCapMakesRequestsWait(OutputRule):
         queue = output.served.queue if output is not None and self.subject.server else None
         if output is None or queue is None or queue.running >= MANY:
             return
-        setting = cap_setting_of_log(self.subject)
+        setting = concurrency_setting_of_server_log(self.subject)
         cause, cases = self._cap_setting_and_cases(queue)
         adapters = next(iter(self.subject.files_beside.settings_named(ADAPTERS_AT_ONCE)), None)
         if not cases and adapters is not None and self.subject.server == "vLLM":
@@ -118,10 +118,10 @@ class ServerCapMakesRequestsWait(OutputRule):
         """The setting of the cap in words, and its places; empty where neither the log nor a file
         beside it says so.
         """
-        output, setting = self.subject.output, cap_setting_of_log(self.subject)
+        output, setting = self.subject.output, concurrency_setting_of_server_log(self.subject)
         printed, beside = (
-            find_cap(self.subject),
-            find_cap_in_files_beside(self.subject, queue.running),
+            find_smallest_cap_in_server_log(self.subject),
+            find_setting_beside_with_cap(self.subject, queue.running),
         )
         cases: list[Case] = []
         if beside is not None:

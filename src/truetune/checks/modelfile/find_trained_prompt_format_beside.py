@@ -22,7 +22,9 @@ from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.parse_yaml_within_limits import parse_yaml
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config
-from truetune.settings.stacks.settings_of_stack_commands import configs_of_commands
+from truetune.settings.stacks.settings_of_stack_commands import (
+    configs_of_commands_without_settings_file,
+)
 
 MAX_FILES = 30
 """Settings files of a folder that are read"""
@@ -79,7 +81,7 @@ def _formats_of_commands(folder: Path) -> Iterator[TrainedFormat]:
     """The forms that the commands of a folder train by."""
     for path in sorted(filter(is_command_file, folder.glob("*")))[:MAX_FILES]:
         try:
-            configs = configs_of_commands(read_command_file(path))
+            configs = configs_of_commands_without_settings_file(read_command_file(path))
         except (OSError, ValueError, TruetuneError):
             continue
         for config in configs:

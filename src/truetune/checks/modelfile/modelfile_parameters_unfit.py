@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
-from truetune.checks.hyperparameter_limits import GENERATION, limit_breaches, parse_limit_number
+from truetune.checks.hyperparameter_limits import GENERATION, limit_breaches, parse_setting_number
 from truetune.checks.judgement import Unmet
 from truetune.checks.read_training_chats_nearby import count_answers_cut_by_stop, find_nearby_chats
 from truetune.checks.rule import ModelfileRule
@@ -113,12 +113,12 @@ class ModelfileParametersUnfit(ModelfileRule):
             name: parameters[ollama_name].value
             for name, ollama_name in OLLAMA_NAMES.items()
             if ollama_name in parameters
-            and parse_limit_number(parameters[ollama_name].value) is not None
+            and parse_setting_number(parameters[ollama_name].value) is not None
         }
 
     def findings(self) -> Iterator[Finding]:
         layers = self.subject.parameters.get(GPU_LAYERS)
-        if layers is not None and parse_limit_number(layers.value) == 0:
+        if layers is not None and parse_setting_number(layers.value) == 0:
             yield self.finding(
                 "num_gpu is 0: all layers stay on the CPU, and each token takes ten times as long as on a GPU",
                 "remove num_gpu: Ollama then puts as many layers on the GPU as fit",
@@ -182,7 +182,7 @@ class ModelfileParametersUnfit(ModelfileRule):
         self, parameter: Instruction, name: str, texts: _Texts, file: str
     ) -> Iterator[Finding]:
         """A parameter that many of the texts of the training surely pass."""
-        tokens = parse_limit_number(parameter.value)
+        tokens = parse_setting_number(parameter.value)
         # -1 and -2 of num_predict are no limit.
         if tokens is None or tokens <= 0:
             return
@@ -199,7 +199,7 @@ class ModelfileParametersUnfit(ModelfileRule):
     def _finding_on_long_context(self) -> Iterator[Finding]:
         """The finding that a long context takes much memory."""
         context = self.subject.parameters.get(CONTEXT)
-        tokens = parse_limit_number(context.value) if context is not None else None
+        tokens = parse_setting_number(context.value) if context is not None else None
         if context is None or tokens is None or tokens <= MAX_QUIET_CONTEXT:
             return
         size = tokens * CACHE_BYTES_PER_TOKEN / 2**30

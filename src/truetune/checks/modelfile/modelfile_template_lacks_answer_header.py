@@ -69,43 +69,45 @@ class _TurnFormat:
     """What is to be written, as words for the user"""
 
 
-def _turn_format(user: str, opening: str, answer: str) -> _TurnFormat:
+def _make_turn_format(user: str, opening: str, answer: str) -> _TurnFormat:
     """The record of a family, from the texts of its patterns."""
     return _TurnFormat(re.compile(user), re.compile(opening), answer)
 
 
 FORMATS = (
-    _turn_format(r"<\|im_start\|>user\b", r"<\|im_start\|>", "<|im_start|>assistant"),
-    _turn_format(
+    _make_turn_format(r"<\|im_start\|>user\b", r"<\|im_start\|>", "<|im_start|>assistant"),
+    _make_turn_format(
         r"<\|start_header_id\|>user\b",
         r"<\|start_header_id\|>",
         "<|start_header_id|>assistant<|end_header_id|>",
     ),
-    _turn_format(
+    _make_turn_format(
         r"<\|header_start\|>user\b",
         r"<\|header_start\|>",
         "<|header_start|>assistant<|header_end|>",
     ),
-    _turn_format(r"<start_of_turn>user\b", r"<start_of_turn>", "<start_of_turn>model"),
-    _turn_format(r"<\|turn>user\b", r"<\|turn>", "<|turn>model"),
-    _turn_format(
+    _make_turn_format(r"<start_of_turn>user\b", r"<start_of_turn>", "<start_of_turn>model"),
+    _make_turn_format(r"<\|turn>user\b", r"<\|turn>", "<|turn>model"),
+    _make_turn_format(
         r"<\|start_of_role\|>user\b",
         r"<\|start_of_role\|>",
         "<|start_of_role|>assistant<|end_of_role|>",
     ),
-    _turn_format(r"<\|start\|>user\b", r"<\|start\|>", "<|start|>assistant"),
-    _turn_format(
+    _make_turn_format(r"<\|start\|>user\b", r"<\|start\|>", "<|start|>assistant"),
+    _make_turn_format(
         r"<\|USER_TOKEN\|>", r"<\|START_OF_TURN_TOKEN\|>|<\|CHATBOT_TOKEN\|>", "<|CHATBOT_TOKEN|>"
     ),
-    _turn_format(
+    _make_turn_format(
         "<\uff5cUser\uff5c>", "<\uff5c(?:User|Assistant)\uff5c>", "<\uff5cAssistant\uff5c>"
     ),
-    _turn_format(r"<\|user\|>", r"<\|(?:user|assistant|system|observation)\|>", "<|assistant|>"),
-    _turn_format(r"\[INST\]", r"\[/INST\]", "[/INST]"),
-    _turn_format(
+    _make_turn_format(
+        r"<\|user\|>", r"<\|(?:user|assistant|system|observation)\|>", "<|assistant|>"
+    ),
+    _make_turn_format(r"\[INST\]", r"\[/INST\]", "[/INST]"),
+    _make_turn_format(
         r"###\s?(?:Instruction|Input|Question|User|Human)\b", r"###\s?\w", "### Response:"
     ),
-    _turn_format(r"\bUSER:", r"\b[A-Z]+:", "ASSISTANT:"),
+    _make_turn_format(r"\bUSER:", r"\b[A-Z]+:", "ASSISTANT:"),
 )
 """Order: a mark that is also a part of another's stands behind it"""
 
@@ -123,7 +125,7 @@ class _Piece:
         return self.is_action and CONTROL.match(self.value) is None
 
 
-def _pieces_of(template: str) -> tuple[_Piece, ...]:
+def _pieces_of_template(template: str) -> tuple[_Piece, ...]:
     """Texts and actions in their order; empty where an action can't be read, or a part stands elsewhere."""
     pieces, start = [], 0
     for match in ACTION.finditer(template):
@@ -160,7 +162,7 @@ def _pieces_between_question_and_answer(
     return behind
 
 
-def _places_of_questions(pieces: tuple[_Piece, ...]) -> list[int]:
+def _places_of_prompt_actions(pieces: tuple[_Piece, ...]) -> list[int]:
     """Where `.Prompt` is written."""
     return [
         place
@@ -171,7 +173,7 @@ def _places_of_questions(pieces: tuple[_Piece, ...]) -> list[int]:
 
 def _format_lacking_header_after_prompt(pieces: tuple[_Piece, ...]) -> _TurnFormat | None:
     """The format whose header lacks behind the last `.Prompt`; None where none does, or it is not known."""
-    for place in reversed(_places_of_questions(pieces)):
+    for place in reversed(_places_of_prompt_actions(pieces)):
         before = _text_before(pieces, place)
         family = next((family for family in FORMATS if _opens_user_turn_last(family, before)), None)
         if family is None:
@@ -269,7 +271,7 @@ class ModelfileTemplateLacksAnswerHeader(ModelfileRule):
         template = self.subject.last("template")
         if template is None:
             return
-        pieces = _pieces_of(template.value)
+        pieces = _pieces_of_template(template.value)
         is_over_messages = any(piece.is_action and MESSAGES.search(piece.value) for piece in pieces)
         lacks = (
             _format_lacking_header_after_messages

@@ -184,7 +184,7 @@ class WinnerColumnDisagrees(PairRule):
         if column is None:
             return
         name, tally = column
-        if tally.share < _least_share(tally) or tally.against < MIN_AGAINST:
+        if tally.share < _turned_share_needed_for_finding(tally) or tally.against < MIN_AGAINST:
             return
         ((chosen, rejected), _), *others = self.taken.most_common(2)
         readable_name = name.replace("*", "...").replace(" ", "_") if "*" in name else name
@@ -198,7 +198,7 @@ class WinnerColumnDisagrees(PairRule):
                 if others
                 else f": {chosen} is taken as chosen in every row, whatever the column says"
             )
-            + _effect_of(tally.share),
+            + _effect_of_turned_pairs(tally.share),
             _remedy_of(tally, readable_name, chosen, rejected),
             severity="error" if tally.share >= ERROR_SHARE else "warning",
             evidence=list(_evidence_of(tally, readable_name)),
@@ -208,7 +208,7 @@ class WinnerColumnDisagrees(PairRule):
         )
 
 
-def _least_share(tally: Tally) -> float:
+def _turned_share_needed_for_finding(tally: Tally) -> float:
     """The share of turned pairs from which something is said of a column."""
     if tally.is_score:
         return SCORE_SHARE
@@ -222,8 +222,12 @@ def _with_numbers_as_sides(tally: Tally, tags: tuple[str, str]) -> Tally:
     first, second, is_sure = _numbers_of_sides(frozenset(tally.numbers), tags)
     if not first or not second:
         return tally
-    agree = _count_of(tally, first, 0) + _count_of(tally, second, 1)
-    against = _count_of(tally, first, 1) + _count_of(tally, second, 0)
+    agree = _count_pairs_choosing_side(tally, first, 0) + _count_pairs_choosing_side(
+        tally, second, 1
+    )
+    against = _count_pairs_choosing_side(tally, first, 1) + _count_pairs_choosing_side(
+        tally, second, 0
+    )
     is_turned = not is_sure and against > agree
     if is_turned:
         first, second, agree, against = second, first, against, agree
@@ -249,7 +253,7 @@ def _numbers_of_sides(
     numbers: frozenset[float], tags: tuple[str, str]
 ) -> tuple[frozenset[float], frozenset[float], bool]:
     """(numbers of the first side, numbers of the second side, is that sure?)."""
-    surely = _numbers_by_count(numbers, tags)
+    surely = _numbers_that_count_sides(numbers, tags)
     if surely is not None:
         return *surely, True
     below = frozenset(number for number in numbers if number < 0)
@@ -261,7 +265,7 @@ def _numbers_of_sides(
     return frozenset(), frozenset(), False
 
 
-def _numbers_by_count(
+def _numbers_that_count_sides(
     numbers: frozenset[float], tags: tuple[str, str]
 ) -> tuple[frozenset[float], frozenset[float]] | None:
     """The numbers of the sides where they count them: as their columns do (`response_0`), or 1 and 2; else None."""
@@ -273,12 +277,12 @@ def _numbers_by_count(
     return None
 
 
-def _count_of(tally: Tally, numbers: frozenset[float], side: int) -> int:
+def _count_pairs_choosing_side(tally: Tally, numbers: frozenset[float], side: int) -> int:
     """The pairs with one of these numbers in which this side is chosen."""
     return sum(tally.counts[number, side] for number in numbers)
 
 
-def _effect_of(share: float) -> str:
+def _effect_of_turned_pairs(share: float) -> str:
     """What this share of turned pairs does to a training."""
     if share >= ALL:
         return "; the sides are exchanged, and the worse answers are learned"

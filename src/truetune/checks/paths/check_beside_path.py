@@ -46,7 +46,7 @@ def check_beside_path(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck)
     if not set(SOURCE_KINDS).isdisjoint(kinds):
         _check_settings_beside_sources(Path(path), seen)
         check_notebook_outputs(Path(path), seen)
-        _take_rows_beside_scripts(Path(path), kinds, seen)
+        _take_script_rows_if_none_named(Path(path), kinds, seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
         _check_beside_run(Path(path), kinds, seen)
     if kinds[0] in MODEL_FOLDER_KINDS and "run" not in kinds and Path(path).is_dir():
@@ -86,7 +86,9 @@ def _check_project_beside_model(
             check_member(str(path), found, seen)
 
 
-def _take_rows_beside_scripts(path: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
+def _take_script_rows_if_none_named(
+    path: Path, kinds: tuple[InputKind, ...], seen: PathsCheck
+) -> None:
     """Take as data the rows that scripts train, if no rows and no settings were named."""
     # Whoever names a tokenizer for a single script wants its rows counted with it.
     is_asked = not seen.several and seen.spec.tokenizer is not None and path.suffix == ".py"

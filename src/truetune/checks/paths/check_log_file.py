@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from truetune.checks.find_gpus_in_files_beside import read_gpu_file
+from truetune.checks.find_gpus_in_files_beside import read_nvidia_smi_file
 from truetune.checks.judgement import NotJudged
 from truetune.checks.log.gpus_mostly_idle import describe_gpus
 from truetune.checks.paths.paths_check_state import PathsCheck
@@ -33,7 +33,7 @@ def check_log_file(path: str, seen: PathsCheck) -> Report:
     """
     from truetune.checks.diagnose_log import diagnose
 
-    gpus = read_gpu_file(Path(path))
+    gpus = read_nvidia_smi_file(Path(path))
     measured = [gpu for gpu in gpus if gpu.total]
     if measured and GPU_FILE_MARK.search(_read_first_characters(Path(path))):
         facts = (("GPUs", describe_gpus(measured)),)

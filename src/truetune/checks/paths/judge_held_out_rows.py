@@ -20,7 +20,7 @@ from truetune.errors import TruetuneError, format_name_list
 from truetune.settings.run_spec import RunSpec
 
 
-def report_evaluation_rows(run: RunSpec, seen: PathsCheck) -> None:
+def report_found_evaluation_rows(run: RunSpec, seen: PathsCheck) -> None:
     """Name in the report the evaluation rows that the user did not name and that were found among
     the paths.
     """

@@ -15,7 +15,7 @@ from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized
 from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rules
 from truetune.checks.judge_token_ids_made_by_script import (
-    inspect_rows_of_ids,
+    inspect_ids_made_by_script,
     judge_columns_without_tokenizer,
     judge_labels_of_classifier,
 )
@@ -24,7 +24,7 @@ from truetune.checks.paths.complete_run_by_its_script import shape_run_by_script
 from truetune.checks.paths.explain_missing_tokenizer import find_tokenizer_of_scripts
 from truetune.checks.paths.judge_held_out_rows import (
     judge_rows_and_held_out,
-    report_evaluation_rows,
+    report_found_evaluation_rows,
 )
 from truetune.checks.paths.judge_rendered_rows import (
     columns_read_by_paths,
@@ -70,7 +70,7 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     that on the other rows, and what was found in the ids is added to `seen`.
     """
     run = shape_run_by_script(run, seen)
-    report_evaluation_rows(run, seen)
+    report_found_evaluation_rows(run, seen)
     lacking = _not_judged_absent_model(run)
     if lacking is not None:
         seen.add_not_judged(lacking)
@@ -110,7 +110,9 @@ def _judge_ids_made_by_script(
         run = run.model_copy(update={"tokenizer": name})
     if not training:
         return None
-    report = inspect_rows_of_ids(training, find_sources(run.data), seen.trainers.apply_to_run(run))
+    report = inspect_ids_made_by_script(
+        training, find_sources(run.data), seen.trainers.apply_to_run(run)
+    )
     if report is None:
         return None
     why = "their tokens are judged as the script makes them"

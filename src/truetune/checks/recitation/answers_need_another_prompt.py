@@ -49,7 +49,7 @@ from truetune.checks.recitation.recitation_record import (
     RecitedAnswer,
     case_of_recited_answer,
     explain_no_answers,
-    learned_answers,
+    separable_answers_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -66,7 +66,7 @@ class AnswersNeedAnotherPrompt(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = learned_answers(self.subject)
+        rows = separable_answers_if_learned(self.subject)
         differences = [(row, row["prompt"]) for row in rows if row["prompt"]]
         if not differences:
             return
@@ -105,7 +105,7 @@ class AnswersNeedAnotherPrompt(RecitationRule):
         return count_measurement(
             "prompts that are served with other ids than they are trained with",
             0,
-            len(learned_answers(self.subject)),
+            len(separable_answers_if_learned(self.subject)),
         )
 
 

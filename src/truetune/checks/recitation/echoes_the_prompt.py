@@ -49,7 +49,7 @@ from truetune.checks.measurement_without_findings import Measurement, count_meas
 from truetune.checks.recitation.recitation_record import (
     cases_of_recited_answers,
     explain_no_answers,
-    learned_answers,
+    separable_answers_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -62,7 +62,7 @@ class EchoesThePrompt(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = learned_answers(self.subject)
+        rows = separable_answers_if_learned(self.subject)
         # A reference may begin with the question itself, and a column may be a copy of it: neither is an echo.
         echoes = [row for row in rows if row["echo"] and not row["recited"] and not row["field"]]
         if echoes:
@@ -82,5 +82,7 @@ class EchoesThePrompt(RecitationRule):
     def figure(self) -> Measurement:
         """That no learned answer begins with the question."""
         return count_measurement(
-            "answers that begin with the question", 0, len(learned_answers(self.subject))
+            "answers that begin with the question",
+            0,
+            len(separable_answers_if_learned(self.subject)),
         )

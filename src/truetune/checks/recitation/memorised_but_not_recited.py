@@ -47,8 +47,8 @@ from truetune.checks.recitation.recitation_record import (
     cases_of_recited_answers,
     explain_no_answers,
     is_recited_from_any_prompt,
-    learned_answers,
     read_recitation,
+    separable_answers_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -61,7 +61,7 @@ class MemorisedButNotRecited(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = learned_answers(self.subject)
+        rows = separable_answers_if_learned(self.subject)
         lost = _unexplained_answers(rows)
         # One or two of six may fail for their length or a near tie; half is no accident.
         if not lost or 2 * len(lost) < len(rows):
@@ -98,7 +98,7 @@ class MemorisedButNotRecited(RecitationRule):
 
     def figure(self) -> Measurement:
         """How many learned answers are not recited."""
-        rows = learned_answers(self.subject)
+        rows = separable_answers_if_learned(self.subject)
         return count_measurement(
             "learned answers that are not recited", len(_unexplained_answers(rows)), len(rows)
         )

@@ -138,7 +138,7 @@ def read_recitation(subject: Audit) -> Recitation:
     return cast("Recitation", subject.facts.get("recitation") or {})
 
 
-def learned_answers(subject: Audit) -> list[RecitedAnswer]:
+def separable_answers_if_learned(subject: Audit) -> list[RecitedAnswer]:
     """The recited rows whose answer can be told from its prompt, if they were learned; empty if
     they were not.
     """
@@ -153,7 +153,7 @@ def learned_answers(subject: Audit) -> list[RecitedAnswer]:
 def explain_no_answers(subject: Audit) -> Unmet | None:
     """Why nothing that the miniature answered is judged; None where there are answers of learned rows."""
     recitation = read_recitation(subject)
-    if learned_answers(subject):
+    if separable_answers_if_learned(subject):
         return None
     if recitation.get("pairs"):
         return Unmet("it is about rows with one answer, and pairs were trained")

@@ -50,7 +50,7 @@ from truetune.checks.measurement_without_findings import Measurement, count_meas
 from truetune.checks.recitation.recitation_record import (
     case_of_recited_answer,
     explain_no_answers,
-    learned_answers,
+    separable_answers_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -62,7 +62,7 @@ class RecitesAnotherField(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = learned_answers(self.subject)
+        rows = separable_answers_if_learned(self.subject)
         # Where a column has the answer's own text, reciting it is right.
         misdirected = [row for row in rows if row["field"] and not row["recited"]]
         if misdirected:
@@ -86,5 +86,7 @@ class RecitesAnotherField(RecitationRule):
     def figure(self) -> Measurement:
         """That no learned answer is the text of another column."""
         return count_measurement(
-            "answers that are the text of another column", 0, len(learned_answers(self.subject))
+            "answers that are the text of another column",
+            0,
+            len(separable_answers_if_learned(self.subject)),
         )

@@ -49,8 +49,8 @@ from truetune.checks.recitation.recitation_record import (
     cases_of_recited_answers,
     explain_no_answers,
     is_recited_from_any_prompt,
-    learned_answers,
     read_recitation,
+    separable_answers_if_learned,
     stops_right_after_reference,
 )
 from truetune.checks.rule import RecitationRule
@@ -64,7 +64,7 @@ class RecitesButNeverStops(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        recited = self._recited_whole()
+        recited = self._recited_answers_without_cut()
         endless = [
             row
             for row in recited
@@ -94,19 +94,19 @@ class RecitesButNeverStops(RecitationRule):
     def unmet(self) -> Unmet | None:
         """Also unmet where no answer was recited whole."""
         unmet = super().unmet() or explain_no_answers(self.subject)
-        if unmet is not None or self._recited_whole():
+        if unmet is not None or self._recited_answers_without_cut():
             return unmet
         return Unmet("no answer was recited whole, so that it is not known whether one ends")
 
     def figure(self) -> Measurement:
         """How many recited answers stop."""
-        recited = len(self._recited_whole())
+        recited = len(self._recited_answers_without_cut())
         return count_measurement("recited answers that stop", recited, recited)
 
-    def _recited_whole(self) -> list[RecitedAnswer]:
+    def _recited_answers_without_cut(self) -> list[RecitedAnswer]:
         """Recited answers that no limit cut; of the others it is not known whether they would have stopped."""
         return [
             row
-            for row in learned_answers(self.subject)
+            for row in separable_answers_if_learned(self.subject)
             if is_recited_from_any_prompt(row) and not row["cut"]
         ]

@@ -45,8 +45,8 @@ from truetune.checks.measurement_without_findings import Measurement, count_meas
 from truetune.checks.recitation.recitation_record import (
     RecitedAnswer,
     ServerPromptIds,
-    learned_answers,
     read_recitation,
+    separable_answers_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 from truetune.checks.shorten_text import quote_shortened
@@ -137,7 +137,7 @@ class ServedPromptDiffers(RecitationRule):
         """
         own = row["ids"]["prompt"]
         is_own = served == (own if isinstance(served, list) else len(own))
-        return is_own and bool(learned_answers(self.subject))
+        return is_own and bool(separable_answers_if_learned(self.subject))
 
     def _describe_difference(self, trained: list[int], served: list[int]) -> str:
         """What stands between the common beginning and end of both prompts, and how long they are."""

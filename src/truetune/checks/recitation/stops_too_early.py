@@ -45,8 +45,8 @@ from truetune.checks.measurement_without_findings import Measurement, count_meas
 from truetune.checks.recitation.recitation_record import (
     cases_of_recited_answers,
     explain_no_answers,
-    learned_answers,
     read_recitation,
+    separable_answers_if_learned,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -58,7 +58,7 @@ class StopsTooEarly(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = learned_answers(self.subject)
+        rows = separable_answers_if_learned(self.subject)
         early = [row for row in rows if row["early"] and row["said"]]
         if early:
             stop_ids = ", ".join(map(str, read_recitation(self.subject)["stops"]))
@@ -85,5 +85,5 @@ class StopsTooEarly(RecitationRule):
     def figure(self) -> Measurement:
         """That no learned answer stops before its end."""
         return count_measurement(
-            "answers that stop before their end", 0, len(learned_answers(self.subject))
+            "answers that stop before their end", 0, len(separable_answers_if_learned(self.subject))
         )

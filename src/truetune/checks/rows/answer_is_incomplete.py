@@ -125,7 +125,7 @@ class AnswerIsIncomplete(AnswerTextRule):
             )
         elif self._are_answers_cut_at_one_length():
             sure = self._count_sure_cuts()
-            limit, remedy = self._limit_and_remedy()
+            limit, remedy = self._cut_cause_and_remedy()
             yield self.finding(
                 f"{len(self.cut):,} of {self.rows:,} rows have an answer that ends in mid-sentence, {limit}",
                 remedy,
@@ -137,7 +137,7 @@ class AnswerIsIncomplete(AnswerTextRule):
                 total=self.rows,
             )
 
-    def _limit_and_remedy(self) -> tuple[str, str]:
+    def _cut_cause_and_remedy(self) -> tuple[str, str]:
         """(what cut the answers, what to do): a slice leaves one number of characters, a limit of
         tokens does not.
         """

@@ -54,7 +54,7 @@ from truetune.generation.texts_that_json_parsers_refuse import (
     asks_for_json,
     asks_for_python,
     line_before_json,
-    serialization_of,
+    serialization_of_object_or_list,
 )
 
 MIN_MIXED = 0.05
@@ -87,7 +87,7 @@ class AnswersAreNoJson(AnswerTextRule):
 
     def fault(self, answer: AnswerText, row: Conversation) -> AnswerFault | None:
         """Why an answer that looks like JSON is none, unless the prompt asks for Python."""
-        form = serialization_of(answer.text)
+        form = serialization_of_object_or_list(answer.text)
         if form is None:
             return None
         self.forms[form] += 1

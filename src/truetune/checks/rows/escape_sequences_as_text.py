@@ -116,9 +116,9 @@ class EscapeSequencesAsText(RowTextRule):
         """The escape sequences or the markup that a text holds in place of the characters."""
         if not any(sign in text.text for sign in FIRST_SIGNS) and text.text[:1] != '"':
             return None
-        if text.is_answer and _is_json_string(text.text):
+        if text.is_answer and _is_escaped_json_string(text.text):
             return TextFault("a JSON string", f"the answer is a JSON string: {text.text[:60]!r}")
-        if _is_json(text.text):
+        if _is_json_object_or_list(text.text):
             return None
         prose = QUOTED_SEQUENCE.sub(" ", WINDOWS_PATH.sub(" ", CODE.sub(" ", text.text)))
         markup = _find_editor_markup(prose, row) if text.is_answer else None
@@ -193,7 +193,7 @@ def _find_editor_markup(prose: str, row: Conversation) -> TextFault | None:
     return TextFault(TRACES if trace else TAGS, f"HTML markup in the answer: {excerpt.strip()!r}")
 
 
-def _is_json_string(text: str) -> bool:
+def _is_escaped_json_string(text: str) -> bool:
     """Is the whole text one JSON string with something escaped in it? Then it was encoded once too often."""
     bare = text.strip()
     if not (len(bare) > 2 and bare[0] == bare[-1] == '"' and "\\" in bare):
@@ -204,7 +204,7 @@ def _is_json_string(text: str) -> bool:
         return False
 
 
-def _is_json(text: str) -> bool:
+def _is_json_object_or_list(text: str) -> bool:
     """Is the text a JSON object or list? In JSON the sequences are right."""
     bare = text.strip()
     if bare[:1] not in ("{", "["):

@@ -112,7 +112,7 @@ class OneRowDecidesMemory(DataRule):
     def figure(self) -> Measurement:
         """How many examples are many times as long as usual."""
         lengths = np.concatenate(self.lengths)
-        usual = self._usual_length(lengths)
+        usual = self._percentile_95_of_lengths(lengths)
         return count_measurement(
             f"examples of more than {TIMES} times the usual length ({usual:,} tokens)",
             int((lengths > TIMES * usual).sum()),
@@ -123,7 +123,7 @@ class OneRowDecidesMemory(DataRule):
         lengths = np.concatenate(self.lengths) if self.lengths else np.zeros(0, int)
         if len(lengths) < MIN_EXAMPLES or not self.long:
             return
-        usual = self._usual_length(lengths)
+        usual = self._percentile_95_of_lengths(lengths)
         far = lengths >= max(MIN_LENGTH, TIMES * usual)
         if not far.any():
             return
@@ -156,6 +156,6 @@ class OneRowDecidesMemory(DataRule):
         )
 
     @staticmethod
-    def _usual_length(lengths: np.ndarray) -> int:
+    def _percentile_95_of_lengths(lengths: np.ndarray) -> int:
         """The 95th percentile of the lengths."""
         return int(np.percentile(lengths, 95))

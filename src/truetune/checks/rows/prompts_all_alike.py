@@ -148,11 +148,11 @@ class PromptsAllAlike(DataRule):
             if pair is None:
                 continue
             self.rows += 1
-            if self._may_be_alike():
+            if self._may_nearly_all_prompts_be_alike():
                 self._count_row(batch, row, *pair)
         self.has_media = bool(count_media(batch.rows)) or any(map(_is_media_column, self.columns))
 
-    def _may_be_alike(self) -> bool:
+    def _may_nearly_all_prompts_be_alike(self) -> bool:
         """May nearly all rows still have one prompt? Most data sets are out after some rows, and nothing is kept."""
         return self.rows <= MIN_ROWS or len(self.prompts) <= (1 - ALIKE_SHARE) * self.rows + 1
 

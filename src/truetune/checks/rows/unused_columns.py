@@ -88,7 +88,7 @@ class UnusedColumns(DataRule):
                 value = (row.raw or {}).get(_name_without_note(column))
                 self.prose[column] += isinstance(value, str) and is_prose(value)
             if any(is_answer_column_name(_name_without_note(column)) for column in row.unused):
-                learned = _unnamed_answer_column(row)
+                learned = _answer_column_not_named_so(row)
                 self.learned[learned] += bool(learned)
 
     def figure(self) -> Measurement:
@@ -107,7 +107,7 @@ class UnusedColumns(DataRule):
         for name, words in told.items():
             yield self._finding_on_lost_source(name, words)
         for severity, wanted in (("warning", True), ("info", False)):
-            columns = self._columns_to_name(told, is_prompt=wanted)
+            columns = self._other_columns_worth_naming(told, is_prompt=wanted)
             if columns:
                 first = [
                     Case(f"first seen: {shorten_name(name)}", self.first[name])
@@ -135,7 +135,9 @@ class UnusedColumns(DataRule):
         found = {name: self.words.words_explained_by(name) for name in common}
         return {name: words for name, words in found.items() if words is not None}
 
-    def _columns_to_name(self, told: Mapping[str, object], *, is_prompt: bool) -> dict[str, int]:
+    def _other_columns_worth_naming(
+        self, told: Mapping[str, object], *, is_prompt: bool
+    ) -> dict[str, int]:
         """The other columns whose name sounds like part of the prompt or the answer, or those that hold sentences."""
         return {
             name: count
@@ -213,7 +215,7 @@ def _remedy_for_unread_column(name: str) -> str:
     )
 
 
-def _unnamed_answer_column(row: Conversation) -> str:
+def _answer_column_not_named_so(row: Conversation) -> str:
     """The column of the file whose text is the row's last answer; empty where none is, or its name says answer."""
     answer = row.completion
     if row.is_chat:

@@ -46,7 +46,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
 from truetune.checks.serving.adapter_strength_verdicts import (
     describe_strength,
-    explain_nan,
+    explain_nan_logprobs,
     is_not_served,
 )
 
@@ -60,7 +60,7 @@ class AdapterIsNotServed(ServingRule):
 
     def unmet(self) -> Unmet | None:
         """Why the rule can say nothing, also where log-probabilities are no numbers; None where it can."""
-        return super().unmet() or explain_nan(self.subject.strength)
+        return super().unmet() or explain_nan_logprobs(self.subject.strength)
 
     def figure(self) -> str:
         """How much of what training changed is served."""

@@ -45,7 +45,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
 from truetune.checks.serving.adapter_strength_verdicts import (
     describe_strength,
-    explain_nan,
+    explain_nan_logprobs,
     is_not_served,
     is_served_at_other_strength,
 )
@@ -63,7 +63,7 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
         """Why the strength can't be told: no log-probabilities, or nothing of the adapter is served;
         None where it can.
         """
-        unmet = super().unmet() or explain_nan(self.subject.strength)
+        unmet = super().unmet() or explain_nan_logprobs(self.subject.strength)
         if unmet is not None:
             return unmet
         strength = self.subject.strength

@@ -74,7 +74,7 @@ def describe_strength(strength: AdapterStrength) -> str:
     )
 
 
-def explain_nan(strength: AdapterStrength | None) -> Unmet | None:
+def explain_nan_logprobs(strength: AdapterStrength | None) -> Unmet | None:
     """Why log-probabilities that are no numbers say nothing of a strength; None where they are numbers."""
     if strength is None:
         return None

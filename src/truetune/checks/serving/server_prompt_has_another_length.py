@@ -102,13 +102,13 @@ class ServerPromptHasAnotherLength(ServingRule):
             PROMPT_REMEDY,
             severity=severity,
             evidence=proof,
-            cases=_cases_of_lengths(others),
+            cases=_cases_with_known_differences_first(others),
             count=len(others),
             total=len(compared),
         )
 
 
-def _cases_of_lengths(others: list[PromptComparison]) -> list[Case]:
+def _cases_with_known_differences_first(others: list[PromptComparison]) -> list[Case]:
     """A case for each prompt; those with a known difference stand first, for a terminal shows three."""
     by_difference = sorted(others, key=lambda prompt: not prompt.difference)
     return [Case(_describe_lengths(prompt)) for prompt in by_difference]

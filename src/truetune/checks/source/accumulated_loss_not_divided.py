@@ -57,7 +57,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import (
     OPTIMIZER_STEPS,
     is_backward_call,
-    optimizer_steps,
+    optimizer_steps_with_optimizers,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.parsed_source_file import Module
@@ -74,14 +74,16 @@ class AccumulatedLossNotDivided(SourceRule):
         """Findings on loops that accumulate gradients and do not divide the loss by the number of batches."""
         module = self.subject
         # `with accelerator.accumulate(model)` divides the loss in its backward.
-        if module.mentions("accumulate(") or _accelerator_divides(module):
+        if module.mentions("accumulate(") or _accelerator_knows_accumulation_steps(module):
             return
-        for call, _ in optimizer_steps(module):
+        for call, _ in optimizer_steps_with_optimizers(module):
             loop = _innermost_loop_around(module, call.node)
-            count = _batches_per_step(module, call.node, loop) if loop is not None else None
+            count = (
+                _batches_per_step_as_written(module, call.node, loop) if loop is not None else None
+            )
             if loop is None or count in (None, "1"):
                 continue
-            backward = _unconditional_backward(module, loop, call.node)
+            backward = _first_backward_outside_step_condition(module, loop, call.node)
             if backward is not None and not _divides_something(loop):
                 yield self.finding(
                     f"gradients are summed over {count} batches, and the loss is not divided by it",
@@ -98,15 +100,17 @@ def _innermost_loop_around(module: Module, node: ast.AST) -> ast.For | ast.While
     return None
 
 
-def _unconditional_backward(module: Module, loop: ast.AST, step: ast.AST) -> ast.AST | None:
+def _first_backward_outside_step_condition(
+    module: Module, loop: ast.AST, step: ast.AST
+) -> ast.AST | None:
     """The first backward pass of a loop that does not stand under the condition of the step."""
     for node in ast.walk(loop):
-        if is_backward_call(node) and not _share_a_condition(module, node, step):
+        if is_backward_call(node) and not _is_under_condition_of_step(module, node, step):
             return node
     return None
 
 
-def _batches_per_step(module: Module, node: ast.AST, loop: ast.AST) -> str | None:
+def _batches_per_step_as_written(module: Module, node: ast.AST, loop: ast.AST) -> str | None:
     """The number of batches between two steps: what stands behind `%` in the condition around it."""
     for parent in module.parents(node):
         if parent is loop:
@@ -118,7 +122,7 @@ def _batches_per_step(module: Module, node: ast.AST, loop: ast.AST) -> str | Non
     return None
 
 
-def _accelerator_divides(module: Module) -> bool:
+def _accelerator_knows_accumulation_steps(module: Module) -> bool:
     """Is an accelerator told the number? Then its `backward` divides."""
     made = module.calls("accelerate.Accelerator")
     return any(
@@ -128,7 +132,7 @@ def _accelerator_divides(module: Module) -> bool:
     )
 
 
-def _share_a_condition(module: Module, node: ast.AST, step: ast.AST) -> bool:
+def _is_under_condition_of_step(module: Module, node: ast.AST, step: ast.AST) -> bool:
     """Do both stand under the same condition? Then nothing is accumulated."""
     guard = next((parent for parent in module.parents(step) if isinstance(parent, ast.If)), None)
     return guard is not None and guard in set(module.parents(node))

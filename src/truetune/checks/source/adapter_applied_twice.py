@@ -48,7 +48,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.find_merged_weights_and_adapters import find_merge_of_adapter
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
+from truetune.checks.source.evidence.adapted_models import (
+    models_given_loaded_adapter,
+    written_name_of_loaded_model,
+)
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 
 
@@ -56,13 +59,16 @@ class AdapterAppliedTwice(SourceRule):
     code = "SRC189"
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
-    looks_at = CodePlaces("adapters that are loaded onto a model", adapted_models)
+    looks_at = CodePlaces("adapters that are loaded onto a model", models_given_loaded_adapter)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on adapters that a script puts on weights which they were merged into."""
         module = self.subject
-        for one in adapted_models(module):
-            base, adapter = name_of_model(module, one.model), module.flow.value(one.adapter)
+        for one in models_given_loaded_adapter(module):
+            base, adapter = (
+                written_name_of_loaded_model(module, one.model),
+                module.flow.value(one.adapter),
+            )
             if not base or not isinstance(adapter, str):
                 continue
             merge = find_merge_of_adapter(base, (adapter,), Path(module.path))

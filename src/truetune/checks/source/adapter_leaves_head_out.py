@@ -64,7 +64,7 @@ class AdapterLeavesHeadOut(SourceRule):
         """Findings on adapters for classifiers that are declared so that the head is not saved."""
         module = self.subject
         for call in module.calls(*ADAPTER_TAKERS):
-            head = _classifier_of_call(module, call)
+            head = _classifier_given_adapter(module, call)
             config = _only_lora_config(module, call)
             task = None if config is None else _task_that_drops_head(module, config)
             if head is None or config is None or task is None:
@@ -78,7 +78,7 @@ class AdapterLeavesHeadOut(SourceRule):
             )
 
 
-def _classifier_of_call(module: Module, call: Call) -> ast.AST | None:
+def _classifier_given_adapter(module: Module, call: Call) -> ast.AST | None:
     """The call that makes the classifier which gets the adapter; None where it is another model, or
     not known.
     """

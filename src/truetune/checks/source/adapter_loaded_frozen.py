@@ -63,7 +63,7 @@ ADAPTER_WRAPPERS = ("peft.get_peft_model",)
 ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 
 
-def _adapter_calls(module: Module) -> Iterator[Call]:
+def _calls_making_or_loading_adapters(module: Module) -> Iterator[Call]:
     """The calls that make an adapter, or load one, by peft or into a model of transformers."""
     yield from module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)
     yield from module.methods("load_adapter")
@@ -74,7 +74,7 @@ class AdapterLoadedFrozen(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("adapters that are made or loaded", _adapter_calls)
+    looks_at = CodePlaces("adapters that are made or loaded", _calls_making_or_loading_adapters)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on adapters that are trained though they were loaded or made frozen."""
@@ -83,7 +83,7 @@ class AdapterLoadedFrozen(SourceRule):
         yield from self._findings_on_freezing_loops()
         yield from self._findings_on_loads_in_place()
         yield from self._findings_on_inference_mode()
-        if not any(map(_switches_gradients_on, module.with_linked)):
+        if not any(map(_may_unfreeze_or_add_adapter, module.with_linked)):
             yield from self._findings_on_frozen_loads()
 
     def _findings_on_frozen_loads(self) -> Iterator[Finding]:
@@ -94,16 +94,16 @@ class AdapterLoadedFrozen(SourceRule):
         loads = {
             call.node: call
             for call in module.calls(*ADAPTER_LOADS)
-            if _is_loaded_frozen(module, call)
+            if _call_loads_adapter_frozen(module, call)
         }
-        trained = list(_trained_models(module)) if loads else []
+        trained = list(_trainers_and_optimizers_with_models(module)) if loads else []
         for node, call in loads.items():
             merges = _merges_or_unloads_of(module, node)
             merged = next(
                 (
                     user
                     for user, model in trained
-                    if _is_merged_model_trained(module, user, model, merges)
+                    if _is_merged_model_trained_without_adapter(module, user, model, merges)
                 ),
                 None,
             )
@@ -111,8 +111,8 @@ class AdapterLoadedFrozen(SourceRule):
                 (user for user, model in trained if _may_be_result_of(module, model, node)), None
             )
             if merged is not None:
-                yield self._finding_on_merged(node, merged, merges)
-            elif user is not None and not _may_get_merged_model(module, user, merges):
+                yield self._finding_on_trained_merged_model(node, merged, merges)
+            elif user is not None and not _may_get_merged_model_with_adapter(module, user, merges):
                 yield self._finding_on_trained_load(call, user)
 
     def _findings_on_loads_in_place(self) -> Iterator[Finding]:
@@ -121,9 +121,9 @@ class AdapterLoadedFrozen(SourceRule):
         """
         module = self.subject
         loads = list(_frozen_loads_in_place(module))
-        if not loads or any(map(_gives_gradients_to_adapters, module.with_linked)):
+        if not loads or any(map(_sets_gradients_or_active_adapter, module.with_linked)):
             return
-        trained = list(_trained_models(module))
+        trained = list(_trainers_and_optimizers_with_models(module))
         for call in loads:
             held = module.flow.origins(call.receiver) if call.receiver is not None else ()
             users = (user for user, model in trained if module.flow.origins(model) == held)
@@ -145,9 +145,9 @@ class AdapterLoadedFrozen(SourceRule):
     def _findings_on_inference_mode(self) -> Iterator[Finding]:
         """Findings on adapters whose settings say `inference_mode=True`, and that are trained."""
         module = self.subject
-        if any(map(_gives_gradients_to_adapters, module.with_linked)):
+        if any(map(_sets_gradients_or_active_adapter, module.with_linked)):
             return
-        trained = list(_trained_models(module))
+        trained = list(_trainers_and_optimizers_with_models(module))
         for call in module.calls(*ADAPTER_WRAPPERS, "trl.*Trainer"):
             config = module.flow.producing_call(call.argument(1, "peft_config"))
             if call.named("trl.*Trainer"):
@@ -171,7 +171,7 @@ class AdapterLoadedFrozen(SourceRule):
         """Findings on adapters that the preparation for k-bit training freezes with their base."""
         module = self.subject
         adapters = {call.node: call for call in module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)}
-        if _switches_gradients_on(module) or any(module.methods("load_adapter")):
+        if _may_unfreeze_or_add_adapter(module) or any(module.methods("load_adapter")):
             return
         for call in module.calls(*KBIT_PREPARATIONS):
             model = call.argument(0, "model")
@@ -211,7 +211,9 @@ class AdapterLoadedFrozen(SourceRule):
                 cases=[case_of_node(module, found.loop), case_of_node(module, adapter)],
             )
 
-    def _finding_on_merged(self, load: ast.AST, user: ast.AST, merges: list[ast.Call]) -> Finding:
+    def _finding_on_trained_merged_model(
+        self, load: ast.AST, user: ast.AST, merges: list[ast.Call]
+    ) -> Finding:
         """The finding on an adapter that is loaded frozen, merged and then given to a training."""
         return self.finding(
             "the adapter is loaded frozen, merged and given to training: no parameter will be"
@@ -240,7 +242,7 @@ def _merges_or_unloads_of(module: Module, load: ast.AST) -> list[ast.Call]:
     ]
 
 
-def _is_merged_model_trained(
+def _is_merged_model_trained_without_adapter(
     module: Module, user: ast.AST, given: ast.expr, merges: list[ast.Call]
 ) -> bool:
     """Is it the merged model that is trained, without another adapter?"""
@@ -248,7 +250,9 @@ def _is_merged_model_trained(
     return not adapted and any(_may_be_result_of(module, given, merge) for merge in merges)
 
 
-def _may_get_merged_model(module: Module, user: ast.AST, merges: list[ast.Call]) -> bool:
+def _may_get_merged_model_with_adapter(
+    module: Module, user: ast.AST, merges: list[ast.Call]
+) -> bool:
     """Does the trainer get the merged model with an adapter of its own? The name stood for the loaded one before."""
     config = (
         module.flow.call(user).keywords.get("peft_config") if isinstance(user, ast.Call) else None
@@ -256,7 +260,7 @@ def _may_get_merged_model(module: Module, user: ast.AST, merges: list[ast.Call])
     return config is not None and any(merge.lineno < getattr(user, "lineno", 0) for merge in merges)
 
 
-def _is_loaded_frozen(module: Module, call: Call) -> bool:
+def _call_loads_adapter_frozen(module: Module, call: Call) -> bool:
     """Does a call load an adapter without `is_trainable`?"""
     return _lacks_is_trainable(module, call, 3)
 
@@ -270,12 +274,12 @@ def _lacks_is_trainable(module: Module, call: Call, position: int) -> bool:
     return module.flow.value(given) is False
 
 
-def _switches_gradients_on(module: Module) -> bool:
+def _may_unfreeze_or_add_adapter(module: Module) -> bool:
     """Does the file switch gradients on by itself, or put another adapter on?"""
-    return _gives_gradients_to_adapters(module) or any(module.methods("load_adapter"))
+    return _sets_gradients_or_active_adapter(module) or any(module.methods("load_adapter"))
 
 
-def _gives_gradients_to_adapters(module: Module) -> bool:
+def _sets_gradients_or_active_adapter(module: Module) -> bool:
     """Does the file set `requires_grad` to what is not certainly False, or make an adapter the active one?"""
     for node in module.nodes(ast.Assign):
         is_switch = any(
@@ -302,14 +306,14 @@ def _frozen_loads_in_place(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _trained_models(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
+def _trainers_and_optimizers_with_models(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     """The trainers and optimizers of the files that run together, each with its model."""
     for part in module.with_linked:
-        yield from _models_of_trainers(part)
-        yield from _models_of_optimizers(part)
+        yield from _running_trainers_with_models(part)
+        yield from _optimizers_with_models(part)
 
 
-def _models_of_trainers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
+def _running_trainers_with_models(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     """The trainers of which `train` is called, each with the model that it is given."""
     trains = [call.receiver for call in module.methods("train") if call.receiver is not None]
     for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
@@ -319,7 +323,7 @@ def _models_of_trainers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
             yield call.node, model
 
 
-def _models_of_optimizers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
+def _optimizers_with_models(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     """The optimizers, each with the model whose `parameters()` it is given."""
     for call in module.all_calls:
         if call.args and "optimizer" in module.flow.types(call.node):

@@ -106,11 +106,11 @@ def _cell_run_number(module: Module, node: ast.AST) -> int | None:
     line = getattr(node, "lineno", 0)
     if module.cells:
         return next((cell.run_count for cell in module.cells if cell.has_line(line)), None)
-    marks = [mark for mark in _cell_marks_of_export(module) if mark[0] <= line]
+    marks = [mark for mark in _cell_marks_of_nbconvert_script(module) if mark[0] <= line]
     return marks[-1][1] if marks else None
 
 
-def _cell_marks_of_export(module: Module) -> list[tuple[int, int | None]]:
+def _cell_marks_of_nbconvert_script(module: Module) -> list[tuple[int, int | None]]:
     """The lines `# In[4]:` of a script that nbconvert made of a notebook, with their numbers; `# In[ ]:` has none."""
     found = []
     for number, line in enumerate(module.text.splitlines(), 1):
@@ -155,7 +155,7 @@ class AdapterMadeAgainAfterTraining(SourceRule):
             wrapped = _cell_run_number(module, wrap.node) or 0
             name = _name_of_result(module, wrap.node)
             is_later = bool(name) and wrapped > training.run_count
-            used = _first_use_after_wrap(module, name, wrapped) if is_later else None
+            used = _first_save_or_generation_after_wrap(module, name, wrapped) if is_later else None
             if used is None or _may_load_weights_after(module, wrapped):
                 continue
             yield self.finding(
@@ -202,7 +202,7 @@ def _name_of_result(module: Module, node: ast.AST) -> str:
     return target.id if isinstance(target, ast.Name) else ""
 
 
-def _first_use_after_wrap(module: Module, name: str, wrapped: int) -> Call | None:
+def _first_save_or_generation_after_wrap(module: Module, name: str, wrapped: int) -> Call | None:
     """The first call, in the order of the runs, that saves the model of a name or generates after it was wrapped."""
     found = [
         (count, call.node.lineno, call)

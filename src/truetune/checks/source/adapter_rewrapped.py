@@ -47,7 +47,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.guards_against_second_adapter import is_kept_from_adapters
+from truetune.checks.source.evidence.guards_against_second_adapter import (
+    is_guarded_against_second_adapter,
+)
 from truetune.checks.source.evidence.models_loaded_from_adapter_folders import loads_adapter_folder
 from truetune.checks.source.evidence.trl_release_of_trainer import reason_for_earlier_release
 from truetune.settings.release_windows_of_removed_names import SECOND_ADAPTER_HARMLESS
@@ -55,7 +57,7 @@ from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 
-def _adapter_calls(module: Module) -> Iterator[Call]:
+def _calls_putting_adapter_on_model(module: Module) -> Iterator[Call]:
     """Calls that put an adapter on a model: `get_peft_model`, and trainers with a `peft_config`."""
     for call in module.calls("peft.get_peft_model", "trl.*Trainer"):
         if call.named("peft.*") or "peft_config" in call.keywords:
@@ -67,16 +69,18 @@ class AdapterRewrapped(SourceRule):
     symptoms = ("garbage-output", "loss-does-not-fall", "nothing-is-learned", "dpo-without-effect")
     severity = "error"
     since = "0.1.0"
-    looks_at = CodePlaces("adapters that are put on a model", _adapter_calls)
+    looks_at = CodePlaces("adapters that are put on a model", _calls_putting_adapter_on_model)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on models with an adapter that are given another one."""
         module = self.subject
-        for call in _adapter_calls(module):
+        for call in _calls_putting_adapter_on_model(module):
             model = call.argument(0, "model")
             config = call.keywords.get("peft_config")
             is_trainer = not call.named("peft.*")
-            if model is None or not _surely_wraps(module, call, config, is_trainer=is_trainer):
+            if model is None or not _surely_puts_adapter_on_model(
+                module, call, config, is_trainer=is_trainer
+            ):
                 continue
             adapted = [origin.node for origin in module.flow.origins(model)]
             if adapted and all(_has_adapter(module, node) for node in adapted):
@@ -125,7 +129,9 @@ def _has_adapter(module: Module, model: ast.AST) -> bool:
     return "peft-model" in module.flow.types(model) or loads_adapter_folder(module, model)
 
 
-def _surely_wraps(module: Module, call: Call, config: ast.expr | None, *, is_trainer: bool) -> bool:
+def _surely_puts_adapter_on_model(
+    module: Module, call: Call, config: ast.expr | None, *, is_trainer: bool
+) -> bool:
     """Does a call certainly put an adapter on its model, under no condition that asks for one?"""
     if is_trainer:
         if config is not None and not _is_certainly_given(module, config):
@@ -133,10 +139,10 @@ def _surely_wraps(module: Module, call: Call, config: ast.expr | None, *, is_tra
         # Releases up to 0.26.2 of TRL leave the second adapter out, or merge the first: nothing is wrapped twice.
         if reason_for_earlier_release(module, call, SECOND_ADAPTER_HARMLESS):
             return False
-    if config is not None and not _is_set_for_call(module, config, call.node):
+    if config is not None and not _is_config_set_for_every_call(module, config, call.node):
         return False
     places = (node for node in (call.node, config) if node is not None)
-    return not any(is_kept_from_adapters(module, node) for node in places)
+    return not any(is_guarded_against_second_adapter(module, node) for node in places)
 
 
 def _is_certainly_given(module: Module, config: ast.expr) -> bool:
@@ -146,7 +152,7 @@ def _is_certainly_given(module: Module, config: ast.expr) -> bool:
     )
 
 
-def _is_set_for_call(module: Module, config: ast.expr, call: ast.Call) -> bool:
+def _is_config_set_for_every_call(module: Module, config: ast.expr, call: ast.Call) -> bool:
     """Is a config that a dictionary holds set wherever the trainer is made, and not in a branch of its own?"""
     statement = module.statement(config)
     if not isinstance(statement, ast.Assign) or call in ast.walk(statement):

@@ -62,8 +62,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.added_tokens import (
     TOKENS_ADDED,
     AddedTokens,
+    added_tokens_of_unknown_text,
     added_tokens_unknown_to_model,
-    tokens_of_unknown_text,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.settings_beside_script import (
@@ -96,13 +96,13 @@ def _base_with_untrained_marks(module: Module) -> BaseWithMarks | None:
         marks = chat_markers_base_never_trained(name) if isinstance(name, str) else ()
         if marks and (
             any(mark in module.file_text for mark in marks)
-            or _loads_tokenizer_of_instruct(module, name)
+            or _loads_tokenizer_of_instruct_model(module, name)
         ):
             return BaseWithMarks(load, name, marks)
     return None
 
 
-def _loads_tokenizer_of_instruct(module: Module, base: str) -> bool:
+def _loads_tokenizer_of_instruct_model(module: Module, base: str) -> bool:
     """Does the file load the tokenizer of the instruct model of this base, with its template?"""
     names = (
         module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
@@ -132,12 +132,12 @@ def _tokens_added_in_run(module: Module) -> list[AddedTokens]:
         for part in module.with_linked
         for added in (
             *added_tokens_unknown_to_model(part, without_pad=True),
-            *tokens_of_unknown_text(part),
+            *added_tokens_of_unknown_text(part),
         )
     ]
 
 
-def _trains_embedding_by_hand(module: Module) -> bool:
+def _switches_embedding_gradients_on(module: Module) -> bool:
     """Are gradients switched on for an embedding: `model.get_input_embeddings().weight.requires_grad = True`?"""
     switched: list[ast.expr] = [
         target
@@ -151,7 +151,7 @@ def _trains_embedding_by_hand(module: Module) -> bool:
     )
 
 
-def _configs_beside_tokens(module: Module) -> Iterator[Call]:
+def _lora_configs_beside_untrained_tokens(module: Module) -> Iterator[Call]:
     """The LoRA configs of a file that adds tokens, or whose base never trained some."""
     if (
         _tokens_added_in_run(module)
@@ -166,7 +166,7 @@ class AddedTokensLeftFrozen(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("LoRA configs beside added tokens", _configs_beside_tokens)
+    looks_at = CodePlaces("LoRA configs beside added tokens", _lora_configs_beside_untrained_tokens)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on tokens that are added, or were never trained, and whose embedding rows an
@@ -175,7 +175,7 @@ class AddedTokensLeftFrozen(SourceRule):
         module = self.subject
         new = _tokens_added_in_run(module)
         base = _base_with_untrained_marks(module)
-        if any(map(_trains_embedding_by_hand, module.with_linked)):
+        if any(map(_switches_embedding_gradients_on, module.with_linked)):
             return
         for call in module.calls("peft.LoraConfig") if new or base else ():
             lacks = all(

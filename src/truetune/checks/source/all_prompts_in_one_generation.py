@@ -87,7 +87,7 @@ class AllPromptsInOneGeneration(SourceRule):
         for question in model_questions(module):
             if not _asks_for_all_rows_at_once(module, question):
                 continue
-            rows = _count_rows(module, question.text)
+            rows = _count_rows_behind_prompts(module, question.text)
             if rows is not None and rows < MIN_ROWS:
                 continue
             count = f"{rows:,} rows" if rows is not None else "rows"
@@ -118,10 +118,10 @@ def _asks_for_all_rows_at_once(module: Module, question: ModelQuestion) -> bool:
     ):
         return False
     parts = list(backward_slice(module, question.text))
-    return any(map(_reads_rows, parts)) and not any(map(_takes_some_of_the_rows, parts))
+    return any(map(_reads_rows_of_data, parts)) and not any(map(_takes_some_of_the_rows, parts))
 
 
-def _reads_rows(part: ast.AST) -> bool:
+def _reads_rows_of_data(part: ast.AST) -> bool:
     """Does a node read the rows of a file or data set?"""
     return isinstance(part, ast.Call) and last_name_of_called(part) in READERS
 
@@ -165,7 +165,7 @@ def _may_slice_rows(part: ast.Subscript) -> bool:
     return not (isinstance(owner, ast.Subscript) and isinstance(owner.slice, ast.Constant))
 
 
-def _count_rows(module: Module, text: ast.expr) -> int | None:
+def _count_rows_behind_prompts(module: Module, text: ast.expr) -> int | None:
     """Rows of the file that the prompts are made of; None where it is not here, or several are named."""
     names = {
         part.value

@@ -78,17 +78,19 @@ class AnswersBesideOtherReferences(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on answers that are compared with the references of other rows."""
-        yield from self._findings_on_several_answers()
+        yield from self._findings_on_several_answers_per_prompt()
         module = self.subject
         if module.mentions(*RESTORES):
             return
         order = RowOrders(module)
         for pair in lists_compared_row_by_row(module):
-            finding = self._find_changed_side(order, pair)
+            finding = self._finding_on_side_reordered_alone(order, pair)
             if finding is not None:
                 yield finding
 
-    def _find_changed_side(self, order: RowOrders, pair: ListsTakenTogether) -> Finding | None:
+    def _finding_on_side_reordered_alone(
+        self, order: RowOrders, pair: ListsTakenTogether
+    ) -> Finding | None:
         """The finding on the first side whose order is changed alone; None where both keep one order."""
         traces = [order.order_trace_of(side) for side in pair.sides]
         if not all(trace.begins_where(traces[0]) for trace in traces):
@@ -100,10 +102,10 @@ class AnswersBesideOtherReferences(SourceRule):
                 is_given_to_sklearn_score(self.subject, pair)
                 or one_side_is_generated(self.subject, pair)
             ):
-                return self._finding_on_side(pair, side, min(alone, key=_line_number))
+                return self._finding_on_reordered_side(pair, side, min(alone, key=_line_number))
         return None
 
-    def _findings_on_several_answers(self) -> Iterator[Finding]:
+    def _findings_on_several_answers_per_prompt(self) -> Iterator[Finding]:
         """Findings on several answers for each prompt, in one list, which is paired with one
         reference for each prompt.
         """
@@ -129,20 +131,20 @@ class AnswersBesideOtherReferences(SourceRule):
                     )
                     return
 
-    def _finding_on_side(
+    def _finding_on_reordered_side(
         self, pair: ListsTakenTogether, side: ast.expr, change: ast.AST
     ) -> Finding:
         """The finding on a side whose order was changed, and not that of what it is compared with."""
         module = self.subject
         return self.finding(
-            f"`{module.text_of(side)}` is in the order of {_name_of_change(change)}, and what it is compared with"
-            " is not",
+            f"`{module.text_of(side)}` is in the order of {_name_of_reordering_call(change)}, and what it"
+            " is compared with is not",
             "sort or shuffle whole rows before they are taken apart, or put the answers back in order",
             cases=[case_of_node(module, pair.node), case_of_node(module, change)],
         )
 
 
-def _name_of_change(change: ast.AST) -> str:
+def _name_of_reordering_call(change: ast.AST) -> str:
     """The call that changes an order, as a message names it: `sorted(...)`."""
     assert isinstance(change, ast.Call)
     called = ast.unparse(change.func)

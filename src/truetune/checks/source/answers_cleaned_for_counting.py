@@ -57,7 +57,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.checks.source.evidence.training_answers_cleaned_for_word_counts import (
     answer_texts_of_rows,
-    destroyed_answers,
+    answers_cleaned_before_training,
 )
 from truetune.source.parsed_source_file import Module
 
@@ -92,11 +92,14 @@ def _other_texts_of_row(module: Module, answer: ast.AST) -> set[str]:
     parts = list(ast.iter_child_nodes(row)) if row is not None else []
     own = {answer, *module.parents(answer)}
     return {
-        text for part in parts if part not in own for text in _fields_and_loop_texts(module, part)
+        text
+        for part in parts
+        if part not in own
+        for text in _row_fields_and_loop_texts_in(module, part)
     }
 
 
-def _fields_and_loop_texts(module: Module, node: ast.AST) -> set[str]:
+def _row_fields_and_loop_texts_in(module: Module, node: ast.AST) -> set[str]:
     """The fields of a row (`row["text"]`) and the texts of a loop of which an expression is made."""
     inside = list(ast.walk(node))
     fields = {
@@ -104,11 +107,11 @@ def _fields_and_loop_texts(module: Module, node: ast.AST) -> set[str]:
         for one in inside
         if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant)
     }
-    texts = _names_of_loop_texts(module)
+    texts = _names_loops_bind_to_texts(module)
     return fields | {one.id for one in inside if isinstance(one, ast.Name) and one.id in texts}
 
 
-def _names_of_loop_texts(module: Module) -> set[str]:
+def _names_loops_bind_to_texts(module: Module) -> set[str]:
     """The names that loops bind to texts."""
     targets = (part for loop in module.nodes(ast.For) for part in ast.walk(loop.target))
     bound = {part.id for part in targets if isinstance(part, ast.Name)}
@@ -128,11 +131,11 @@ class AnswersCleanedForCounting(SourceRule):
         module = self.subject
         if not _answers_built(module):
             return
-        for one in destroyed_answers(module):
+        for one in answers_cleaned_before_training(module):
             steps = set(one.steps)
             if not steps & SURE and not {"punctuation", "capitals"} <= steps:
                 continue
-            cleaned = _fields_and_loop_texts(module, one.place)
+            cleaned = _row_fields_and_loop_texts_in(module, one.place)
             if any(LABELS.search(text) for text in cleaned) or cleaned & _other_texts_of_row(
                 module, one.answer
             ):

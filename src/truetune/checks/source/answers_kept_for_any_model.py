@@ -61,7 +61,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answer_caches import (
     disk_caches_without_model_in_key,
-    stores_in_caches,
+    stores_in_mappings_also_read,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.files_opened_for_writing import path_opened_for_writing
@@ -95,7 +95,7 @@ def _file_existence_tests(module: Module) -> Iterator[ast.AST]:
     for call in module.all_calls:
         if call.named("os.path.exists", "os.path.isfile") or call.method in ("exists", "is_file"):
             yield call.node
-    yield from (node for _, node in stores_in_caches(module))
+    yield from (node for _, node in stores_in_mappings_also_read(module))
 
 
 class AnswersKeptForAnyModel(SourceRule):
@@ -107,7 +107,7 @@ class AnswersKeptForAnyModel(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on answers that are read from a file whose name does not say of which model they are."""
         module = self.subject
-        for kept in _kept_answers(module):
+        for kept in _file_tests_that_spare_the_model(module):
             model = ast.unparse(kept.model)
             yield self.finding(
                 f"answers are read from {kept.path!r} where it is there, whatever model `{model}` names: each later"
@@ -126,7 +126,7 @@ class AnswersKeptForAnyModel(SourceRule):
             )
 
 
-def _kept_answers(module: Module) -> Iterator[KeptAnswers]:
+def _file_tests_that_spare_the_model(module: Module) -> Iterator[KeptAnswers]:
     """The tests after which a model is asked only where no file is there."""
     if "chdir" in module.text:
         return
@@ -138,7 +138,7 @@ def _kept_answers(module: Module) -> Iterator[KeptAnswers]:
     if not varying:
         return
     for test in module.nodes(ast.If):
-        path, is_there = _path_and_branch_tested(module, test)
+        path, is_there = _path_tested_and_body_if_there(module, test)
         asked = test.orelse if is_there else test.body
         if path and _asks_a_model(module, asked) and _writes_file(module, path):
             yield KeptAnswers(path, test, varying[0])
@@ -156,7 +156,7 @@ def _is_argument_or_loop_value(module: Module, given: ast.expr) -> bool:
     )
 
 
-def _path_and_branch_tested(module: Module, test: ast.If) -> tuple[str, bool]:
+def _path_tested_and_body_if_there(module: Module, test: ast.If) -> tuple[str, bool]:
     """The constant path that a branch tests for, and whether its body runs where the file is there."""
     node, is_there = test.test, True
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):

@@ -113,7 +113,7 @@ class AnswersLimitedToFewTokens(SourceRule):
         "calls that limit an answer",
         lambda module: (
             *generate_calls(module),
-            *_calls_with_limit(module),
+            *_client_calls_with_answer_limit(module),
             *filter(None, [largest_answer_limit(module)]),
         ),
     )
@@ -123,9 +123,9 @@ class AnswersLimitedToFewTokens(SourceRule):
         module = self.subject
         mark = _search_for_final_answer(module)
         if mark is not None:
-            yield from self._findings_on_solutions(mark)
-        yield from self._findings_on_trained_answers()
-        if not _compares_texts(module):
+            yield from self._findings_on_limits_before_solution_mark(mark)
+        yield from self._findings_on_limits_below_trained_answers()
+        if not _scores_by_metric_of_texts(module):
             return
         for call in generate_calls(module):
             limit = module.flow.value(call.keywords.get("max_new_tokens"))
@@ -137,10 +137,10 @@ class AnswersLimitedToFewTokens(SourceRule):
                     cases=[case_of_node(module, call.node)],
                 )
 
-    def _findings_on_trained_answers(self) -> Iterator[Finding]:
+    def _findings_on_limits_below_trained_answers(self) -> Iterator[Finding]:
         """Findings on a limit below the length of the answers that the model was trained to give."""
         module = self.subject
-        is_other = trains_a_model(module) or _may_ask_for_other_answers(module)
+        is_other = trains_a_model(module) or _may_ask_for_untrained_answers(module)
         limit = None if is_other else largest_answer_limit(module)
         chats = find_nearby_chats(module.path) if limit is not None else None
         if limit is None or chats is None:
@@ -156,12 +156,12 @@ class AnswersLimitedToFewTokens(SourceRule):
             cases=[case_of_node(module, limit.node)],
         )
 
-    def _findings_on_solutions(self, mark: ast.AST) -> Iterator[Finding]:
+    def _findings_on_limits_before_solution_mark(self, mark: ast.AST) -> Iterator[Finding]:
         """Findings on generations that are too short for the steps before the mark that ends a
         solution.
         """
         module = self.subject
-        for call in (*generate_calls(module), *_calls_with_limit(module)):
+        for call in (*generate_calls(module), *_client_calls_with_answer_limit(module)):
             name = "max_new_tokens" if "max_new_tokens" in call.keywords else "max_tokens"
             limit = module.flow.value(call.keywords.get(name))
             if (
@@ -177,7 +177,7 @@ class AnswersLimitedToFewTokens(SourceRule):
                 )
 
 
-def _calls_with_limit(module: Module) -> Iterator[Call]:
+def _client_calls_with_answer_limit(module: Module) -> Iterator[Call]:
     """Calls of clients, pipelines and vLLM that limit an answer."""
     yield from module.calls(*VLLM_SAMPLING)
     for question in model_questions(module):
@@ -193,15 +193,17 @@ def _search_for_final_answer(module: Module) -> ast.AST | None:
         *module.calls(*REGEX_SEARCHES),
         *module.methods(*TEXT_SEARCHES, *PATTERN_SEARCHES),
     ):
-        pattern, searched = _pattern_and_text(module, call)
+        pattern, searched = _pattern_and_searched_text(module, call)
         text = module.flow.value(pattern) if pattern is not None else None
         if isinstance(text, str) and FINAL_ANSWER_MARK.search(text):
-            if searched is not None and _is_generated(module, searched):
+            if searched is not None and _comes_from_generation(module, searched):
                 return call.node
     return None
 
 
-def _pattern_and_text(module: Module, call: Call) -> tuple[ast.expr | None, ast.expr | None]:
+def _pattern_and_searched_text(
+    module: Module, call: Call
+) -> tuple[ast.expr | None, ast.expr | None]:
     """(what is searched for, in what) of `re.search(p, text)`, `PATTERN.search(text)` and `text.split(p)`."""
     if call.receiver is None or call.named(*REGEX_SEARCHES):
         return call.argument(0, "pattern"), call.argument(1, "string")
@@ -211,7 +213,7 @@ def _pattern_and_text(module: Module, call: Call) -> tuple[ast.expr | None, ast.
     return (call.args[0] if call.args else None), call.receiver
 
 
-def _is_generated(module: Module, text: ast.expr) -> bool:
+def _comes_from_generation(module: Module, text: ast.expr) -> bool:
     """Does a text come from a generation, as far as it is followed?"""
     for part in backward_slice(module, text):
         if isinstance(part, ast.Call) and module.flow.call(part).method in ANSWER_METHODS:
@@ -223,13 +225,13 @@ def _is_generated(module: Module, text: ast.expr) -> bool:
     return False
 
 
-def _compares_texts(module: Module) -> bool:
+def _scores_by_metric_of_texts(module: Module) -> bool:
     """Does the file score by a metric that compares whole texts?"""
     loaded = (module.flow.value(call.argument(0, "path")) for call in module.calls(*METRIC_LOADERS))
     return any(name in TEXT_METRICS for name in loaded if isinstance(name, str))
 
 
-def _may_ask_for_other_answers(module: Module) -> bool:
+def _may_ask_for_untrained_answers(module: Module) -> bool:
     """Does a script ask another model than the trained one, or for other answers: a benchmark, a grade, a title?"""
     requested = {
         text for node in model_names_in_requests(module) for text in possible_texts(module, node)

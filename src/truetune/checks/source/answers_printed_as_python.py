@@ -71,7 +71,7 @@ MAX_DEPTH = 3
 """Lists in lists"""
 
 
-def _answers_written(module: Module) -> Iterator[ast.expr]:
+def _answers_of_rows_made(module: Module) -> Iterator[ast.expr]:
     """The answers of the rows that a script makes."""
     if not trains_a_model(module) and not any(module.calls("json.dump", "json.dumps")):
         if not any(module.methods("to_json", "write_all")):
@@ -84,7 +84,7 @@ def _answers_written(module: Module) -> Iterator[ast.expr]:
         yield from (entries[name] for name in ANSWER_COLUMNS if name in entries)
 
 
-def _printed_value(module: Module, answer: ast.expr) -> ast.expr | None:
+def _value_printed_by_answer(module: Module, answer: ast.expr) -> ast.expr | None:
     """The value that an answer prints, where it is `str(x)` or `f"{x}"`; None of any other answer."""
     for origin in module.flow.origins(answer):
         node = origin.node
@@ -96,7 +96,7 @@ def _printed_value(module: Module, answer: ast.expr) -> ast.expr | None:
     return None
 
 
-def _prints_no_json(module: Module, node: ast.AST, depth: int = MAX_DEPTH) -> bool:
+def _surely_prints_no_json(module: Module, node: ast.AST, depth: int = MAX_DEPTH) -> bool:
     """Does `str` of this value surely write no JSON? A list of numbers is JSON: `str([12, 40])`, as
     the corners of a box.
     """
@@ -107,12 +107,12 @@ def _prints_no_json(module: Module, node: ast.AST, depth: int = MAX_DEPTH) -> bo
     parts = node.elts if isinstance(node, ast.List) else [node.elt]
     made = [one.node for part in parts for one in module.flow.origins(part)]
     return any(
-        _prints_in_python_form(module, one) or _prints_no_json(module, one, depth - 1)
+        _is_text_none_or_truth_value(module, one) or _surely_prints_no_json(module, one, depth - 1)
         for one in made
     )
 
 
-def _prints_in_python_form(module: Module, node: ast.AST) -> bool:
+def _is_text_none_or_truth_value(module: Module, node: ast.AST) -> bool:
     """Is the value a text, None or a truth value, which Python prints in its own way?"""
     if isinstance(node, ast.Constant):
         return node.value is None or isinstance(node.value, str | bool)
@@ -126,20 +126,20 @@ class AnswersPrintedAsPython(SourceRule):
     code = "SRC382"
     symptoms = ("garbage-output",)
     severity = "warning"
-    looks_at = CodePlaces("answers of rows that a script makes", _answers_written)
+    looks_at = CodePlaces("answers of rows that a script makes", _answers_of_rows_made)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on answers that should be JSON and are written as Python prints them."""
         module = self.subject
-        if not _mentions_only_json(module) or find_nearby_chats(module.path) is not None:
+        if not _mentions_json_and_no_python(module) or find_nearby_chats(module.path) is not None:
             return
-        for answer in _answers_written(module):
-            value = _printed_value(module, answer)
+        for answer in _answers_of_rows_made(module):
+            value = _value_printed_by_answer(module, answer)
             origins = [] if value is None else [one.node for one in module.flow.origins(value)]
             if (
                 value is not None
                 and origins
-                and all(_prints_no_json(module, one) for one in origins)
+                and all(_surely_prints_no_json(module, one) for one in origins)
             ):
                 yield self.finding(
                     "answers that should be JSON are written as Python prints them (single quotes, None, True):"
@@ -150,7 +150,7 @@ class AnswersPrintedAsPython(SourceRule):
                 return
 
 
-def _mentions_only_json(module: Module) -> bool:
+def _mentions_json_and_no_python(module: Module) -> bool:
     """Does a text of the script speak of JSON, and none of Python?"""
     texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
     # A name of a file or a column is no text: `train.jsonl`, `python`.

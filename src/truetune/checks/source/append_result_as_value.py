@@ -53,7 +53,7 @@ IN_PLACE_METHODS = (
 )
 
 
-def _configuring_calls(module: Module) -> Iterator[Call]:
+def _calls_of_configs_and_trainers(module: Module) -> Iterator[Call]:
     """Calls that make settings of LoRA or of a training, or a trainer."""
     return (
         call
@@ -67,12 +67,12 @@ class AppendResultAsValue(SourceRule):
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     since = "0.1.0"
-    looks_at = CodePlaces("settings and trainers that are made", _configuring_calls)
+    looks_at = CodePlaces("settings and trainers that are made", _calls_of_configs_and_trainers)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on settings that are given the result of `append` or the like, which is None."""
         module = self.subject
-        for call in _configuring_calls(module):
+        for call in _calls_of_configs_and_trainers(module):
             for name, given in call.keywords.items():
                 made = module.flow.producing_call(given)
                 if (

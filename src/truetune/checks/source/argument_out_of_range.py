@@ -55,25 +55,27 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.hyperparameter_arguments import (
     has_judgeable_number,
     out_of_range_arguments,
-    training_calls,
+    training_hyperparameter_calls,
 )
 from truetune.source.parsed_source_file import Module
 
 
-def _calls_with_limits(module: Module) -> Iterator[object]:
+def _calls_with_limited_arguments(module: Module) -> Iterator[object]:
     """The calls whose arguments stand in the table of limits."""
-    return (given for given in training_calls(module) if has_judgeable_number(given))
+    return (given for given in training_hyperparameter_calls(module) if has_judgeable_number(given))
 
 
 class ArgumentOutOfRange(SourceRule):
     code = "SRC078"
     symptoms = ("loss-does-not-fall", "dpo-without-effect")
     severity = "warning"
-    looks_at = CodePlaces("optimizers, clipping and adapters with numbers", _calls_with_limits)
+    looks_at = CodePlaces(
+        "optimizers, clipping and adapters with numbers", _calls_with_limited_arguments
+    )
 
     def findings(self) -> Iterator[Finding]:
         """Findings on hyperparameters in calls whose values are out of range."""
-        for given in training_calls(self.subject):
+        for given in training_hyperparameter_calls(self.subject):
             for found in out_of_range_arguments(self.subject, given, OUT_OF_RANGE, NOTHING):
                 yield self.finding(
                     found.text,

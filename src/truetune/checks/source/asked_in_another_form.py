@@ -76,7 +76,7 @@ from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     PromptForm,
     TrainedBySettings,
-    asks_a_model,
+    asks_model_and_trains_none,
     chat_template_uses,
     describe_marks,
     handwritten_prompts,
@@ -99,8 +99,8 @@ from truetune.checks.source.evidence.prompts_without_answer_header import (
 )
 from truetune.checks.source.evidence.questions_without_template import questions_without_template
 from truetune.checks.source.evidence.served_model_folders import (
+    folders_answering_requests_of_file,
     model_names_in_requests,
-    served_folders,
     vllm_servers_around,
 )
 from truetune.checks.source.evidence.serving_template_differs_from_training import (
@@ -147,16 +147,16 @@ class AskedForm(NamedTuple):
     trained: TrainedForm
 
 
-def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
+def _form_of_asked_prompts(module: Module) -> Iterator[PromptForm]:
     """The form of the prompts by which a file asks a model; nothing where it asks none."""
-    form = single_prompt_form(module) if asks_a_model(module) else None
+    form = single_prompt_form(module) if asks_model_and_trains_none(module) else None
     if form is not None:
         yield form
 
 
-def _prompt_places(module: Module) -> Iterator[object]:
+def _places_that_ask_models(module: Module) -> Iterator[object]:
     """The places at which a file asks, whatever trains the model; what the rule is about."""
-    yield from _form_of_prompts(module)
+    yield from _form_of_asked_prompts(module)
     yield from served_by_other_templates(module)
     yield from asked_by_other_templates(module)
     yield from (text for _, text in _bare_questions(module))
@@ -168,38 +168,38 @@ def _prompt_places(module: Module) -> Iterator[object]:
         yield question
 
 
-def _other_forms_than_beside(module: Module) -> Iterator[AskedForm]:
+def _questions_unlike_training_beside(module: Module) -> Iterator[AskedForm]:
     """The questions of a script that trains nothing, where a training beside it has another form."""
-    yield from _other_marks_than_beside(module)
+    yield from _prompts_sharing_no_trained_mark(module)
     if (
-        asks_a_model(module)
+        asks_model_and_trains_none(module)
         and single_prompt_form(module) is None
-        and not _may_write_prompts(module)
+        and not _may_have_prompt_of_any_form(module)
     ):
-        yield from _bare_text_beside_training(module)
+        yield from _first_bare_question_beside_training(module)
 
 
-def _other_marks_than_beside(module: Module) -> Iterator[AskedForm]:
+def _prompts_sharing_no_trained_mark(module: Module) -> Iterator[AskedForm]:
     """The prompts of a script that share no mark with those of the training beside it."""
-    for form in _form_of_prompts(module):
-        trained = _form_of_training(module)
+    for form in _form_of_asked_prompts(module):
+        trained = _form_of_training_behind_asked_model(module)
         # Without marks on either side, both are bare texts.
         if trained is not None and (form.marks or trained.marks):
             if not form.marks & trained.marks:
                 yield AskedForm(form.words, form.node, trained)
 
 
-def _bare_text_beside_training(module: Module) -> Iterator[AskedForm]:
+def _first_bare_question_beside_training(module: Module) -> Iterator[AskedForm]:
     """The first question without any template, where a training is known beside it."""
     text = next((text for _, text in _bare_questions(module)), None)
-    trained = _form_of_training(module) if text is not None else None
+    trained = _form_of_training_behind_asked_model(module) if text is not None else None
     if text is not None and trained is not None:
         yield AskedForm(BARE_TEXT, text, trained)
 
 
 def _bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that ask with a bare text, also with a column that a training beside makes the user's message of."""
-    others = training_scripts_beside(module) if asks_a_model(module) else ()
+    others = training_scripts_beside(module) if asks_model_and_trains_none(module) else ()
     columns = {name for other in others for name in _user_message_columns(other)}
     yield from questions_without_template(module, frozenset(columns))
 
@@ -216,7 +216,7 @@ def _user_message_columns(module: Module) -> Iterator[str]:
             yield key
 
 
-def _may_write_prompts(module: Module) -> bool:
+def _may_have_prompt_of_any_form(module: Module) -> bool:
     """Is there a prompt of any form, or what may make one elsewhere?"""
     return (
         any(chat_template_uses(module))
@@ -225,7 +225,7 @@ def _may_write_prompts(module: Module) -> bool:
     )
 
 
-def _other_forms_than_before(module: Module) -> Iterator[AskedForm]:
+def _questions_unlike_training_before(module: Module) -> Iterator[AskedForm]:
     """The questions that a file asks after it has trained, where the prompts before the training
     have another form.
     """
@@ -240,7 +240,7 @@ def _other_forms_than_before(module: Module) -> Iterator[AskedForm]:
     if not by_hand:
         yield from _first_bare_question_after(module, places, trained)
     # No marks: the training is on the chat template. By hand on both sides, the prompts may be the same.
-    elif not trained.marks and _is_asked_after(module, places):
+    elif not trained.marks and _asks_model_after_training(module, places):
         words = describe_marks(frozenset(mark for mark, _ in by_hand))
         yield AskedForm(words, by_hand[0][1], trained)
 
@@ -250,7 +250,7 @@ def _first_bare_question_after(
 ) -> Iterator[AskedForm]:
     """The first question without any template that is asked after the training; nothing where there is none."""
     for call, text in questions_without_template(module):
-        if _runs_only_after(module, call.node, places):
+        if _runs_only_after_training(module, call.node, places):
             yield AskedForm(BARE_TEXT, text, trained)
             return
 
@@ -265,9 +265,11 @@ def _prompts_by_hand_after(module: Module, line: int) -> list[tuple[str, ast.AST
     return [(mark, node) for mark, node in handwritten_prompts(module) if _line_number(node) > line]
 
 
-def _is_asked_after(module: Module, places: list[ast.AST]) -> bool:
+def _asks_model_after_training(module: Module, places: list[ast.AST]) -> bool:
     """Does the file ask a model after its training?"""
-    return any(_runs_only_after(module, call.node, places) for call in generate_calls(module))
+    return any(
+        _runs_only_after_training(module, call.node, places) for call in generate_calls(module)
+    )
 
 
 def _form_trained_before(module: Module, start: int) -> TrainedForm | None:
@@ -287,7 +289,7 @@ def _line_number(node: ast.AST) -> int:
     return getattr(node, "lineno", 0)
 
 
-def _runs_only_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
+def _runs_only_after_training(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
     """Does every way to a place lead through what comes after a training?"""
     early = [route for place in places for route in call_routes_to(module, place)]
     ways = call_routes_to(module, node)
@@ -297,13 +299,13 @@ def _runs_only_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bo
 class AskedInAnotherForm(SourceRule):
     code = "SRC071"
     severity = "error"
-    looks_at = CodePlaces("prompts of scripts that train or ask a model", _prompt_places)
+    looks_at = CodePlaces("prompts of scripts that train or ask a model", _places_that_ask_models)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on questions that are asked in another form than the model was trained on."""
-        yield from self._findings_on_servers()
-        yield from self._findings_on_named_templates()
-        yield from self._findings_on_system_prompts()
+        yield from self._findings_on_servers_by_other_template()
+        yield from self._findings_on_other_tokenizer_template()
+        yield from self._findings_on_missing_system_prompt()
         yield from self._findings_on_trailing_spaces()
         for rendered in renders_for_generation_without_header(self.subject):
             yield self.finding(
@@ -326,7 +328,10 @@ class AskedInAnotherForm(SourceRule):
                 severity="warning",
                 cases=[case_of_node(module, setting)],
             )
-        for asked in (*_other_forms_than_beside(module), *_other_forms_than_before(module)):
+        for asked in (
+            *_questions_unlike_training_beside(module),
+            *_questions_unlike_training_before(module),
+        ):
             trained = asked.trained
             yield self.finding(
                 f"the model is asked by {asked.words}, and {_describe_training(trained, module)}",
@@ -335,7 +340,7 @@ class AskedInAnotherForm(SourceRule):
                 cases=[case_of_node(module, asked.node), trained.case],
             )
 
-    def _findings_on_servers(self) -> Iterator[Finding]:
+    def _findings_on_servers_by_other_template(self) -> Iterator[Finding]:
         """Findings on files around a training script that serve its model by another template."""
         for other in served_by_other_templates(self.subject):
             use = other.use
@@ -350,7 +355,7 @@ class AskedInAnotherForm(SourceRule):
                 ],
             )
 
-    def _findings_on_system_prompts(self) -> Iterator[Finding]:
+    def _findings_on_missing_system_prompt(self) -> Iterator[Finding]:
         """Findings on a script that asks without the system prompt which all trained chats beside
         it begin with.
         """
@@ -358,7 +363,12 @@ class AskedInAnotherForm(SourceRule):
         question = _user_message_without_system(module)
         chats = find_nearby_chats(module.path) if question is not None else None
         system = find_common_system_prompt(chats) if chats is not None else None
-        if question is None or chats is None or system is None or _is_served_with_system(module):
+        if (
+            question is None
+            or chats is None
+            or system is None
+            or _modelfile_adds_system_prompt(module)
+        ):
             return
         yield self.finding(
             f"{system.chats} of {system.of} chats of {chats.path.name} begin with a system prompt, and this"
@@ -390,7 +400,7 @@ class AskedInAnotherForm(SourceRule):
                 ],
             )
 
-    def _findings_on_named_templates(self) -> Iterator[Finding]:
+    def _findings_on_other_tokenizer_template(self) -> Iterator[Finding]:
         """Findings on a file that gives its tokenizer another template than the training did."""
         for other in asked_by_other_templates(self.subject):
             name = Path(other.training.path).name
@@ -428,7 +438,7 @@ def _call_and_header_setting(module: Module, rendered: ast.Call) -> Iterator[ast
 
 def _user_message_without_system(module: Module) -> ast.AST | None:
     """The message of a user that a script writes which asks a model; None where it trains, or names a system prompt."""
-    if not asks_a_model(module) and not any(text_generation_calls(module)):
+    if not asks_model_and_trains_none(module) and not any(text_generation_calls(module)):
         return None
     if trains_a_model(module) or SYSTEM_PROMPT_SIGN.search(module.text):
         return None
@@ -441,7 +451,7 @@ def _user_message_without_system(module: Module) -> ast.AST | None:
     return None
 
 
-def _is_served_with_system(module: Module) -> bool:
+def _modelfile_adds_system_prompt(module: Module) -> bool:
     """Does a Modelfile beside write a system prompt by itself?"""
     try:
         files = [path for path in Path(module.path).parent.iterdir() if "odelfile" in path.name]
@@ -466,21 +476,29 @@ def _remedy_for_marks(marks: frozenset[str]) -> str:
     )
 
 
-def _form_of_training(module: Module) -> TrainedForm | None:
+def _form_of_training_behind_asked_model(module: Module) -> TrainedForm | None:
     """The form in which the model that a file asks was trained; None where it is not sure what
     trained it.
     """
-    names = loaded_model_names(module) | served_folders(module) | _requested_names(module)
+    names = (
+        loaded_model_names(module)
+        | folders_answering_requests_of_file(module)
+        | _model_names_in_requests(module)
+    )
     others = list(training_scripts_beside(module))
     if not names and any(engine_prompts(module)):
         return _form_of_only_training_beside(module, others)
     settings = list(training_settings_beside(module))
-    makers = [other for other in others if _is_any_written(names, model_folders_written(other))]
-    files = [one for one in settings if _is_any_written(names, {one.output})]
+    makers = [
+        other
+        for other in others
+        if _is_any_name_in_written_folders(names, model_folders_written(other))
+    ]
+    files = [one for one in settings if _is_any_name_in_written_folders(names, {one.output})]
     if makers or files:
         return _form_of_only_training(makers, files, module)
-    makers = _only_possible_maker(names, others)
-    files = [] if others else _only_possible_settings(names, settings)
+    makers = _only_script_that_may_train(names, others)
+    files = [] if others else _only_settings_that_may_train(names, settings)
     trained = _form_of_only_training(makers, files, module)
     return None if trained is None else trained._replace(is_guess=True)
 
@@ -496,7 +514,7 @@ def _form_of_only_training(
     return _form_of_settings(files[0]) if files else _form_of_script(makers[0], asking)
 
 
-def _requested_names(module: Module) -> frozenset[str]:
+def _model_names_in_requests(module: Module) -> frozenset[str]:
     """The names of models in the requests of a file; none where a server around it says what they stand for, or where
     requests go to the maker of a model."""
     if any(vllm_servers_around(module)) or ADDRESS_OF_MAKER.search(module.text):
@@ -506,14 +524,14 @@ def _requested_names(module: Module) -> frozenset[str]:
     )
 
 
-def _only_possible_maker(names: Iterable[str], others: list[Module]) -> list[Module]:
+def _only_script_that_may_train(names: Iterable[str], others: list[Module]) -> list[Module]:
     """The one training script of the project, where it may have made the model of one of these names; else none."""
     if len(others) != 1:
         return []
     return others if any(_may_be_made_by_training(name, others[0]) for name in names) else []
 
 
-def _only_possible_settings(
+def _only_settings_that_may_train(
     names: Iterable[str], settings: list[TrainedBySettings]
 ) -> list[TrainedBySettings]:
     """The one file of settings that trains, where it may have made the model of one of these names;
@@ -543,7 +561,7 @@ def _form_of_script(script: Module, asking: Module) -> TrainedForm | None:
     return TrainedForm(home.path, form.marks, case_of_node(home, form.node))
 
 
-def _is_any_written(names: Iterable[str], folders: Iterable[str]) -> bool:
+def _is_any_name_in_written_folders(names: Iterable[str], folders: Iterable[str]) -> bool:
     """Is any of the names one of the folders that a training writes, or in one?"""
     return any(is_written_by_script(name, frozenset(folders)) for name in names)
 

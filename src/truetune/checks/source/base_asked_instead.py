@@ -50,13 +50,13 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.engine_requests_without_adapter import (
     adapter_engines,
-    answers_of_unloaded_model,
-    requests_without_adapter,
+    engine_whose_requests_lack_adapter,
+    first_answer_if_all_unloaded,
 )
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
-    asks_a_model,
+    asks_model_and_trains_none,
     is_written_by_script,
     model_folders_written,
     training_scripts_beside,
@@ -130,7 +130,7 @@ class BaseInstead(NamedTuple):
 
 def _generating_calls(module: Module) -> Iterator[Call]:
     """The calls that generate in a file that asks a model."""
-    if asks_a_model(module):
+    if asks_model_and_trains_none(module):
         yield from generate_calls(module)
         yield from module.calls(*ENGINES, PIPELINE)
     yield from (made for _, made in adapter_engines(module) if not made.named(*ENGINES))
@@ -144,13 +144,13 @@ class BaseAskedInstead(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on scripts that mean to ask the tuned model and ask its base."""
         module = self.subject
-        if not asks_a_model(module) and not any(adapter_engines(module)):
+        if not asks_model_and_trains_none(module) and not any(adapter_engines(module)):
             return
         for look in (
-            _untrained_new_adapter,
+            _question_to_untrained_new_adapter,
             _adapter_given_and_not_read,
             _engine_without_adapter_request,
-            _answers_with_adapter_off,
+            _questions_all_with_adapter_off,
             _adapter_loaded_not_strictly,
             _second_adapter_left_inactive,
             _plain_model_beside_trained_tokenizer,
@@ -165,7 +165,7 @@ class BaseAskedInstead(SourceRule):
                 return
 
 
-def _untrained_new_adapter(module: Module) -> BaseInstead | None:
+def _question_to_untrained_new_adapter(module: Module) -> BaseInstead | None:
     """A question to a new adapter in a script that trains nothing, and gives the adapter no
     weights; None without one.
     """
@@ -173,7 +173,7 @@ def _untrained_new_adapter(module: Module) -> BaseInstead | None:
         module.calls(*SETS_WEIGHTS)
     ):
         return None
-    made = next(_new_adapter_calls(module), None)
+    made = next(_calls_putting_untrained_adapter_on(module), None)
     if made is None:
         return None
     name = made.method or str(made.names[0]).rpartition(".")[2]
@@ -184,7 +184,7 @@ def _untrained_new_adapter(module: Module) -> BaseInstead | None:
     )
 
 
-def _new_adapter_calls(module: Module) -> Iterator[Call]:
+def _calls_putting_untrained_adapter_on(module: Module) -> Iterator[Call]:
     """Calls that put an adapter on a model whose weights nothing has trained."""
     yield from module.calls(*NEW_ADAPTERS)
     for call in module.methods("add_adapter"):
@@ -260,7 +260,7 @@ def _adapter_given_and_not_read(module: Module) -> BaseInstead | None:
 
 def _engine_without_adapter_request(module: Module) -> BaseInstead | None:
     """vLLM with adapters, of which no question names one."""
-    unnamed = requests_without_adapter(module)
+    unnamed = engine_whose_requests_lack_adapter(module)
     if unnamed is not None:
         return BaseInstead(
             unnamed.requests[0].node,
@@ -299,11 +299,11 @@ def _request_made_and_not_sent(module: Module) -> BaseInstead | None:
     return None
 
 
-def _answers_with_adapter_off(module: Module) -> BaseInstead | None:
+def _questions_all_with_adapter_off(module: Module) -> BaseInstead | None:
     """The questions of a script that are all asked under `disable_adapter()`; None where some are
     not.
     """
-    unloaded = answers_of_unloaded_model(module)
+    unloaded = first_answer_if_all_unloaded(module)
     if unloaded is not None:
         return BaseInstead(
             unloaded.node,
@@ -357,9 +357,9 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> BaseInstead | None:
     """A plain model from elsewhere that is asked, beside a tokenizer from the folder that a
     training of the project wrote.
     """
-    if _mentions_adapter(module):
+    if _loads_or_mentions_adapter(module):
         return None
-    models = _plain_model_loads(module)
+    models = _plain_model_loads_with_names(module)
     names = [text for _, given in models for text in possible_texts(module, given)]
     tokenizers = [
         text for given in _tokenizer_names(module) for text in possible_texts(module, given)
@@ -384,9 +384,9 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> BaseInstead | None:
 
 def _adapter_read_for_tokenizer_alone(module: Module) -> BaseInstead | None:
     """A tokenizer from what is named an adapter, a plain model from what is named its base, and no adapter loaded."""
-    if _loads_any_adapter(module):
+    if _loads_adapter_or_weights(module):
         return None
-    models = [one for part in module.with_linked for one in _plain_model_loads(part)]
+    models = [one for part in module.with_linked for one in _plain_model_loads_with_names(part)]
     if not models or any(_may_be_trained_model(module, given) for _, given in models):
         return None
     for given in _tokenizer_names(module):
@@ -402,10 +402,10 @@ def _adapter_read_for_tokenizer_alone(module: Module) -> BaseInstead | None:
 
 def _base_named_in_training_settings(module: Module) -> BaseInstead | None:
     """What is asked is the base model that a training's settings name, and they train an adapter."""
-    if _loads_any_adapter(module):
+    if _loads_adapter_or_weights(module):
         return None
     engines = [(call.node, call.argument(0, "model")) for call in module.calls(*ENGINES)]
-    models = [*engines, *_plain_model_loads(module)]
+    models = [*engines, *_plain_model_loads_with_names(module)]
     # A second model may be the trained one, which is compared with its base.
     for node, given in models if len(models) == 1 else ():
         for origin in module.flow.origins(given) if given is not None else ():
@@ -446,7 +446,7 @@ def _settings_entry_of(module: Module, node: ast.AST) -> SettingsEntry | None:
     return SettingsEntry(str(key), is_base and is_trained)
 
 
-def _loads_any_adapter(module: Module) -> bool:
+def _loads_adapter_or_weights(module: Module) -> bool:
     """Does the file, or one that runs with it, load an adapter or weights?"""
     return any(
         any(part.calls(*ADAPTED_LOADS, *SETS_WEIGHTS)) or any(part.methods(*LOADS_ADAPTER))
@@ -472,14 +472,14 @@ def _may_be_trained_model(module: Module, given: ast.expr | None) -> bool:
     return not is_published and "base" not in _last_name_or_key(given).lower()
 
 
-def _mentions_adapter(module: Module) -> bool:
+def _loads_or_mentions_adapter(module: Module) -> bool:
     """Does a file load an adapter, or speak of one?"""
     if any(module.calls(*ADAPTED_LOADS)) or any(module.methods(*LOADS_ADAPTER)):
         return True
     return "adapter" in module.text.lower().replace("load_adapter", "")
 
 
-def _plain_model_loads(module: Module) -> list[tuple[ast.Call, ast.expr | None]]:
+def _plain_model_loads_with_names(module: Module) -> list[tuple[ast.Call, ast.expr | None]]:
     """The calls that load a model without an adapter, pipelines last, each with what names the model."""
     loads = [
         (call.node, call.argument(0, "pretrained_model_name_or_path"))

@@ -103,9 +103,9 @@ class BaseLoadedForEvaluation(SourceRule):
             return
         for asked in _models_asked_without_training(module):
             for training, trained in trainings_of_project(module):
-                if not asked.names.keys() <= trained.bases or _evaluates_itself(training):
+                if not asked.names.keys() <= trained.bases or _training_asks_its_model(training):
                     continue
-                if _may_be_used_elsewhere(module, training, trained):
+                if _training_result_may_be_used_elsewhere(module, training, trained):
                     continue
                 if _writes_rows_of_training(module, training):
                     continue  # its answers are what is trained: a teacher, whoever it is
@@ -129,10 +129,13 @@ def _loads_adapter_or_weights(module: Module) -> bool:
 def _writes_rows_of_training(module: Module, training: Module) -> bool:
     """Does the script write a file, or a folder of rows, that the training names?"""
     names = {node.value for node in training.nodes(ast.Constant) if isinstance(node.value, str)}
-    return any(_file_name(text) in map(_file_name, names) for text in _written_files(module))
+    return any(
+        _last_part_of_path(text) in map(_last_part_of_path, names)
+        for text in _written_files(module)
+    )
 
 
-def _file_name(path: str) -> str:
+def _last_part_of_path(path: str) -> str:
     """The last part of a path: scripts are started in different folders."""
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
@@ -142,7 +145,7 @@ def _written_files(module: Module) -> Iterator[str]:
     for call in module.all_calls:
         is_open = call.named("open", "*.open", "io.open", "codecs.open", "jsonlines.open")
         place = 0 if call.method in WRITERS or is_open else None
-        if is_open and not _is_for_writing(module, call):
+        if is_open and not _opens_file_for_writing(module, call):
             continue
         if place is None:
             receiver = call.receiver if call.method in PATH_WRITERS else None
@@ -152,18 +155,20 @@ def _written_files(module: Module) -> Iterator[str]:
         yield from possible_texts(module, target) if target is not None else ()
 
 
-def _is_for_writing(module: Module, call: Call) -> bool:
+def _opens_file_for_writing(module: Module, call: Call) -> bool:
     """Does the mode of an `open` write?"""
     mode = module.flow.value(call.argument(1, "mode"))
     return isinstance(mode, str) and any(letter in mode for letter in "wax")
 
 
-def _evaluates_itself(training: Module) -> bool:
+def _training_asks_its_model(training: Module) -> bool:
     """Does a training ask its model by itself, so that another script may ask the base to compare?"""
     return any(training.methods("generate", "predict"))
 
 
-def _may_be_used_elsewhere(module: Module, training: Module, trained: TrainedModels) -> bool:
+def _training_result_may_be_used_elsewhere(
+    module: Module, training: Module, trained: TrainedModels
+) -> bool:
     """May another file of the project use what a training writes: a script that loads models, or a command?"""
     for other in scripts_beside(module):
         if other.path == training.path or trains_a_model(other):

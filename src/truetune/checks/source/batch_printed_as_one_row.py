@@ -81,8 +81,8 @@ class BatchPrintedAsOneRow(SourceRule):
             columns = list(dict.fromkeys(place.column for place in places))
             yield self.finding(
                 f"{mapped.name} is written for one row, and gets whole batches: it puts"
-                f" {_columns_in_words(columns)} into one {_target_in_words(places)}, and the model learns lists that"
-                " Python printed",
+                f" {_printed_columns_in_words(columns)} into one {_target_in_words(places)}, and the model"
+                " learns lists that Python printed",
                 _remedy(mapped),
                 cases=[
                     case_of_node(module, mapped.call.node),
@@ -91,7 +91,7 @@ class BatchPrintedAsOneRow(SourceRule):
             )
 
 
-def _columns_in_words(columns: list[str]) -> str:
+def _printed_columns_in_words(columns: list[str]) -> str:
     """The columns that are printed, two of them named."""
     if len(columns) == 1:
         return f"the list {columns[0]}"

@@ -67,7 +67,7 @@ from truetune.checks.source.evidence.batches_skipped_by_one_process import (
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.loop_exits_by_one_process import loop_exits_by_one_process
 from truetune.checks.source.evidence.process_counts import (
-    is_under_process_count,
+    is_kept_from_several_processes,
     refuses_several_processes,
 )
 from truetune.checks.source.evidence.several_process_scripts import sign_of_several_processes
@@ -75,7 +75,7 @@ from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 
-def _backward_passes(module: Module) -> Iterator[Call]:
+def _backward_passes_of_several_processes(module: Module) -> Iterator[Call]:
     """The backward passes of a script that runs as several processes."""
     if sign_of_several_processes(module) is not None:
         yield from module.methods(*BACKWARD)
@@ -85,7 +85,9 @@ class BatchSkippedOnOneRank(SourceRule):
     code = "SRC225"
     symptoms = ("several-gpus",)
     severity = "error"
-    looks_at = CodePlaces("backward passes of several processes", _backward_passes)
+    looks_at = CodePlaces(
+        "backward passes of several processes", _backward_passes_of_several_processes
+    )
 
     def findings(self) -> Iterator[Finding]:
         """Findings on batches that one process skips by its own figures while the others wait for it."""
@@ -96,7 +98,7 @@ class BatchSkippedOnOneRank(SourceRule):
         # What collective-call-on-one-rank says of the same place is not said again.
         known = {left.node for left in loop_exits_by_one_process(module)}
         for skipped in skipped_batches(module):
-            if skipped.node in known or is_under_process_count(module, skipped.node):
+            if skipped.node in known or is_kept_from_several_processes(module, skipped.node):
                 continue
             waiting = f"{module.text_of(skipped.then)[:60]} in line {module.place(skipped.then)[0]}"
             yield self.finding(

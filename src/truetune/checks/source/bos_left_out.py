@@ -94,7 +94,7 @@ class BosLeftOut(SourceRule):
             return
         for call in _encodings_without_special_tokens(module):
             written = _text_opening_first_turn(module, call)
-            if written is None or _names_no_gemma_model(module, call):
+            if written is None or _names_only_non_gemma_models(module, call):
                 continue
             yield self.finding(
                 "the text begins with <start_of_turn>, is encoded with add_special_tokens=False, and nothing puts"
@@ -138,7 +138,7 @@ def _begins_whole_text(module: Module, text: ast.Constant) -> bool:
     return True
 
 
-def _names_no_gemma_model(module: Module, call: Call) -> bool:
+def _names_only_non_gemma_models(module: Module, call: Call) -> bool:
     """Is every model that the file names of a family that is not Gemma? A folder of one's own says nothing."""
     names = [
         normalized_model_name(name) for name in likely_model_names(module, _tokenizer_of(call))

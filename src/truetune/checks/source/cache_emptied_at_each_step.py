@@ -80,7 +80,7 @@ class CacheEmptiedAtEachStep(SourceRule):
         """Findings on calls of `empty_cache` that run in each training step."""
         module = self.subject
         for call in module.calls(*EMPTIES):
-            around = _step_loop_or_callback(module, call)
+            around = _loop_or_callback_of_each_step(module, call)
             if around is None:
                 continue
             yield self.finding(
@@ -92,7 +92,7 @@ class CacheEmptiedAtEachStep(SourceRule):
             )
 
 
-def _step_loop_or_callback(module: Module, call: Call) -> ast.AST | None:
+def _loop_or_callback_of_each_step(module: Module, call: Call) -> ast.AST | None:
     """The loop or the callback that runs a call in each step; None where a condition or an error has to come first."""
     place = loop_or_hook_of_each_step(module, call.node)
     if isinstance(place, Loop) and (

@@ -96,15 +96,15 @@ class ChatTemplateOfAnotherFamily(SourceRule):
     looks_at = CodePlaces(
         "templates that a training gives its tokenizer",
         lambda module: chain(
-            (given.place for given in _given_templates(module)),
-            (node for _, node in _handwritten_question_marks(module)),
+            (given.place for given in _templates_given_where_trained(module)),
+            (node for _, node in _handwritten_marks_before_questions(module)),
         ),
     )
 
     def findings(self) -> Iterator[Finding]:
         """Findings on chat models that are trained by the template or the marks of another family."""
         module = self.subject
-        for given in _given_templates(module):
+        for given in _templates_given_where_trained(module):
             names = _names_of_model_for_template(module, given)
             marks = {question_mark_of_chat_model(name) for name in names}
             own = marks.pop() if len(marks) == 1 else None
@@ -120,7 +120,7 @@ class ChatTemplateOfAnotherFamily(SourceRule):
 
     def _findings_on_handwritten_marks(self) -> Iterator[Finding]:
         """Findings on prompts with the marks of one family, written for the chat model of another."""
-        written = list(_handwritten_question_marks(self.subject))
+        written = list(_handwritten_marks_before_questions(self.subject))
         names = likely_model_names(self.subject, None) if written else []
         own_marks = {question_mark_of_chat_model(name) for name in names}
         own = own_marks.pop() if len(own_marks) == 1 else None
@@ -137,7 +137,7 @@ class ChatTemplateOfAnotherFamily(SourceRule):
             )
 
 
-def _handwritten_question_marks(module: Module) -> Iterator[tuple[str, ast.AST]]:
+def _handwritten_marks_before_questions(module: Module) -> Iterator[tuple[str, ast.AST]]:
     """The marks before a question in texts with a place for it, each with the text; none where tokens are added."""
     if not trains_a_model(module) or KNOWS_OTHER_MARKS.search(module.text):
         return
@@ -150,7 +150,7 @@ def _handwritten_question_marks(module: Module) -> Iterator[tuple[str, ast.AST]]
             yield found["mark"], node
 
 
-def _given_templates(module: Module) -> Iterator[_GivenTemplate]:
+def _templates_given_where_trained(module: Module) -> Iterator[_GivenTemplate]:
     """The templates of known families that a script which trains gives its tokenizer."""
     if not trains_a_model(module):
         return

@@ -48,7 +48,7 @@ from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 
-def _tensor_file_loads(module: Module) -> Iterator[Call]:
+def _tensor_file_loads_by_several_processes(module: Module) -> Iterator[Call]:
     """Files of tensors that a script of several processes loads."""
     if any(True for part in module.with_linked for _ in part.calls("*.init_process_group")):
         yield from module.calls("torch.load")
@@ -57,13 +57,15 @@ def _tensor_file_loads(module: Module) -> Iterator[Call]:
 class CheckpointLoadedOntoOneGpu(SourceRule):
     code = "SRC095"
     severity = "warning"
-    looks_at = CodePlaces("files that scripts of several processes load", _tensor_file_loads)
+    looks_at = CodePlaces(
+        "files that scripts of several processes load", _tensor_file_loads_by_several_processes
+    )
 
     def findings(self) -> Iterator[Finding]:
         """Findings on checkpoints that every process loads onto the GPU which they were saved from."""
         module = self.subject
         restored = set(_loads_given_to_load_state_dict(module))
-        for call in _tensor_file_loads(module):
+        for call in _tensor_file_loads_by_several_processes(module):
             if call.node in restored and call.lacks("map_location", 1):
                 yield self.finding(
                     "every process loads the checkpoint onto the GPU that it was saved from, GPU 0 most often:"

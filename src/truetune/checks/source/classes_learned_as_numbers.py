@@ -147,16 +147,16 @@ def _names_of_classes(module: Module, table: ast.expr) -> list[str]:
         if isinstance(node, ast.DictComp):
             # `{name: number for number, name in enumerate(NAMES)}`
             origins = module.flow.origins(_unwrap_enumerate(node.generators[0].iter))
-            parts = [part for one in origins for part in _literal_names(one.node)]
+            parts = [part for one in origins for part in _list_elements_or_table_keys(one.node)]
         else:
-            parts = _literal_names(node)
+            parts = _list_elements_or_table_keys(node)
         names = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
         if names and len(names) == len(parts):
             return names
     return []
 
 
-def _literal_names(node: ast.AST) -> list[ast.expr | None]:
+def _list_elements_or_table_keys(node: ast.AST) -> list[ast.expr | None]:
     """The elements of a list that the file writes down, or the keys of a table of numbers."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return list(node.elts)

@@ -176,11 +176,11 @@ def _are_different_tokens(model: PadValue, tokenizer: PadValue, name: object) ->
         return False
     if "text" in pads:
         return pads["text"] not in EOS_TEXTS
-    ids = _eos_ids(name)
+    ids = _eos_ids_of_model_family(name)
     return bool(ids) and pads["id"] not in ids
 
 
-def _eos_ids(name: object) -> frozenset[int]:
+def _eos_ids_of_model_family(name: object) -> frozenset[int]:
     """The ids that EOS has in the family of a model; empty where that is not known."""
     if not isinstance(name, str):
         return frozenset()

@@ -132,7 +132,7 @@ def _control_assignments_in_callbacks(module: Module) -> Iterator[ast.Assign]:
                 yield node
 
 
-def _collective_places(module: Module) -> Iterator[object]:
+def _collective_calls_and_wrapped_models(module: Module) -> Iterator[object]:
     """Calls that wait for all processes, and models that a loop of one's own wraps for several
     processes.
     """
@@ -145,19 +145,19 @@ class CollectiveCallOnOneRank(SourceRule):
     code = "SRC050"
     severity = "error"
     since = "0.1.0"
-    looks_at = CodePlaces("calls that wait for all processes", _collective_places)
+    looks_at = CodePlaces("calls that wait for all processes", _collective_calls_and_wrapped_models)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on calls which all processes must make and only one does."""
-        yield from self._findings_on_calls()
+        yield from self._findings_on_guarded_collective_calls()
         for left in loop_exits_by_one_process(self.subject):
-            yield self._finding_on_exit(left)
+            yield self._finding_on_loop_exit(left)
         for decision in _control_assignments_in_callbacks(self.subject):
             guard = _one_process_condition(self.subject, decision)
             if guard is not None:
-                yield self._finding_on_decision(decision, guard)
+                yield self._finding_on_callback_decision(decision, guard)
 
-    def _findings_on_calls(self) -> Iterator[Finding]:
+    def _findings_on_guarded_collective_calls(self) -> Iterator[Finding]:
         """Findings on collective calls under a condition that one process meets."""
         module = self.subject
         waits = [
@@ -178,7 +178,7 @@ class CollectiveCallOnOneRank(SourceRule):
             if sharding is not None:
                 yield self._finding_on_call(call, guard, sharding)
 
-    def _finding_on_exit(self, left: LoopExit) -> Finding:
+    def _finding_on_loop_exit(self, left: LoopExit) -> Finding:
         """The finding on a process that leaves the loop in another way than the others."""
         module = self.subject
         place = module.place(left.test)[0]
@@ -207,7 +207,7 @@ class CollectiveCallOnOneRank(SourceRule):
             cases=[case_of_node(module, left.node)],
         )
 
-    def _finding_on_decision(self, decision: ast.Assign, guard: ast.expr) -> Finding:
+    def _finding_on_callback_decision(self, decision: ast.Assign, guard: ast.expr) -> Finding:
         """The finding on what a callback tells the trainer of one process alone."""
         module = self.subject
         name = ast.unparse(decision.targets[0])
@@ -311,13 +311,13 @@ def _gathers_sharded_weights(module: Module, call: Call) -> bool:
         is_model = "model" in kinds or _is_model_of_a_callback(module, call.receiver)
         return is_model and not GATHERED_FIRST.search(module.text)
     if call.method == "state_dict":
-        return _gathers_full_state(module, call)
+        return _is_in_fsdp_state_dict_type(module, call)
     return call.method in SHARD_METHODS or (
         call.method in GATHERING_METHODS and "accelerator" in kinds
     )
 
 
-def _gathers_full_state(module: Module, call: Call) -> bool:
+def _is_in_fsdp_state_dict_type(module: Module, call: Call) -> bool:
     """Does a call stand in `with FSDP.state_dict_type(...)`, where it gathers the full state?"""
     return any(
         isinstance(parent, ast.With)
@@ -438,11 +438,15 @@ def _condition_around_every_call(
     guards = [(caller, _one_process_condition(module, caller, depth - 1)) for caller in callers]
     if all(guard is not None for _, guard in guards):
         return next((guard for _, guard in guards), None)
-    certain = (guard for caller, guard in guards if guard is not None and _names_function(caller))
+    certain = (
+        guard
+        for caller, guard in guards
+        if guard is not None and _names_own_function_or_method(caller)
+    )
     return next(certain, None) if _is_always_reached(module, node) else None
 
 
-def _names_function(caller: ast.Call) -> bool:
+def _names_own_function_or_method(caller: ast.Call) -> bool:
     """Does a call name the function itself, or a method of its own class? Any other may be of another class."""
     owner = caller.func.value if isinstance(caller.func, ast.Attribute) else None
     return isinstance(caller.func, ast.Name) or (

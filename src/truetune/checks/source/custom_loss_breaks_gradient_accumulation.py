@@ -64,7 +64,7 @@ from truetune.checks.source.evidence.custom_losses import (
     LOSS_KWARGS_FLAG,
     LossFunction,
     accumulation_is_always_one_step,
-    custom_loss_methods,
+    custom_loss_methods_with_open_flag,
     divides_by_accumulation_steps,
     given_loss_functions,
     sets_loss_flag,
@@ -84,7 +84,7 @@ OLDER = Unmet(f"it is about transformers {COUNTS_ITEMS} and later, and an older 
 
 def _custom_losses(module: Module) -> Iterator[ast.AST]:
     """The losses of a file: methods of trainers, and functions that trainers are given."""
-    yield from (method for _, method in custom_loss_methods(module))
+    yield from (method for _, method in custom_loss_methods_with_open_flag(module))
     yield from given_loss_functions(module)
 
 
@@ -108,7 +108,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         module = self.subject
         if module.pins.before("transformers", COUNTS_ITEMS):
             return
-        for owner, method in custom_loss_methods(module):
+        for owner, method in custom_loss_methods_with_open_flag(module):
             yield from self._findings_on_class(owner, method)
         for function in given_loss_functions(module):
             yield from self._findings_on_function(function)
@@ -169,7 +169,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         # An older Trainer does not know the flag: the edit would change nothing there.
         if unscaled and not is_before_flag:
             changes = insert_statements_before(
-                module, _first_statement(owner), f"{LOSS_KWARGS_FLAG} = False", ""
+                module, _first_statement_after_docstring(owner), f"{LOSS_KWARGS_FLAG} = False", ""
             )
         if missing:
             changes = (*changes, *insert_parameter(module, method, f"{ITEM_COUNT}=None"))
@@ -210,7 +210,7 @@ def _remedy_of_loss(*, missing: bool, unscaled: bool, is_before_flag: bool) -> s
     return f"{taken}, and {scale}" if unscaled else taken
 
 
-def _first_statement(owner: ast.ClassDef) -> ast.stmt:
+def _first_statement_after_docstring(owner: ast.ClassDef) -> ast.stmt:
     """The first statement of a class after its docstring."""
     first = owner.body[0]
     is_text = (

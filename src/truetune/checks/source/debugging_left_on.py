@@ -52,7 +52,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.code_run_in_every_training_step import backward_loops
+from truetune.checks.source.evidence.code_run_in_every_training_step import (
+    innermost_loops_around_backward,
+)
 from truetune.checks.source.evidence.execution_order import (
     runs_surely_before,
     runs_unconditionally,
@@ -121,7 +123,7 @@ def _debugging_switches(module: Module) -> Iterator[_DebuggingSwitch]:
     trains = trains_anything(module) or any(module.methods("fit"))
     if not trains or _has_few_steps(module):
         return
-    yield from _switches_by_value(
+    yield from _places_switching_on_with_off(
         module,
         [(call.node, call.argument(0, "mode")) for call in module.calls(*SETS_ANOMALY)],
         (True, False),
@@ -135,7 +137,7 @@ def _debugging_switches(module: Module) -> Iterator[_DebuggingSwitch]:
         if module.flow.value(call.keywords.get("profiler")) in LIGHTNING_PROFILERS:
             yield _DebuggingSwitch(call.keywords["profiler"], OF_PROFILER)
     yield from _profilers_without_schedule(module)
-    yield from _switches_by_value(
+    yield from _places_switching_on_with_off(
         module,
         [
             (node, node.value)
@@ -147,7 +149,7 @@ def _debugging_switches(module: Module) -> Iterator[_DebuggingSwitch]:
     )
 
 
-def _holds_whole_loop(block: ast.With, loops: Collection[ast.AST]) -> bool:
+def _holds_loop_without_break(block: ast.With, loops: Collection[ast.AST]) -> bool:
     """Does a block hold one of these loops, and no `break`?"""
     nodes = list(ast.walk(block))
     is_left_early = any(isinstance(one, ast.Break) for one in nodes)
@@ -156,9 +158,9 @@ def _holds_whole_loop(block: ast.With, loops: Collection[ast.AST]) -> bool:
 
 def _profilers_without_schedule(module: Module) -> Iterator[_DebuggingSwitch]:
     """Profilers without a schedule around a loop of the training; a loop that is left early is the measurement."""
-    loops = backward_loops(module) if any(module.calls(*PROFILERS)) else set()
+    loops = innermost_loops_around_backward(module) if any(module.calls(*PROFILERS)) else set()
     for block in module.nodes(ast.With):
-        if not _holds_whole_loop(block, loops):
+        if not _holds_loop_without_break(block, loops):
             continue
         for item in block.items:
             node = item.context_expr
@@ -169,7 +171,7 @@ def _profilers_without_schedule(module: Module) -> Iterator[_DebuggingSwitch]:
                 yield _DebuggingSwitch(call.node, OF_PROFILER)
 
 
-def _switches_by_value(
+def _places_switching_on_with_off(
     module: Module,
     places: Sequence[tuple[ast.AST, ast.expr | None]],
     on_and_off: tuple[object, object],

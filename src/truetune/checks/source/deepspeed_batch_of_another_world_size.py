@@ -51,7 +51,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.possible_values import possible_numbers
-from truetune.settings.stacks.find_config_consumer import launched_processes
+from truetune.settings.stacks.find_config_consumer import launched_process_count_and_command
 from truetune.source.parsed_source_file import Module
 
 KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -99,7 +99,7 @@ class DeepspeedBatchOfAnotherWorldSize(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on DeepSpeed's batch sizes in a script that the number of processes does not give."""
         module = self.subject
-        started = launched_processes(Path(module.path))
+        started = launched_process_count_and_command(Path(module.path))
         for node, (whole, rows, steps) in _known_batch_settings(module):
             if started is not None and whole != rows * steps * started[0]:
                 yield self._finding_on_dictionary(node, whole, (rows, steps), started)

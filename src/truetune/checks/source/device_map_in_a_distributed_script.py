@@ -52,8 +52,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.process_counts import (
-    is_under_process_count,
-    launch_command,
+    command_starting_several_processes,
+    is_kept_from_several_processes,
     refuses_several_processes,
     signs_of_several_processes,
 )
@@ -71,7 +71,10 @@ def _mapped_models_of_several_processes(module: Module) -> Iterator[Call]:
     """Models that are given a device map, in a file that runs as several processes."""
     mapped = list(_mapped_models(module))
     # The commands of a project are read only where there is a map to judge.
-    if mapped and (any(signs_of_several_processes(module)) or launch_command(module) is not None):
+    if mapped and (
+        any(signs_of_several_processes(module))
+        or command_starting_several_processes(module) is not None
+    ):
         yield from mapped
 
 
@@ -143,7 +146,7 @@ class DeviceMapInADistributedScript(SourceRule):
             if spreading is None and not is_on_one_gpu:
                 continue
             spellings = (call.node, *_places_naming_map(module, value))
-            if not any(is_under_process_count(module, node) for node in spellings):
+            if not any(is_kept_from_several_processes(module, node) for node in spellings):
                 yield self._finding_on_model(call, device_map, spreading, sign)
 
     def _finding_on_model(
@@ -177,7 +180,7 @@ class DeviceMapInADistributedScript(SourceRule):
 def _sign_of_several_processes(module: Module) -> str | None:
     """What starts several processes, in the file or in a command of the project; None where nothing does."""
     signs = (module.text_of(node) for node in signs_of_several_processes(module))
-    return next(signs, None) or launch_command(module)
+    return next(signs, None) or command_starting_several_processes(module)
 
 
 def _makes_trainer_or_optimizer(module: Module) -> bool:

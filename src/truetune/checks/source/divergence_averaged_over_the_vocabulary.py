@@ -89,7 +89,7 @@ class DivergenceAveragedOverTheVocabulary(SourceRule):
         """Findings on Kullback-Leibler losses that are averaged over the vocabulary, too."""
         module = self.subject
         for call in _divergences_beside_language_model(module):
-            is_default = _is_default_or_given_mean(module, call)
+            is_default = _is_mean_by_default_not_given(module, call)
             if is_default is None or _is_result_rescaled(module, call):
                 continue
             mean = "no reduction is given, which is 'mean'" if is_default else "reduction is 'mean'"
@@ -102,7 +102,7 @@ class DivergenceAveragedOverTheVocabulary(SourceRule):
             )
 
 
-def _is_default_or_given_mean(module: Module, call: Call) -> bool | None:
+def _is_mean_by_default_not_given(module: Module, call: Call) -> bool | None:
     """True for a mean by default, False for a mean that is given; None where it is another
     reduction, or not known.
     """

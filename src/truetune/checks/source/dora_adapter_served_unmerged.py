@@ -60,7 +60,7 @@ MERGING_METHODS = ("merge_and_unload", "merge_adapter")
 ADAPTER_CONFIG = "adapter_config.json"
 
 
-def _adapter_calls(module: Module) -> Iterator[Call]:
+def _calls_loading_or_making_adapters(module: Module) -> Iterator[Call]:
     """Adapters that are loaded, or put on a model with a configuration."""
     yield from module.calls(*ADAPTER_LOADS, "peft.get_peft_model")
 
@@ -69,7 +69,7 @@ class DoraAdapterServedUnmerged(SourceRule):
     code = "SRC032"
     symptoms = ("garbage-output", "slow-generation", "good-here-bad-there")
     severity = "warning"
-    looks_at = CodePlaces("adapters that are loaded or made", _adapter_calls)
+    looks_at = CodePlaces("adapters that are loaded or made", _calls_loading_or_making_adapters)
 
     def findings(self) -> Iterator[Finding]:
         """Findings on adapters with DoRA that are served without being merged."""
@@ -78,7 +78,7 @@ class DoraAdapterServedUnmerged(SourceRule):
             return
         if not any(module.methods("generate")):
             return
-        for call in _adapter_calls(module):
+        for call in _calls_loading_or_making_adapters(module):
             says = _evidence_of_dora(module, call)
             if says is not None:
                 yield self.finding(

@@ -56,7 +56,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.script_learning_rate_ignored_by_deepspeed import (
     EngineRate,
     engines_without_optimizer,
-    find_engine_rates,
+    find_engines_with_other_rate,
 )
 
 # Chosen, not measured: rates of one kind of training differ by five at most (1e-5 to 5e-5 for all weights); at half of
@@ -75,7 +75,7 @@ class EngineTakesTheRateOfItsSettings(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on DeepSpeed's engines that train at the rate of their settings and not at that of the script."""
-        for found in find_engine_rates(self.subject):
+        for found in find_engines_with_other_rate(self.subject):
             yield self._finding_on_engine(found)
 
     def _finding_on_engine(self, found: EngineRate) -> Finding:

@@ -48,7 +48,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
-from truetune.source.symbolic_execution.fold_constants import constants_of_options
+from truetune.source.symbolic_execution.fold_constants import constants_among_options
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import Result, options_of_choice
@@ -68,24 +68,24 @@ class EvalWithoutChatTemplate(SourceRule):
         """Findings on chat models that are evaluated without their chat template."""
         module = self.subject
         calls = {call.node: call for call in module.calls(*HARNESS_CALLS)}
-        for node in dict.fromkeys(_plain_evaluations(module)):
+        for node in dict.fromkeys(_chat_evaluations_without_template(module)):
             yield self.finding(
                 "a chat model is evaluated without its chat template",
                 "give apply_chat_template=True (and fewshot_as_multiturn=True with few-shot"
                 " examples)",
                 cases=[case_of_node(module, node)],
-                fix=_fix_of_call(module, calls[node]) if node in calls else None,
+                fix=_fix_adding_template_switch(module, calls[node]) if node in calls else None,
             )
 
 
-def _fix_of_call(module: Module, call: Call) -> Fix | None:
+def _fix_adding_template_switch(module: Module, call: Call) -> Fix | None:
     """The fix that adds the switch to the call."""
     return fix_of_changes(
         module, set_keyword(module, call, "apply_chat_template", "True"), safe=False
     )
 
 
-def _plain_evaluations(module: Module) -> Iterator[ast.AST]:
+def _chat_evaluations_without_template(module: Module) -> Iterator[ast.AST]:
     """The evaluations of chat models that lack the template."""
     for trace in traces_of(module):
         for call in trace.calls(*HARNESS_CALLS):
@@ -96,12 +96,12 @@ def _plain_evaluations(module: Module) -> Iterator[ast.AST]:
 
 def _names_of_asked_models(call: CallEvent) -> Iterator[str]:
     """The names of the models that an evaluation may ask."""
-    for given in constants_of_options(call.argument(1, "model_args")):
+    for given in constants_among_options(call.argument(1, "model_args")):
         named = given.get("pretrained") if isinstance(given, dict) else given
         if isinstance(named, str):
             yield named
     model = call.argument(0, "model")
     for value in options_of_choice(model) if model is not None else ():
         if isinstance(value, Result) and value.call.named(*MODEL_OBJECTS):
-            names = constants_of_options(value.call.argument(0, "pretrained"))
+            names = constants_among_options(value.call.argument(0, "pretrained"))
             yield from (name for name in names if isinstance(name, str))

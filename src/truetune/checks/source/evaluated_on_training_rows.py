@@ -48,15 +48,15 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.held_out_loaders_sharing_training_rows import (
     evaluation_file_options,
-    files_given_twice,
+    files_given_to_train_and_evaluate,
     loaders_of_held_out_rows,
     loaders_of_the_same_rows,
 )
 from truetune.checks.source.evidence.shared_rows_of_data_sets import (
     RowStep,
-    division_of_repeated_rows,
+    common_division_and_earlier_repetition,
     share_rows,
-    steps_to,
+    steps_from_source_to_rows,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
@@ -90,7 +90,7 @@ class EvaluatedOnTrainingRows(SourceRule):
         """Findings on evaluation data that are part of the training data."""
         judged: set[object] = set()
         yield from self._findings_on_loaders()
-        yield from self._findings_on_commands()
+        yield from self._findings_on_one_file_for_both()
         for trace in traces_of(self.subject):
             for trainer in trace.calls(*TRAINERS):
                 if trainer.home.path != self.subject.path or trainer.node in judged:
@@ -113,9 +113,9 @@ class EvaluatedOnTrainingRows(SourceRule):
                 ],
             )
 
-    def _findings_on_commands(self) -> Iterator[Finding]:
+    def _findings_on_one_file_for_both(self) -> Iterator[Finding]:
         """Findings on one file for both in the command that starts the script."""
-        for shared in files_given_twice(self.subject):
+        for shared in files_given_to_train_and_evaluate(self.subject):
             yield self.finding(
                 f"`{shared.option}` is the file that is trained on: the evaluation follows the training loss",
                 f"give {shared.option} a file of rows that are held out",
@@ -128,11 +128,11 @@ class EvaluatedOnTrainingRows(SourceRule):
         """The finding on one trainer's rows; `held` may be a dictionary of several data sets."""
         data_sets = list(held.entries.values()) if isinstance(held, Mapping) else [held]
         for one in data_sets:
-            way, other = steps_to(train), steps_to(one)
+            way, other = steps_from_source_to_rows(train), steps_from_source_to_rows(one)
             if way is not None and other is not None and share_rows(way, other):
                 yield self._finding_on_shared_rows(trainer, way, other, one)
                 return
-            divided = division_of_repeated_rows(train, one)
+            divided = common_division_and_earlier_repetition(train, one)
             if divided is not None:
                 division, repeats = divided
                 yield self.finding(

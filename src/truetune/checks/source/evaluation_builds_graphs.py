@@ -100,7 +100,10 @@ def _forward_calls_in_loops(module: Module) -> Iterator[ast.Call]:
         if not isinstance(node.func, ast.Name | ast.Attribute):
             continue
         if "model" in module.flow.types(node.func) and not _is_move_of_model(node):
-            if _loops_around(module, node) or _route_through_loop(module, node) is not None:
+            if (
+                _loops_around(module, node)
+                or _looped_route_recording_unwanted_gradients(module, node) is not None
+            ):
                 yield node
         elif _is_model_of_callback(module, node) and _loops_around(module, node):
             yield node
@@ -111,7 +114,7 @@ def _is_move_of_model(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Attribute) and node.func.attr in MOVING_METHODS
 
 
-def _route_through_loop(module: Module, node: ast.Call) -> Route | None:
+def _looped_route_recording_unwanted_gradients(module: Module, node: ast.Call) -> Route | None:
     """A way from the running script to a pass, through a loop, where gradients are recorded and none is wanted."""
     trains_nothing = _trains_nothing(module)
     for route in call_routes_to(module, node):
@@ -191,7 +194,7 @@ class EvaluationBuildsGraphs(SourceRule):
             name = module.text_of(node.func)
             if name in seen:
                 continue
-            route = _route_through_loop(module, node)
+            route = _looped_route_recording_unwanted_gradients(module, node)
             if route is not None and not FREEZING_CODE.search(module.text):
                 seen.add(name)
                 yield self._finding_on_route(name, route)

@@ -105,7 +105,7 @@ def _is_certainly_true(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
 
 
-def _keeps_logits(module: Module, trainer: Call) -> bool:
+def _nothing_reduces_logits(module: Module, trainer: Call) -> bool:
     """Is a trainer certainly given nothing that makes less of the logits of a batch?"""
     name = "preprocess_logits_for_metrics"
     return trainer.lacks(name) and argument_or_attribute_of_trainer(module, trainer, name) is None
@@ -146,7 +146,7 @@ class EvaluationKeepsAllLogits(SourceRule):
             if not evaluates and call.lacks("eval_dataset"):
                 continue
             given = argument_or_attribute_of_trainer(module, call, "compute_metrics")
-            if given is None or not _keeps_logits(module, call):
+            if given is None or not _nothing_reduces_logits(module, call):
                 continue
             if module.mentions(TO_HOST):
                 if any(one.node is call.node for one in causal_trainers_with_metrics(module)):

@@ -52,7 +52,7 @@ from truetune.checks.source.evidence.float16_evaluations import (
     AUTOCAST_SETTING,
     EvaluatedModel,
     Float16Evaluation,
-    evaluated_model,
+    evaluated_model_unfit_for_float16,
     evaluation_places,
     float16_evaluations,
     nan_loss_line_beside,
@@ -73,14 +73,14 @@ class EvaluationOverflowsFloat16(SourceRule):
         """Findings on models that are evaluated in float16, whose activations are too large for it."""
         module = self.subject
         for found in float16_evaluations(module):
-            model = evaluated_model(module, found)
+            model = evaluated_model_unfit_for_float16(module, found)
             if model is None or not _overflows_in_float16(model, found):
                 continue
             shown = nan_loss_line_beside(module)
             is_proved = model.is_sure or bool(shown)
             yield self.finding(
-                _message(model),
-                _advice(found),
+                _message_on_overflowing_model(model),
+                _edit_avoiding_float16(found),
                 severity="warning" if is_proved else "info",
                 evidence=[shown] if shown else [],
                 cases=[
@@ -97,7 +97,7 @@ def _overflows_in_float16(model: EvaluatedModel, found: Float16Evaluation) -> bo
     return found.is_cast or model.family.startswith(OVERFLOWS_AS_LOADED) or not model.family
 
 
-def _message(model: EvaluatedModel) -> str:
+def _message_on_overflowing_model(model: EvaluatedModel) -> str:
     """The finding's message: what is wrong, as far as the model is known."""
     if not model.family:
         return (
@@ -111,7 +111,7 @@ def _message(model: EvaluatedModel) -> str:
     )
 
 
-def _advice(found: Float16Evaluation) -> str:
+def _edit_avoiding_float16(found: Float16Evaluation) -> str:
     """The edit that avoids float16."""
     if found.setting == AUTOCAST_SETTING:
         return (

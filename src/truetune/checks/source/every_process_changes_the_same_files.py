@@ -54,11 +54,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.files_opened_for_writing import path_opened_for_writing
-from truetune.checks.source.evidence.process_counts import is_under_process_count
+from truetune.checks.source.evidence.process_counts import is_kept_from_several_processes
 from truetune.checks.source.evidence.rows_divided_by_process import (
     backward_slice_through_loops,
     contains_variable,
-    depends_on_process,
+    depends_on_process_number_or_count,
     is_filled_by_process_condition,
 )
 from truetune.checks.source.evidence.several_process_scripts import (
@@ -100,7 +100,7 @@ def _unsafe_file_changes(module: Module) -> Iterator[Call]:
     """Calls that fail, or leave a broken file, where another process does the same at the same time."""
     for call in module.all_calls:
         is_change = (
-            _is_deletion(module, call)
+            _deletes_or_renames(module, call)
             or _makes_folder_or_fails(call)
             or _is_file_write_under_accelerate(module, call)
         )
@@ -131,24 +131,26 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         yield from self._findings_on_races(raced, several)
         for call in raced:
             is_written = _is_opened_for_writing(module, call) or _is_table_write(module, call)
-            if is_written and _holds_own_rows(module, call):
+            if is_written and _writes_own_rows_of_process(module, call):
                 yield self._finding_on_lost_rows(call, several)
 
     def _findings_on_races(self, raced: list[Call], several: SeveralProcesses) -> Iterator[Finding]:
         """Findings on what all processes do to the same path, one finding for each kind."""
         module = self.subject
-        deletions = [call for call in raced if _is_deletion(module, call)]
+        deletions = [call for call in raced if _deletes_or_renames(module, call)]
         makings = [call for call in raced if _makes_folder_or_fails(call)]
         writes = [call for call in raced if _is_file_write_under_accelerate(module, call)]
         if deletions:
-            yield self._finding_on_calls(
+            yield self._finding_on_simultaneous_calls(
                 deletions, several, "deletes or moves the same files", "error"
             )
         if makings:
             what = "makes the same folder without exist_ok"
-            yield self._finding_on_calls(makings, several, what, "warning")
+            yield self._finding_on_simultaneous_calls(makings, several, what, "warning")
         if writes:
-            yield self._finding_on_calls(writes, several, "writes the same file", "warning")
+            yield self._finding_on_simultaneous_calls(
+                writes, several, "writes the same file", "warning"
+            )
 
     def _finding_on_lost_rows(self, call: Call, several: SeveralProcesses) -> Finding:
         """The finding on a file that each process empties and fills with its part of the rows."""
@@ -162,14 +164,14 @@ class EveryProcessChangesTheSameFiles(SourceRule):
             cases=[case_of_node(self.subject, call.node)],
         )
 
-    def _finding_on_calls(
+    def _finding_on_simultaneous_calls(
         self, calls: list[Call], several: SeveralProcesses, what: str, severity: str
     ) -> Finding:
         """The finding on what every process does at once."""
         module = self.subject
         is_made = what.startswith("makes")
         names = ", ".join(dict.fromkeys(module.text_of(call.node.func) for call in calls))
-        guard = _guard_in_words(module)
+        guard = _one_process_guard_in_words(module)
         remedy = (
             "pass exist_ok=True"
             if is_made
@@ -193,14 +195,14 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         )
 
 
-def _guard_in_words(module: Module) -> str:
+def _one_process_guard_in_words(module: Module) -> str:
     """The condition that lets one process through, in the words of the script's library."""
     if any(True for part in module.with_linked for _ in part.calls("accelerate.Accelerator")):
         return "if accelerator.is_main_process: ... and accelerator.wait_for_everyone()"
     return "if torch.distributed.get_rank() == 0: ... and torch.distributed.barrier()"
 
 
-def _is_deletion(module: Module, call: Call) -> bool:
+def _deletes_or_renames(module: Module, call: Call) -> bool:
     """Does a call delete or rename a file or folder?"""
     if call.receiver is None or call.names:
         return call.named(*DELETING_CALLS)
@@ -209,10 +211,10 @@ def _is_deletion(module: Module, call: Call) -> bool:
     # `text.replace(a, b)` and `frame.rename(columns=...)` have other arguments than a path.
     if call.method in ("rename", "replace") and (len(call.args) != 1 or call.keywords):
         return False
-    return _is_path(module, call.receiver)
+    return _is_made_by_pathlib(module, call.receiver)
 
 
-def _is_path(module: Module, value: ast.expr) -> bool:
+def _is_made_by_pathlib(module: Module, value: ast.expr) -> bool:
     """Is a value made by pathlib?"""
     texts = [ast.unparse(value)]
     for name in ast.walk(value):
@@ -222,11 +224,11 @@ def _is_path(module: Module, value: ast.expr) -> bool:
                 for one in module.flow.origins(name)
                 if isinstance(one.node, ast.expr)
             ]
-    texts += [ast.unparse(loop.iter) for loop in _loops_of_value(module, value)]
+    texts += [ast.unparse(loop.iter) for loop in _loops_whose_variable_is_value(module, value)]
     return any(PATH_SIGNS.search(text) for text in texts)
 
 
-def _loops_of_value(module: Module, value: ast.expr) -> Iterator[ast.For]:
+def _loops_whose_variable_is_value(module: Module, value: ast.expr) -> Iterator[ast.For]:
     """The loops whose variable a value is."""
     names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
     for around in module.parents(value):
@@ -259,7 +261,7 @@ def _is_file_write_under_accelerate(module: Module, call: Call) -> bool:
 def _is_opened_for_writing(module: Module, call: Call) -> bool:
     """Does a call open a file and empty it: `open(path, "w")`, `path.open("w")`?"""
     path = path_opened_for_writing(module, call)
-    return path is not None and (path is not call.receiver or _is_path(module, path))
+    return path is not None and (path is not call.receiver or _is_made_by_pathlib(module, path))
 
 
 def _is_table_write(module: Module, call: Call) -> bool:
@@ -277,7 +279,7 @@ def _table_of_write(call: Call) -> ast.expr | None:
     return called.value if is_writer and isinstance(called, ast.Attribute) else None
 
 
-def _holds_own_rows(module: Module, call: Call) -> bool:
+def _writes_own_rows_of_process(module: Module, call: Call) -> bool:
     """Does the call write what is made of the rows that one process has?"""
     # Processes that gather write all rows each.
     if any("gather" in part.text or "merge" in part.text for part in module.with_linked):
@@ -310,20 +312,23 @@ def _blocks_that_write(module: Module, opening: Call) -> list[ast.AST]:
 
 def _is_divided_by_process(module: Module, rows: ast.expr) -> bool:
     """Are rows taken from a list by the number of the process: `rows[rank::world]`, `data.shard(world, rank)`?"""
-    return any(_takes_own_rows(module, part) for part in backward_slice_through_loops(module, rows))
+    return any(
+        _takes_rows_of_one_process(module, part)
+        for part in backward_slice_through_loops(module, rows)
+    )
 
 
-def _takes_own_rows(module: Module, part: ast.AST) -> bool:
+def _takes_rows_of_one_process(module: Module, part: ast.AST) -> bool:
     """Does a part of an expression take the rows of one process: by a slice, a call, a name or a test?"""
     match part:
         case ast.Subscript(slice=ast.Slice()):
-            return depends_on_process(module, part.slice)
+            return depends_on_process_number_or_count(module, part.slice)
         case ast.Call():
-            return _divides_by_datasets(module, part)
+            return _datasets_call_gives_process_rows(module, part)
         case ast.Name():
             return _is_picked_by_process(module, part)
         case ast.comprehension():
-            return any(depends_on_process(module, test) for test in part.ifs)
+            return any(depends_on_process_number_or_count(module, test) for test in part.ifs)
     return False
 
 
@@ -341,14 +346,16 @@ def _is_picked_by_process(module: Module, name: ast.Name) -> bool:
     return is_filled_by_process_condition(module, name)
 
 
-def _divides_by_datasets(module: Module, call: ast.Call) -> bool:
+def _datasets_call_gives_process_rows(module: Module, call: ast.Call) -> bool:
     """Does a call of datasets give the rows of one process?"""
     is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "shard"
     is_range = module.flow.name(call.func) in ("range", "itertools.islice")
     called = module.flow.name(call.func) or ""
     is_function = is_range or called.endswith("split_dataset_by_node")
     given = [*call.args, *(one.value for one in call.keywords)]
-    return (is_method or is_function) and any(depends_on_process(module, one) for one in given)
+    return (is_method or is_function) and any(
+        depends_on_process_number_or_count(module, one) for one in given
+    )
 
 
 def _tolerates_earlier_process(module: Module, call: Call) -> bool:
@@ -380,9 +387,9 @@ def _is_done_by_all_to_one_path(module: Module, call: Call) -> bool:
     is_table = call.method == "save_to_disk" or _table_of_write(call) is not None
     if call.receiver is not None and not call.names and not is_table:
         paths.append(call.receiver)
-    loops = [loop.iter for path in paths for loop in _loops_of_value(module, path)]
+    loops = [loop.iter for path in paths for loop in _loops_whose_variable_is_value(module, path)]
     if any(differs_by_process(module, path) for path in (*paths, *loops)):
         return False
-    return not is_under_process_count(module, call.node) and runs_in_every_process(
+    return not is_kept_from_several_processes(module, call.node) and runs_in_every_process(
         module, call.node
     )

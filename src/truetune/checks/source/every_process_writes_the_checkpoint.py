@@ -50,8 +50,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.multi_process_loops import (
     BY_RANK,
+    models_wrapped_by_own_loops,
     runs_in_some_processes_only,
-    wrapped_models,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
@@ -60,9 +60,9 @@ SHARDING_SIGNS = ("FullyShardedDataParallel", "fully_shard", "dist_cp", "distrib
 """Where each process writes a part of its own"""
 
 
-def _weight_writes(module: Module) -> Iterator[Call]:
+def _weight_writes_by_several_processes(module: Module) -> Iterator[Call]:
     """Weights that a script of several processes writes."""
-    if any(wrapped_models(module)) and not module.mentions(*SHARDING_SIGNS):
+    if any(models_wrapped_by_own_loops(module)) and not module.mentions(*SHARDING_SIGNS):
         yield from module.calls("torch.save")
         yield from module.methods("save_pretrained")
 
@@ -70,13 +70,17 @@ def _weight_writes(module: Module) -> Iterator[Call]:
 class EveryProcessWritesTheCheckpoint(SourceRule):
     code = "SRC099"
     severity = "warning"
-    looks_at = CodePlaces("weights that scripts of several processes write", _weight_writes)
+    looks_at = CodePlaces(
+        "weights that scripts of several processes write", _weight_writes_by_several_processes
+    )
 
     def findings(self) -> Iterator[Finding]:
         """Findings on checkpoints that every process writes under one name."""
         module = self.subject
         places = [
-            call for call in _weight_writes(module) if _is_done_by_all_under_one_name(module, call)
+            call
+            for call in _weight_writes_by_several_processes(module)
+            if _is_done_by_all_under_one_name(module, call)
         ]
         if places:
             yield self.finding(

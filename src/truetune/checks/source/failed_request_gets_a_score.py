@@ -87,7 +87,7 @@ class ConstantScore(NamedTuple):
     value: object
 
 
-def _requests_in_try(module: Module) -> Iterator[tuple[ast.Try, ast.Call]]:
+def _judge_requests_in_try(module: Module) -> Iterator[tuple[ast.Try, ast.Call]]:
     """Requests inside of `try`."""
     for node in module.nodes(ast.Try):
         request = _first_request_in(module, node.body)
@@ -110,7 +110,7 @@ class FailedRequestGetsAScore(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in (*_scores_of_handlers(module), *_scores_of_exceptions(module)):
+        for found in (*_scores_of_handlers(module), *_scores_standing_for_exceptions(module)):
             yield self.finding(
                 f"a request to the judge that fails is scored {found.value!r}: a spent quota or a rate limit gives"
                 " every model this score",
@@ -118,7 +118,7 @@ class FailedRequestGetsAScore(SourceRule):
                 " are beside the mean of the others",
                 cases=[case_of_node(module, found.statement), case_of_node(module, found.request)],
             )
-        for found in _scores_of_unread_replies(module):
+        for found in _scores_of_unreadable_replies(module):
             yield self.finding(
                 f"a reply that can't be read is scored {found.value!r}: a refusal, a cut reply or the body of an error"
                 " counts as this score, for every model",
@@ -127,8 +127,11 @@ class FailedRequestGetsAScore(SourceRule):
             )
 
 
-def _scores_of_exceptions(module: Module) -> Iterator[ConstantScore]:
-    """`[r if isinstance(r, float) else 5.0 for r in results]`, where failed requests are among the results."""
+def _scores_standing_for_exceptions(module: Module) -> Iterator[ConstantScore]:
+    """The scores that a choice puts in the place of failed requests, which are among the results.
+
+    `[r if isinstance(r, float) else 5.0 for r in results]`
+    """
     for call in module.calls("asyncio.gather"):
         if module.flow.value(call.keywords.get("return_exceptions")) is not True:
             continue
@@ -169,7 +172,7 @@ def _constant_for_exception(chosen: ast.IfExp) -> object:
     return value if _is_number_or_tie(value) and value != 0 else None
 
 
-def _scores_of_unread_replies(module: Module) -> Iterator[ConstantScore]:
+def _scores_of_unreadable_replies(module: Module) -> Iterator[ConstantScore]:
     """Functions that read a judge's reply, and give a number where they can't; in files that ask a model."""
     request = next(_request_calls(module), None)
     if not isinstance(request, ast.Call):
@@ -181,13 +184,13 @@ def _scores_of_unread_replies(module: Module) -> Iterator[ConstantScore]:
         if _first_request_in(module, guarded.body) is not None:
             continue
         for handler in guarded.handlers:
-            statement = _constant_of_handler(guarded, handler, function)
+            statement = _constant_given_by_handler(guarded, handler, function)
             value = None if statement is None else _constant_of_statement(statement, function)
-            if statement is not None and _is_score_that_hides(value):
+            if statement is not None and _is_positive_score(value):
                 yield ConstantScore(request, statement, value)
 
 
-def _is_score_that_hides(value: object) -> bool:
+def _is_positive_score(value: object) -> bool:
     """Is the value a number above zero? Zero for a reply without a verdict is a usual rule, and
     shows.
     """
@@ -212,14 +215,14 @@ def _first_request_in(module: Module, body: list[ast.stmt]) -> ast.Call | None:
 
 def _scores_of_handlers(module: Module) -> Iterator[ConstantScore]:
     """The handlers of failed requests that give a score."""
-    for guarded, request in _requests_in_try(module):
+    for guarded, request in _judge_requests_in_try(module):
         function = module.function_around(guarded)
         if not _gives_a_score(function, guarded):
             continue
         for handler in guarded.handlers:
             if not _catches_failed_requests(handler):
                 continue
-            statement = _constant_of_handler(
+            statement = _constant_given_by_handler(
                 guarded, handler, function
             ) or _constant_after_retry_loop(function, guarded, handler)
             if statement is not None:
@@ -249,7 +252,7 @@ def _catches_failed_requests(handler: ast.ExceptHandler) -> bool:
     return any(BROAD.search(ast.unparse(kind)) for kind in kinds)
 
 
-def _constant_of_handler(
+def _constant_given_by_handler(
     guarded: ast.Try, handler: ast.ExceptHandler, function: Function | None
 ) -> ast.stmt | None:
     """`return 5`, or `score = 5` of a name that the block sets; None where the handler keeps the failure."""

@@ -51,7 +51,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.small_row_limits_of_trainings import (
     LIGHTNING,
     TRAINERS,
-    small_row_limits,
+    small_row_limits_of_saved_trainings,
 )
 
 
@@ -62,7 +62,7 @@ class FewRowsReachTheTrainer(SourceRule):
     looks_at = calls_of("trainers that are made", *TRAINERS, *LIGHTNING)
 
     def findings(self) -> Iterator[Finding]:
-        for limit in small_row_limits(self.subject):
+        for limit in small_row_limits_of_saved_trainings(self.subject):
             yield self.finding(
                 f"{limit.what} reach the training, and its model is saved",
                 f"remove {limit.cut}, or do it only where an option asks for it",

@@ -85,7 +85,7 @@ from truetune.checks.source.evidence.several_process_scripts import sign_of_seve
 from truetune.source.parsed_source_file import Module
 
 
-def _logged_figures(module: Module) -> Iterator[ast.AST]:
+def _logged_figures_of_several_processes(module: Module) -> Iterator[ast.AST]:
     """The places that log figures of evaluations which run as several processes."""
     yield from (one.loop for one in partial_evaluations(module))
     yield from (call.node for call in validation_log_calls(module))
@@ -94,7 +94,9 @@ def _logged_figures(module: Module) -> Iterator[ast.AST]:
 class FigureOfOneProcess(SourceRule):
     code = "SRC409"
     severity = "warning"
-    looks_at = CodePlaces("figures of evaluations by several processes", _logged_figures)
+    looks_at = CodePlaces(
+        "figures of evaluations by several processes", _logged_figures_of_several_processes
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -100,7 +100,7 @@ class FileReadInAnotherEncoding(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in _single_byte_reads(module):
-            found = _wrong_reading(module, call)
+            found = _misread_utf8_file(module, call)
             if found is not None:
                 yield self.finding(
                     f"{found.name} is UTF-8, and is read as {found.encoding}: its {found.characters:,} characters"
@@ -125,7 +125,7 @@ def _single_byte_encoding(call: CallEvent) -> str | None:
     return name if bare in SINGLE_BYTE else None
 
 
-def _wrong_reading(module: Module, call: CallEvent) -> MisreadFile | None:
+def _misread_utf8_file(module: Module, call: CallEvent) -> MisreadFile | None:
     """What is wrong with one call; None where its file is not here, is written, or is not UTF-8."""
     encoding, path = _single_byte_encoding(call), _existing_path(module, call)
     mode = constant_of(call.keywords.get("mode") or _mode_by_position(call))

@@ -60,7 +60,7 @@ KEEPS_LOADER = ("prepare", "prepare_data_loader")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
-def _loaders_of_own_loop(module: Module) -> Iterator[object]:
+def _loaders_of_own_training_loop(module: Module) -> Iterator[object]:
     """Loaders of a script that trains in a loop of its own."""
     if any(module.methods("backward")):
         yield from module.calls(*LOADERS)
@@ -70,13 +70,13 @@ class FirstBatchAtEveryStep(SourceRule):
     code = "SRC286"
     symptoms = ("nothing-is-learned", "loss-does-not-fall")
     severity = "error"
-    looks_at = CodePlaces("loaders of loops that compute gradients", _loaders_of_own_loop)
+    looks_at = CodePlaces("loaders of loops that compute gradients", _loaders_of_own_training_loop)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for node in module.nodes(ast.Call):
             loader = _loader_of_next_iter(module, node)
-            if loader is None or not _is_in_training_loop(module, node):
+            if loader is None or not _is_nearest_loop_training(module, node):
                 continue
             order = _order_of_loader(module, loader)
             if order is None:
@@ -106,7 +106,7 @@ def _loader_of_next_iter(module: Module, node: ast.Call) -> ast.expr | None:
     return begun.args[0] if isinstance(begun, ast.Call) and is_iter and begun.args else None
 
 
-def _is_in_training_loop(module: Module, node: ast.AST) -> bool:
+def _is_nearest_loop_training(module: Module, node: ast.AST) -> bool:
     """Is the nearest loop around it one that computes gradients, in no loop of its own within?"""
     for parent in module.parents(node):
         if isinstance(parent, FUNCTIONS):

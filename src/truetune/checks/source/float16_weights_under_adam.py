@@ -72,7 +72,7 @@ class Float16WeightsUnderAdam(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for weights in narrow_weights_of_optimizers(module, "float16", *ADAM_OPTIMIZERS):
-            if _rounds_eps_to_zero(weights.optimizer):
+            if _rounds_eps_to_zero_unfused(weights.optimizer):
                 yield self._finding_on_weights(
                     weights,
                     "float16 weights are updated by Adam, whose eps is 0 in float16: NaN after the"
@@ -112,7 +112,7 @@ class Float16WeightsUnderAdam(SourceRule):
         return self.finding(message, remedy, severity=severity, cases=places)
 
 
-def _rounds_eps_to_zero(call: CallEvent) -> bool:
+def _rounds_eps_to_zero_unfused(call: CallEvent) -> bool:
     """Is eps certainly 0 in float16? A fused step computes in float32."""
     if call.is_open or not call.lacks("fused"):
         return False

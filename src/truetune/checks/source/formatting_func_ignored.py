@@ -73,10 +73,10 @@ class FormattingFuncIgnored(SourceRule):
             function = module.flow.function(given)
             seen = _read_of_messages(function) if function is not None else None
             if seen is None and (data := call.keywords.get("train_dataset")) is not None:
-                seen = _origin_of_messages(module, data)
+                seen = _origin_of_messages_column(module, data)
             if seen is None:
                 continue
-            same = function is not None and _only_renders(module, function)
+            same = function is not None and _only_renders_messages_by_template(module, function)
             yield self.finding(
                 "formatting_func is ignored: the rows have a messages column, and TRL renders those"
                 " by its template",
@@ -112,7 +112,7 @@ def _read_of_messages(function: ast.AST) -> ast.AST | None:
     return None
 
 
-def _only_renders(module: Module, function: ast.AST) -> bool:
+def _only_renders_messages_by_template(module: Module, function: ast.AST) -> bool:
     """Does the function do nothing but `return tokenizer.apply_chat_template(row["messages"], tokenize=False)`?"""
     returned = (
         [function.body]
@@ -128,7 +128,7 @@ def _only_renders(module: Module, function: ast.AST) -> bool:
     )
 
 
-def _origin_of_messages(module: Module, data: ast.expr) -> ast.AST | None:
+def _origin_of_messages_column(module: Module, data: ast.expr) -> ast.AST | None:
     """Where a dataset of the file gets its column `messages`: a literal, or the last function that it is mapped by."""
     for origin in module.flow.origins(data):
         if not isinstance(origin.node, ast.Call):

@@ -87,7 +87,7 @@ def _is_accelerator_method(module: Module, call: Call) -> bool:
     return call.receiver is not None and "accelerator" in module.flow.types(call.receiver)
 
 
-def _prepared_without_model(module: Module) -> Iterator[Call]:
+def _prepare_calls_without_any_model(module: Module) -> Iterator[Call]:
     """Calls of `prepare` that are given an optimizer, in a script whose calls of it are given no model."""
     methods = module.methods("prepare", "prepare_model")
     calls = [call for call in methods if _is_accelerator_method(module, call)]
@@ -104,7 +104,7 @@ def _is_given_optimizer(module: Module, call: Call) -> bool:
     )
 
 
-def _models_wrapped_around(module: Module) -> Iterator[ast.expr]:
+def _models_wrapped_here_or_nearby(module: Module) -> Iterator[ast.expr]:
     """Models that a file wraps, or that a file it runs with wraps for its loop."""
     has_loop = any(True for _ in backward_calls(module))
     for part in module.with_linked if has_loop else (module,):
@@ -113,8 +113,8 @@ def _models_wrapped_around(module: Module) -> Iterator[ast.expr]:
 
 def _wrapped_models(module: Module) -> Iterator[ast.AST]:
     """What the rule looks at: models that are wrapped for several processes."""
-    yield from _models_wrapped_around(module)
-    yield from (call.node for call in _prepared_without_model(module))
+    yield from _models_wrapped_here_or_nearby(module)
+    yield from (call.node for call in _prepare_calls_without_any_model(module))
     yield from (one.backward.node for one in unaveraged_passes(module))
 
 
@@ -128,7 +128,7 @@ class ForwardAroundTheWrapper(SourceRule):
         yield from self._findings_on_no_sync()
         yield from self._findings_on_unprepared_model()
         yield from self._findings_on_unwrapped_model()
-        wrapped = _models_wrapped_around(module)
+        wrapped = _models_wrapped_here_or_nearby(module)
         bare = [made for model in wrapped for made in constructions_of_model(module, model)]
         if not bare or any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
             return
@@ -156,7 +156,7 @@ class ForwardAroundTheWrapper(SourceRule):
         would average.
         """
         module = self.subject
-        for call in _prepared_without_model(module):
+        for call in _prepare_calls_without_any_model(module):
             backward = next(
                 (one for one in module.methods("backward") if _is_accelerator_method(module, one)),
                 None,

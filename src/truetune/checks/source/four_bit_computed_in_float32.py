@@ -43,7 +43,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.find_quantization_configs_and_readers import (
     BITSANDBYTES_CONFIG,
-    find_read_quantization_configs,
+    quantization_configs_that_are_read,
 )
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
@@ -55,7 +55,7 @@ DTYPE = "bnb_4bit_compute_dtype"
 
 def _loads_in_4bit(module: Module) -> Iterator[Call]:
     """Calls that say that a model is loaded in 4 bits."""
-    for call in (*find_read_quantization_configs(module), *module.calls(*LOADERS)):
+    for call in (*quantization_configs_that_are_read(module), *module.calls(*LOADERS)):
         position = 1 if call.named(BITSANDBYTES_CONFIG) else -1
         if module.flow.value(call.argument(position, "load_in_4bit")) is True:
             yield call

@@ -61,7 +61,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.errors import SpecError
 from truetune.settings import located_document
 from truetune.settings.stacks.find_config_consumer import commands_that_launch
-from truetune.source.find_quantization_configs_and_readers import find_read_quantization_configs
+from truetune.source.find_quantization_configs_and_readers import quantization_configs_that_are_read
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.settings_of_script_as_configs import extract_configs
@@ -73,7 +73,7 @@ CONFIG_FILE_OPTION = re.compile(r"--config_file[= ]([^\s\"']+)")
 
 def _four_bit_configs(module: Module) -> Iterator[Call]:
     """The configurations of a file that quantize to 4 bits."""
-    for call in find_read_quantization_configs(module):
+    for call in quantization_configs_that_are_read(module):
         if module.flow.value(call.keywords.get("load_in_4bit")) is True:
             yield call
 

@@ -71,7 +71,7 @@ class FrozenWeightsFlattenedWithTrained(SourceRule):
             return
         for call in module.calls(WRAPPER):
             model = call.argument(0, "module")
-            if "peft-model" not in module.flow.types(model) or not _flattens_parameters(
+            if "peft-model" not in module.flow.types(model) or not _is_use_orig_params_off(
                 module, call
             ):
                 continue
@@ -83,7 +83,7 @@ class FrozenWeightsFlattenedWithTrained(SourceRule):
             )
 
 
-def _flattens_parameters(module: Module, call: Call) -> bool:
+def _is_use_orig_params_off(module: Module, call: Call) -> bool:
     """Is `use_orig_params` surely off?"""
     if call.lacks("use_orig_params"):
         return True

@@ -81,10 +81,10 @@ class FsdpWrapsTheModelWhole(SourceRule):
         module = self.subject
         calls = list(_wrapping_calls(module))
         # A second call wraps layers, or belongs to another way through the script.
-        if len(calls) != 1 or not _is_of_large_model(module, calls[0]):
+        if len(calls) != 1 or not _wraps_large_model_outside_loops(module, calls[0]):
             return
         (call,) = calls
-        strategy = _strategy_name(module, call)
+        strategy = _sharding_strategy_name(module, call)
         if strategy.endswith("NO_SHARD"):
             yield self.finding(
                 "FSDP shards nothing (NO_SHARD): each GPU holds all weights, gradients and optimizer states, as with"
@@ -92,7 +92,7 @@ class FsdpWrapsTheModelWhole(SourceRule):
                 "take ShardingStrategy.FULL_SHARD, with an auto_wrap_policy for the layers",
                 cases=[case_of_node(module, call.node)],
             )
-        elif _wraps_nothing_by_itself(module, call) and strategy in (
+        elif _wraps_no_part_separately(module, call) and strategy in (
             "",
             "FULL_SHARD",
             "HYBRID_SHARD",
@@ -108,7 +108,7 @@ class FsdpWrapsTheModelWhole(SourceRule):
             )
 
 
-def _is_of_large_model(module: Module, call: Call) -> bool:
+def _wraps_large_model_outside_loops(module: Module, call: Call) -> bool:
     """Is a language model wrapped, in no loop, and none that is small by its name?"""
     wrapped = call.argument(0, "module")
     if wrapped is None or call.open or "model" not in module.flow.types(wrapped):
@@ -121,7 +121,7 @@ def _is_of_large_model(module: Module, call: Call) -> bool:
     return not sizes or max(sizes) >= MIN_BILLIONS
 
 
-def _strategy_name(module: Module, call: Call) -> str:
+def _sharding_strategy_name(module: Module, call: Call) -> str:
     """The strategy by its name; empty where none is given."""
     given = call.argument(STRATEGY_PLACE, "sharding_strategy")
     if given is None or call.named(SECOND_VERSION):
@@ -129,7 +129,7 @@ def _strategy_name(module: Module, call: Call) -> str:
     return (module.flow.name(given) or ast.unparse(given)).rpartition(".")[2]
 
 
-def _wraps_nothing_by_itself(module: Module, call: Call) -> bool:
+def _wraps_no_part_separately(module: Module, call: Call) -> bool:
     """Is nothing of the model wrapped by itself?"""
     if any(word in module.text for word in PARTLY_WRAPPED):
         return False

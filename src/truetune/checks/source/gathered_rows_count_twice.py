@@ -61,7 +61,7 @@ CUTTING_CODE = re.compile(
 """Signs that the repeated rows are dropped, or that there are none"""
 
 
-def _gather_calls(module: Module) -> Iterator[Call]:
+def _accelerator_gather_calls(module: Module) -> Iterator[Call]:
     """Calls of an Accelerator that gather what processes have."""
     for call in module.methods("gather", "gather_for_metrics"):
         if call.receiver is not None and "accelerator" in module.flow.types(call.receiver):
@@ -71,13 +71,13 @@ def _gather_calls(module: Module) -> Iterator[Call]:
 class GatheredRowsCountTwice(SourceRule):
     code = "SRC096"
     severity = "warning"
-    looks_at = CodePlaces("calls that gather from all processes", _gather_calls)
+    looks_at = CodePlaces("calls that gather from all processes", _accelerator_gather_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(CUTTING_CODE.search(part.text) for part in module.with_linked):
             return
-        for call in _gather_calls(module):
+        for call in _accelerator_gather_calls(module):
             if call.method != "gather":
                 continue
             given = _gathered_code(module, call)

@@ -57,7 +57,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.joins_after_only_one_side_changed import wrong_joins
 from truetune.checks.source.evidence.rows_divided_by_process import (
     backward_slice_through_loops,
-    depends_on_process,
+    depends_on_process_number_or_count,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
@@ -118,7 +118,7 @@ def _strided_slice_of_rows(module: Module, given: ast.expr) -> ast.Subscript | N
     for part in backward_slice_through_loops(module, given):
         if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
             steps = part.slice.step
-            if steps is not None and depends_on_process(module, part.slice):
+            if steps is not None and depends_on_process_number_or_count(module, part.slice):
                 return part
     return None
 

@@ -99,7 +99,7 @@ def _hook_or_loop_showing_answers(module: Module, call: Call) -> ast.AST | None:
     if function in module.parents(place):
         return None
     calls = module.flow.calls_of(function)
-    return place if all(_is_statement(module, one) for one in calls) else None
+    return place if all(_is_statement_of_its_own(module, one) for one in calls) else None
 
 
 def _may_keep_answers(function: Function) -> bool:
@@ -114,6 +114,6 @@ def _may_keep_answers(function: Function) -> bool:
     return False
 
 
-def _is_statement(module: Module, call: ast.AST) -> bool:
+def _is_statement_of_its_own(module: Module, call: ast.AST) -> bool:
     """Is a call a statement of its own, so that nobody takes what it gives back?"""
     return isinstance(next(iter(module.parents(call)), None), ast.Expr)

@@ -104,7 +104,7 @@ class GenerationInASlowDtype(SourceRule):
         for call in generate_calls(module):
             chains = model_chains(module, call.receiver) if call.receiver is not None else None
             for chain in chains or ():
-                why = _explain_slowness(module, chain)
+                why = _cause_of_slow_tokens(module, chain)
                 if chain.load.node in seen or why is None:
                     continue
                 seen.add(chain.load.node)
@@ -136,7 +136,7 @@ def _only_8_bit_load_and_question(module: Module) -> tuple[Call, Call] | None:
     """The one load of a file, in 8 bits, and what asks it for text; None where several models are loaded."""
     loads = [*module.calls(*CAUSAL_LOADS)]
     pipelines = [*module.calls(TRANSFORMERS_PIPELINE)]
-    whole = [one for one in pipelines if not _is_given_a_model(module, one, loads)]
+    whole = [one for one in pipelines if not _pipeline_gets_loaded_model(module, one, loads)]
     made = [*loads, *whole]
     if len(made) != 1 or not _is_in_8_bits(module, made[0]):
         return None
@@ -147,7 +147,7 @@ def _only_8_bit_load_and_question(module: Module) -> tuple[Call, Call] | None:
     return made[0], asking[0]
 
 
-def _is_given_a_model(module: Module, pipeline: Call, loads: list[Call]) -> bool:
+def _pipeline_gets_loaded_model(module: Module, pipeline: Call, loads: list[Call]) -> bool:
     """Is a pipeline given a model that the file loads, so that it loads none itself?"""
     model = pipeline.argument(1, "model")
     if model is None or not loads:
@@ -182,7 +182,7 @@ def _evidence_of_room(gpu: GpuBeside) -> list[str]:
     ]
 
 
-def _explain_slowness(module: Module, chain: ModelChain) -> str | None:
+def _cause_of_slow_tokens(module: Module, chain: ModelChain) -> str | None:
     """What makes each token slow; None where nothing is seen to."""
     billions = billions_of_model(module, chain.load)
     if billions is not None and billions < MIN_BILLIONS:

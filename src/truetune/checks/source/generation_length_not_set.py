@@ -57,7 +57,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     is_causal_model,
 )
 from truetune.checks.source.evidence.seq2seq_evaluations_without_length import (
-    evaluations_without_length,
+    evaluations_without_length_and_certainty,
     label_cut_length,
 )
 from truetune.checks.source.evidence.text_generation_calls import (
@@ -101,7 +101,7 @@ class GenerationLengthNotSet(SourceRule):
             *generate_calls(module),
             *module.calls(*VLLM_SAMPLING),
             *_completions_without_length(module),
-            *(call for call, _ in evaluations_without_length(module)),
+            *(call for call, _ in evaluations_without_length_and_certainty(module)),
         ),
     )
 
@@ -115,11 +115,11 @@ class GenerationLengthNotSet(SourceRule):
             for call in generate_calls(module)
             if all(argument_is_certainly_missing(module, call, name) for name in LENGTH_ARGUMENTS)
         ]
-        if not calls or _sets_generation_config(module):
+        if not calls or _sets_length_or_replaces_config(module):
             return
         with_options = _scopes_with_callers_options(module)
         for call in calls:
-            if _is_tried_in_notebook(module, call) or _is_in_test(module, call):
+            if _is_notebook_call_run_once(module, call) or _is_in_test(module, call):
                 continue
             if module.scopes.of[call.node] in with_options:
                 continue
@@ -139,7 +139,7 @@ class GenerationLengthNotSet(SourceRule):
         module = self.subject
         for call in module.calls(*VLLM_SAMPLING):
             if (
-                _reaches_vllm(module, call)
+                _sampling_reaches_vllm(module, call)
                 and call.lacks("max_tokens")
                 and not module.mentions(".max_tokens", "guided", "prompt_logprobs")
             ):
@@ -157,7 +157,7 @@ class GenerationLengthNotSet(SourceRule):
         cut = label_cut_length(module)
         if cut is not None and cut <= DEFAULT_LENGTH:
             return
-        for call, is_known in evaluations_without_length(module):
+        for call, is_known in evaluations_without_length_and_certainty(module):
             yield self.finding(
                 "predict_with_generate is on without generation_max_length: the evaluation generates"
                 f" {DEFAULT_LENGTH} tokens at most"
@@ -175,7 +175,7 @@ class GenerationLengthNotSet(SourceRule):
         """
         module = self.subject
         for call, _ in (*completion_prompts_of_clients(module), *engine_prompts(module)):
-            if not _has_limit_of_16(module, call) or "max_tokens" in module.text:
+            if not _completion_ends_after_16_tokens(module, call) or "max_tokens" in module.text:
                 continue
             yield self.finding(
                 "a completion is asked for without max_tokens: it ends after 16 tokens",
@@ -187,11 +187,11 @@ class GenerationLengthNotSet(SourceRule):
 def _completions_without_length(module: Module) -> Iterator[Call]:
     """Completions that end after 16 tokens where nobody says more."""
     for call, _ in (*completion_prompts_of_clients(module), *engine_prompts(module)):
-        if _has_limit_of_16(module, call):
+        if _completion_ends_after_16_tokens(module, call):
             yield call
 
 
-def _has_limit_of_16(module: Module, call: Call) -> bool:
+def _completion_ends_after_16_tokens(module: Module, call: Call) -> bool:
     """Does a completion end after 16 tokens by default: of an OpenAI client or request, or of
     llama-cpp-python? Only where all its arguments are seen.
     """
@@ -204,7 +204,7 @@ def _has_limit_of_16(module: Module, call: Call) -> bool:
     return not call.open and "extra_body" not in call.keywords
 
 
-def _reaches_vllm(module: Module, sampling: Call) -> bool:
+def _sampling_reaches_vllm(module: Module, sampling: Call) -> bool:
     """Are these sampling parameters given to vLLM's `generate` or `chat`? A trainer that gets them sets the length."""
     for call in module.methods("generate", "chat"):
         engine = module.flow.producing_call(call.receiver) if call.receiver is not None else None
@@ -217,7 +217,7 @@ def _reaches_vllm(module: Module, sampling: Call) -> bool:
     return False
 
 
-def _sets_generation_config(module: Module) -> bool:
+def _sets_length_or_replaces_config(module: Module) -> bool:
     """Does the file set a length on a model's generation config, or give the model another one, as a checkpoint's?"""
     if module.mentions(*(f"generation_config.{name}" for name in LENGTH_ARGUMENTS)):
         return True
@@ -228,7 +228,7 @@ def _sets_generation_config(module: Module) -> bool:
     )
 
 
-def _is_tried_in_notebook(module: Module, call: Call) -> bool:
+def _is_notebook_call_run_once(module: Module, call: Call) -> bool:
     """Is the call one of a notebook's cell that runs once? Its short answer is seen below it."""
     is_again = any(isinstance(around, REPEATED_CODE) for around in module.parents(call.node))
     return bool(module.cells) and not is_again

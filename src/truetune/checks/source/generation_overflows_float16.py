@@ -46,7 +46,7 @@ from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
-from truetune.checks.identify_model_by_published_name import overflowing_family
+from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
@@ -85,8 +85,8 @@ class GenerationOverflowsFloat16(SourceRule):
         if trains_anything(module):
             return  # see fp16-overflow
         seen: set[object] = set()
-        for load, is_cast in _loads_in_float16(module):
-            family = _overflowing_family_of_load(module, load)
+        for load, is_cast in _float16_loads_with_cast_flag(module):
+            family = _family_overflowing_in_float16(module, load)
             if load.node in seen or family is None:
                 continue
             if not is_cast and not _plain_family_name(family).startswith(OVERFLOWING_BY_SIZE):
@@ -100,7 +100,7 @@ class GenerationOverflowsFloat16(SourceRule):
             )
 
 
-def _loads_in_float16(module: Module) -> Iterator[tuple[Call, bool]]:
+def _float16_loads_with_cast_flag(module: Module) -> Iterator[tuple[Call, bool]]:
     """What loads a model that generates in float16, and whether a cast makes it so."""
     for call in module.calls(PIPELINE):
         if set(load_dtypes(module, call)) & FLOAT16.names:
@@ -116,15 +116,15 @@ def _loads_in_float16(module: Module) -> Iterator[tuple[Call, bool]]:
                 yield chain.load, is_cast
 
 
-def _overflowing_family_of_load(module: Module, load: Call) -> str | None:
+def _family_overflowing_in_float16(module: Module, load: Call) -> str | None:
     """The family that overflows in float16, by the model's name, its config.json, or what was trained into it.
 
     None for any other.
     """
     names = possible_texts(module, model_name_argument(load))
     found = {
-        overflowing_family(name)
-        or overflowing_family(model_type_of_folder(module, name))
+        family_known_to_overflow_float16(name)
+        or family_known_to_overflow_float16(model_type_of_folder(module, name))
         or overflowing_family_of_folder(Path(module.path), name)
         for name in names
     }

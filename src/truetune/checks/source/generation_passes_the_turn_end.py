@@ -92,7 +92,7 @@ class GenerationPassesTheTurnEnd(SourceRule):
         yield from self._findings_on_own_stops()
         module = self.subject
         calls = list(_generations_by_template(module))
-        if not calls or _gives_own_stop(module):
+        if not calls or _project_sets_own_stop(module):
             return
         for folder in _folders_loaded(module):
             end = unheeded_turn_end(folder)
@@ -126,7 +126,7 @@ class GenerationPassesTheTurnEnd(SourceRule):
             )
 
 
-def _gives_own_stop(module: Module) -> bool:
+def _project_sets_own_stop(module: Module) -> bool:
     """Does the project set a stop of its own anywhere: by an argument, or by an attribute?"""
     if any(name in call.keywords for call in module.all_calls for name in OWN_STOPS):
         return True

@@ -62,7 +62,7 @@ from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generations_repeated_row_by_row import generations_per_row
 from truetune.checks.source.evidence.requests_awaited_one_by_one import (
-    is_asynchronous,
+    is_request_asynchronous,
     waits_for_each_answer,
 )
 from truetune.checks.source.evidence.row_reading_calls import READERS, TAKES_ROWS
@@ -204,15 +204,15 @@ def _blocking_handlers(module: Module) -> Iterator[BlockingHandler]:
 
 def _loop_over_rows(module: Module, question: ModelQuestion) -> CodeRepetition | None:
     """The loop that a question is asked in once for each row; None where it takes several, or goes over few."""
-    if not question.is_one or _is_growing_chat(module, question):
+    if not question.is_one or _question_is_growing_chat(module, question):
         return None
     if _samples_a_batch(module, question.call):
         return None
-    if _asks_server(question.call) and _may_run_beside_others(module, question.call):
+    if _asks_server(question.call) and _may_overlap_other_requests(module, question.call):
         return None
     for repeat in repetitions_of(module, question.call.node):
         is_of_rows = repeat.kind != "request" and not any(
-            _is_over_a_handful(module, iterated) or _counts_repetitions(iterated)
+            _is_over_a_handful(module, iterated) or _is_range_of_repetitions(iterated)
             for iterated in repeat.iterated
         )
         if is_of_rows and uses_repeated_element(module, question.text, repeat):
@@ -220,9 +220,9 @@ def _loop_over_rows(module: Module, question: ModelQuestion) -> CodeRepetition |
     return None
 
 
-def _may_run_beside_others(module: Module, call: Call) -> bool:
+def _may_overlap_other_requests(module: Module, call: Call) -> bool:
     """May several requests be under way at once? Of coroutines it is followed whether each is awaited in turn."""
-    if is_asynchronous(module, call):
+    if is_request_asynchronous(module, call):
         return not waits_for_each_answer(module, call)
     return module.mentions(*CONCURRENCY_SIGNS)
 
@@ -298,13 +298,13 @@ def _is_over_a_handful(module: Module, iterated: ast.AST) -> bool:
     return any(0 < len(one.elts) <= MAX_DEMO_QUESTIONS for one in lists)
 
 
-def _counts_repetitions(iterated: ast.AST) -> bool:
+def _is_range_of_repetitions(iterated: ast.AST) -> bool:
     """Is it a number of repetitions, as of games or samples, and not the number of rows?"""
     text = ast.unparse(iterated)
     return text.startswith("range(") and not any(one in text for one in ROW_COUNTS)
 
 
-def _is_growing_chat(module: Module, question: ModelQuestion) -> bool:
+def _question_is_growing_chat(module: Module, question: ModelQuestion) -> bool:
     """Is the question a chat to which turns are added?"""
     names = (part for part in backward_slice(module, question.text) if isinstance(part, ast.Name))
     return any(_is_chat_turn(added) for name in names for added in module.additions_to(name))
@@ -337,7 +337,7 @@ def _asker_and_batching_advice(module: Module, question: ModelQuestion) -> tuple
         )
     if call.method == "generate" and "model" in module.flow.types(call.receiver or call.node):
         return OF_MODEL
-    if _asks_server(call) and is_asynchronous(module, call):
+    if _asks_server(call) and is_request_asynchronous(module, call):
         return (
             ASKS_SERVER,
             "start the requests together: await asyncio.gather(*(ask(row) for row in rows)), or asyncio.as_completed;"

@@ -56,19 +56,21 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.high_temperature_requests import hot_requests
 from truetune.checks.source.evidence.hyperparameter_arguments import (
-    generating_calls,
+    generation_hyperparameter_calls,
     has_judgeable_number,
     out_of_range_arguments,
 )
-from truetune.checks.source.evidence.stop_tokens_switched_off import stopping_switches
+from truetune.checks.source.evidence.stop_tokens_switched_off import settings_that_prevent_stopping
 from truetune.source.parsed_source_file import Module
 
 
 def _generations_and_options(module: Module) -> Iterator[object]:
     """The calls that generate, and what sets their options."""
-    yield from (given for given in generating_calls(module) if has_judgeable_number(given))
+    yield from (
+        given for given in generation_hyperparameter_calls(module) if has_judgeable_number(given)
+    )
     yield from stop_strings(module)
-    yield from stopping_switches(module)
+    yield from settings_that_prevent_stopping(module)
     yield from hot_requests(module)
 
 
@@ -83,7 +85,7 @@ def stop_strings(module: Module) -> Iterator[StopString]:
     """The strings at which answers end: `stop=["\
     "]` of a call, and `"stop"` of a request's body or options.
     """
-    for stops, place in _stop_settings(module):
+    for stops, place in _stop_string_values_and_setters(module):
         value = module.flow.value(stops)
         texts = value if isinstance(value, list) else [value]
         for text in texts:
@@ -91,7 +93,7 @@ def stop_strings(module: Module) -> Iterator[StopString]:
                 yield StopString(text, place)
 
 
-def _stop_settings(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _stop_string_values_and_setters(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What stop strings are set to, and the call or dictionary that sets them."""
     for call in module.all_calls:
         for name in STOP_ARGUMENTS:
@@ -116,7 +118,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         told = set()
-        for given in generating_calls(self.subject):
+        for given in generation_hyperparameter_calls(self.subject):
             told |= {*given.nodes.values(), given.call.node}
             for found in out_of_range_arguments(self.subject, given, GENERATION):
                 yield self.finding(
@@ -137,7 +139,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
                     evidence=["published models use 0.1 to 1.0"],
                     cases=[case_of_node(self.subject, request.node)],
                 )
-        for switch in stopping_switches(self.subject):
+        for switch in settings_that_prevent_stopping(self.subject):
             if switch.node in told:
                 continue
             replies = list(files_with_all_replies_cut(Path(self.subject.path).parent))

@@ -76,7 +76,7 @@ class GradientsAccumulatedTwice(SourceRule):
                 _remedy(found),
                 cases=[
                     case_of_node(module, found.node),
-                    *_accumulation_cases(module, found.engine),
+                    *_case_of_accumulation_setting(module, found.engine),
                 ],
             )
 
@@ -122,7 +122,9 @@ def _remedy(found: DoubleAccumulation) -> str:
     )
 
 
-def _accumulation_cases(module: Module, accumulation: EngineAccumulation) -> Iterator[Case]:
+def _case_of_accumulation_setting(
+    module: Module, accumulation: EngineAccumulation
+) -> Iterator[Case]:
     """The case of the line that sets the engine's number of batches."""
     if accumulation.node is not None:
         yield case_of_node(module, accumulation.node)

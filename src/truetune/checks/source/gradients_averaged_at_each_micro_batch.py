@@ -62,7 +62,10 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import backward_calls, optimizer_steps
+from truetune.checks.source.evidence.backward_and_steps import (
+    backward_calls,
+    optimizer_steps_with_optimizers,
+)
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
 from truetune.source.parsed_source_file import Module
@@ -76,11 +79,11 @@ DDP = "torch.*.DistributedDataParallel"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def _counted_optimizer_steps(module: Module) -> Iterator[tuple[ast.AST, ast.If, ast.AST]]:
+def _optimizer_steps_by_batch_count(module: Module) -> Iterator[tuple[ast.AST, ast.If, ast.AST]]:
     """Steps of an optimizer that a count of batches allows, with the condition and the backward pass before it."""
-    for step, _ in optimizer_steps(module):
+    for step, _ in optimizer_steps_with_optimizers(module):
         branch = next((one for one in module.parents(step.node) if isinstance(one, ast.If)), None)
-        if branch is None or not _counts_batches(branch.test):
+        if branch is None or not _condition_counts_batches(branch.test):
             continue
         around = _innermost_loop_or_function(module, branch)
         for backward in backward_calls(module):
@@ -92,7 +95,7 @@ def _counted_optimizer_steps(module: Module) -> Iterator[tuple[ast.AST, ast.If, 
 
 def _conditional_optimizer_steps(module: Module) -> Iterator[ast.AST]:
     """Steps of an optimizer under any condition: also of loops that put the averaging off."""
-    for step, _ in optimizer_steps(module):
+    for step, _ in optimizer_steps_with_optimizers(module):
         if any(isinstance(one, ast.If) for one in module.parents(step.node)):
             yield step.node
 
@@ -103,7 +106,7 @@ def _innermost_loop_or_function(module: Module, node: ast.AST) -> ast.AST | None
     return next((one for one in module.parents(node) if isinstance(one, kinds)), None)
 
 
-def _counts_batches(test: ast.expr) -> bool:
+def _condition_counts_batches(test: ast.expr) -> bool:
     """Does a test count batches: by a remainder, or a counter that is compared (`(i + 1) % 8 == 0`,
     `self.pending == self.accumulate`)?
     """
@@ -125,10 +128,10 @@ class GradientsAveragedAtEachMicroBatch(SourceRule):
         module = self.subject
         if any(SPARES_TRANSFERS.search(part.text) for part in module.with_linked):
             return
-        wrapper = _advice_for_wrapper(module)
+        wrapper = _advice_to_postpone_averaging(module)
         if wrapper is None:
             return
-        for step, branch, backward in _counted_optimizer_steps(module):
+        for step, branch, backward in _optimizer_steps_by_batch_count(module):
             yield self.finding(
                 "gradients are averaged between the processes at every micro-batch, though the optimizer steps at some"
                 " of them: accumulation saves no communication, which costs most between nodes and without NVLink",
@@ -141,7 +144,7 @@ class GradientsAveragedAtEachMicroBatch(SourceRule):
             return
 
 
-def _advice_for_wrapper(module: Module) -> str | None:
+def _advice_to_postpone_averaging(module: Module) -> str | None:
     """How the averaging is put off for the wrapper that the script uses; None where it runs as one process."""
     parts = module.with_linked
     if any(True for part in parts for _ in part.calls(DDP)):

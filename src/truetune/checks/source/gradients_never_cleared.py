@@ -52,7 +52,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import (
     OPTIMIZER_STEPS,
     is_backward_call,
-    optimizer_steps,
+    optimizer_steps_with_optimizers,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.make_source_edits import insert_statements_after
@@ -72,7 +72,7 @@ class GradientsNeverCleared(SourceRule):
         module = self.subject
         if module.mentions(*CLEARING_CODE):
             return
-        for call, optimizer in optimizer_steps(module):
+        for call, optimizer in optimizer_steps_with_optimizers(module):
             loop = next(
                 (
                     node

@@ -65,7 +65,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import (
     backward_calls,
     is_backward_call,
-    optimizer_steps,
+    optimizer_steps_with_optimizers,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import FUNCTIONS, runs_surely_before
@@ -75,12 +75,12 @@ from truetune.checks.source.evidence.faulty_gradient_accumulation_conditions imp
 )
 from truetune.checks.source.evidence.generate_call_inputs import is_causal_model
 from truetune.checks.source.evidence.gradients_cleared_before_steps import (
-    hooks_that_clear,
+    clearings_in_hooks_before_step,
     steps_with_cleared_gradients,
 )
 from truetune.checks.source.evidence.model_changes_after_optimizers import (
     ChangedLater,
-    diverging_calls,
+    calls_making_optimizer_and_change,
     model_changes_after_optimizers,
 )
 from truetune.checks.source.evidence.optimizers_before_adapters import (
@@ -169,7 +169,7 @@ STEPPED_ELSEWHERE = re.compile(
 
 def _lines_of_call_order(found: ChangedLater) -> list[str]:
     """The lines of the two calls in the wrong order, where helpers make the optimizer or the change."""
-    first, second = diverging_calls(found)
+    first, second = calls_making_optimizer_and_change(found)
     if first is found.optimizer.node and second is found.change.node:
         return []
     lines = [getattr(node, "lineno", 0) for node in (first, second)]
@@ -195,11 +195,11 @@ def _things_that_must_step(module: Module) -> Iterator[object]:
     yield from _optimizers_made(module)
     yield from _deepspeed_engines(module)
     yield from _manual_optimization_settings(module)
-    yield from _own_training_steps(module)
-    yield from hooks_that_clear(module)
+    yield from _own_training_steps_dropping_loss(module)
+    yield from clearings_in_hooks_before_step(module)
     if not any(_optimizers_made(module)):
         # A helper steps the optimizer that it is given.
-        yield from (call for call, _ in optimizer_steps(module))
+        yield from (call for call, _ in optimizer_steps_with_optimizers(module))
 
 
 class GradientsNeverUsed(SourceRule):
@@ -243,7 +243,7 @@ class GradientsNeverUsed(SourceRule):
                 other.fix,
                 cases=[case_of_node(module, made[0].node), case_of_node(module, other.place)],
             )
-        head = _head_given_alone(module, made[0])
+        head = _head_optimized_alone(module, made[0])
         if head is not None:
             yield self.finding(
                 f"the optimizer holds {head} alone: the layers stay those of the base, whatever the loss says",
@@ -265,7 +265,7 @@ class GradientsNeverUsed(SourceRule):
                 "call zero_grad() behind step(), or before backward()",
                 cases=[case_of_node(module, cleared), case_of_node(module, step)],
             )
-        for call in hooks_that_clear(module):
+        for call in clearings_in_hooks_before_step(module):
             yield self.finding(
                 "zero_grad() stands in a method that runs between the backward pass and the step: each step sees"
                 " cleared gradients, and no weight moves",
@@ -386,7 +386,7 @@ class GradientsNeverUsed(SourceRule):
         module = self.subject
         if module.mentions("backward"):
             return
-        for step in _own_training_steps(module):
+        for step in _own_training_steps_dropping_loss(module):
             yield self.finding(
                 "training_step of the Trainer's subclass never calls backward: no gradient is computed, and no weight"
                 " moves",
@@ -405,7 +405,7 @@ def _possible_lightning_steps(module: Module) -> Iterator[Call]:
                 yield call
 
 
-def _own_training_steps(module: Module) -> Iterator[ast.FunctionDef]:
+def _own_training_steps_dropping_loss(module: Module) -> Iterator[ast.FunctionDef]:
     """The `training_step` of subclasses of a Trainer that compute a loss, and leave nothing to another method.
 
     A method that is not known may compute the gradients.
@@ -483,7 +483,7 @@ def _manual_optimization_settings(module: Module) -> Iterator[ast.Assign]:
             yield assign
 
 
-def _head_given_alone(module: Module, optimizer: Call) -> str | None:
+def _head_optimized_alone(module: Module, optimizer: Call) -> str | None:
     """The head of a causal language model, where an optimizer is given its parameters and no others."""
     given = optimizer.argument(0, "params")
     if not isinstance(given, ast.Call) or any(module.methods("add_param_group")):
@@ -524,11 +524,11 @@ def _adapter_after_optimizer(module: Module, optimizer: Call) -> Call | None:
         is_same = any(origin.node in owners for origin in module.flow.origins(model))
         if is_same and _runs_after(module, call.node, optimizer.node):
             # What is put on when the training is over is not what the optimizer should hold.
-            return None if _is_trained_before(module, call.node) else call
+            return None if _backward_runs_before(module, call.node) else call
     return None
 
 
-def _is_trained_before(module: Module, node: ast.AST) -> bool:
+def _backward_runs_before(module: Module, node: ast.AST) -> bool:
     """Does a backward pass of the files run before a place?"""
     passes = (call.node for part in module.with_linked for call in backward_calls(part))
     return any(runs_surely_before(module, one, node) for one in passes)
@@ -580,7 +580,7 @@ def _sibling_blocks(module: Module, statement: ast.AST) -> Iterator[list[ast.stm
             yield block
 
 
-def _surely_does_not_step(module: Module, call: Call) -> bool:
+def _call_surely_steps_no_optimizer(module: Module, call: Call) -> bool:
     """Does a call that is given an optimizer surely not step it itself?"""
     return (
         call.named("torch.optim.lr_scheduler.*", "transformers.get_*")
@@ -597,7 +597,7 @@ def _may_be_stepped_elsewhere(module: Module, made: Call) -> bool:
     """
     for node in module.nodes(ast.Call):
         call = module.flow.call(node)
-        if _surely_does_not_step(module, call):
+        if _call_surely_steps_no_optimizer(module, call):
             continue
         given = [*call.args, *call.keywords.values()]
         if any(one.node is made.node for part in given for one in module.flow.origins(part)):

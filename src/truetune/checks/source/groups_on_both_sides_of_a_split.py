@@ -117,7 +117,7 @@ from truetune.checks.sibling_rows import (
     SiblingRows,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.scored_rows import named_rows
+from truetune.checks.source.evidence.scored_rows import rows_in_script_or_named_files
 from truetune.data.column_name_aliases import COLUMN_ALIASES
 from truetune.source.parsed_source_file import Module
 
@@ -195,7 +195,7 @@ class GroupsOnBothSidesOfASplit(SourceRule):
         for node, rows in _random_splits(module):
             if _splits_groups(module, rows):
                 continue
-            groups = _find_groups(module)
+            groups = _groups_of_shared_or_single_file(module)
             if groups is None:
                 return
             yield self.finding(
@@ -216,9 +216,9 @@ def _splits_groups(module: Module, rows: ast.expr) -> bool:
     return any(IS_GROUPS.search(text) for text in texts)
 
 
-def _find_groups(module: Module) -> RowGroups | None:
+def _groups_of_shared_or_single_file(module: Module) -> RowGroups | None:
     """The groups that both written files share, else those of the one file that is read."""
-    files = named_rows(module)
+    files = rows_in_script_or_named_files(module)
     for trained, tested in permutations(files, 2):
         is_test = TESTED.search(tested) and not TRAINED.search(tested)
         if TRAINED.search(trained) and is_test:
@@ -226,7 +226,7 @@ def _find_groups(module: Module) -> RowGroups | None:
     if len(files) != 1:
         return None
     name, rows = next(iter(files.items()))
-    named = _texts_beside_written_keys(module)
+    named = _texts_except_dictionary_keys(module)
     for column, counts in _group_columns(rows):
         if column not in named:
             evidence = (
@@ -243,7 +243,7 @@ def _groups_by_long_answer(
     """The groups of rows with one long answer; the columns that the code names are what it may split by."""
     siblings = SiblingRows()
     for row in rows:
-        prompt, answer = _prompt_and_answer(row)
+        prompt, answer = _prompt_and_last_answer(row)
         siblings.add(answer, prompt, row)
     groups = siblings.groups()
     if groups is None or not groups.has_same_answers:
@@ -257,7 +257,7 @@ def _groups_by_long_answer(
     return RowGroups(groups.column or ANSWERS, evidence)
 
 
-def _prompt_and_answer(row: Mapping[str, Any]) -> tuple[str, str]:
+def _prompt_and_last_answer(row: Mapping[str, Any]) -> tuple[str, str]:
     """The prompt of a raw row, as text, and its last answer; the answer is empty where none is found."""
     chat = next((row[name] for name in CHAT_COLUMNS if isinstance(row.get(name), list)), None)
     if chat:
@@ -299,7 +299,7 @@ def _group_columns(rows: list[Mapping[str, Any]]) -> Iterator[tuple[str, Counter
             yield column, counts
 
 
-def _texts_beside_written_keys(module: Module) -> set[str]:
+def _texts_except_dictionary_keys(module: Module) -> set[str]:
     """The texts of a script that are no keys of a dictionary that it writes down."""
     keys = {key for node in module.nodes(ast.Dict) for key in node.keys if key is not None}
     attributes = {node.attr for node in module.nodes(ast.Attribute)}

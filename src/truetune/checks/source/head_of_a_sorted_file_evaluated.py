@@ -77,10 +77,10 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.evaluations_on_head_of_sorted_file import (
     describe_head_difference,
-    sorted_heads,
+    heads_lacking_labels,
 )
-from truetune.checks.source.evidence.prompt_forms import asks_a_model, trains_a_model
-from truetune.checks.source.evidence.row_kinds_missing_in_first_rows import is_label
+from truetune.checks.source.evidence.prompt_forms import asks_model_and_trains_none, trains_a_model
+from truetune.checks.source.evidence.row_kinds_missing_in_first_rows import is_label_column
 from truetune.source.parsed_source_file import Module
 
 SCORES = re.compile(
@@ -91,8 +91,8 @@ EVALUATES = re.compile(r"eval|valid|\bdev\b|\bval\b|test", re.I)
 
 def _possible_head_slices(module: Module) -> Iterator[ast.AST]:
     """Places that may take the first rows, in a script that evaluates."""
-    is_evaluation = asks_a_model(module) or SCORES.search(module.text) is not None
-    if not is_evaluation and not _evaluates_in_training(module):
+    is_evaluation = asks_model_and_trains_none(module) or SCORES.search(module.text) is not None
+    if not is_evaluation and not _training_names_evaluation_rows(module):
         return
     for call in (
         *module.methods("select", "head", "take", "limit"),
@@ -104,7 +104,7 @@ def _possible_head_slices(module: Module) -> Iterator[ast.AST]:
     yield from (*module.nodes(ast.Slice), *module.nodes(ast.Break))
 
 
-def _evaluates_in_training(module: Module) -> bool:
+def _training_names_evaluation_rows(module: Module) -> bool:
     """Does a script that trains name rows that it evaluates on?"""
     return trains_a_model(module) and EVALUATES.search(module.text) is not None
 
@@ -119,12 +119,12 @@ class HeadOfASortedFileEvaluated(SourceRule):
         module = self.subject
         if not any(_possible_head_slices(module)):
             return
-        for head in sorted_heads(module):
+        for head in heads_lacking_labels(module):
             yield self.finding(
                 f"the first {head.rows:,} of {head.whole:,} rows of {head.source} are evaluated, and"
                 f" {describe_head_difference(head)}",
                 "shuffle the rows before the cut (shuffle(seed=0)), or evaluate all of them; report each"
-                f" {'kind' if head.lengths else 'label' if is_label(head.column) else head.column} apart",
+                f" {'kind' if head.lengths else 'label' if is_label_column(head.column) else head.column} apart",
                 cases=[case_of_node(module, head.node)],
             )
             return

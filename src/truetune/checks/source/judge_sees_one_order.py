@@ -131,7 +131,7 @@ def _pair_prompts(module: Module) -> Iterator[ast.expr]:
         # A part of a longer text is judged with it.
         if isinstance(module.scopes.parent.get(node), ast.JoinedStr | ast.BinOp):
             continue
-        text = _text_with_holes(node)
+        text = _text_with_placeholders(node)
         if text is not None and _asks_for_better_in_words(module, text, rubric):
             yield node
     yield from (one.node for one in files if _asks_for_better_in_words(module, one.text, ""))
@@ -164,7 +164,7 @@ class JudgeSeesOneOrder(SourceRule):
         )
 
 
-def _text_with_holes(node: ast.expr) -> str | None:
+def _text_with_placeholders(node: ast.expr) -> str | None:
     """A text as it is written, an f-string with its names in braces; None of anything else."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
@@ -176,8 +176,10 @@ def _text_with_holes(node: ast.expr) -> str | None:
             for part in node.values
         )
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return "".join(_text_with_holes(side) or "{hole}" for side in (node.left, node.right))
-    return _text_with_holes(node.left) if isinstance(node, ast.BinOp) else None
+        return "".join(
+            _text_with_placeholders(side) or "{hole}" for side in (node.left, node.right)
+        )
+    return _text_with_placeholders(node.left) if isinstance(node, ast.BinOp) else None
 
 
 def _asks_for_better_of_two(text: str, rubric: str) -> bool:
@@ -205,17 +207,17 @@ def _changes_order(module: Module) -> bool:
     """Does a file change the order of something: by a name, a draw, a reversed slice, or a call with two arguments
     exchanged?"""
     for node in module.order:
-        if CHANGES_ORDER.search(_name_of_node(node)):
+        if CHANGES_ORDER.search(_name_read_set_or_defined(node)):
             return True
         if isinstance(node, ast.Slice) and node.step is not None and ast.unparse(node.step) == "-1":
             return True
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
             if ast.unparse(node.func).rpartition(".")[2] in DRAWS:
                 return True
-    return _has_exchanged_calls(module) or _assigns_both_orders(module)
+    return _has_exchanged_calls(module) or _swaps_or_loops_over_both_orders(module)
 
 
-def _name_of_node(node: ast.AST) -> str:
+def _name_read_set_or_defined(node: ast.AST) -> str:
     """The name that a node reads, sets or defines."""
     for attribute in ("id", "attr", "arg", "name"):
         value = getattr(node, attribute, None)
@@ -238,8 +240,11 @@ def _has_exchanged_calls(module: Module) -> bool:
     return False
 
 
-def _assigns_both_orders(module: Module) -> bool:
-    """`a, b = b, a`, and a loop over both orders: `for x, y in ((a, b), (b, a))`."""
+def _swaps_or_loops_over_both_orders(module: Module) -> bool:
+    """Does a file exchange two names, or loop over both orders of two?
+
+    `a, b = b, a`, and `for x, y in ((a, b), (b, a))`.
+    """
     tuples = [
         tuple(ast.unparse(one) for one in node.elts)
         for node in module.nodes(ast.Tuple)

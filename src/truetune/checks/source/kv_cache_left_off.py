@@ -112,7 +112,7 @@ class GenerationInTrainingMode(NamedTuple):
 
 def _generations_and_decoding_loops(module: Module) -> Iterator[object]:
     """What generates in a file: calls of `generate`, and calls of a model in a loop that makes its ids longer."""
-    yield from _generations_of_models(module)
+    yield from _generate_calls_on_models(module)
     yield from _decoding_loops(module)
     yield from _callbacks_in_training_mode(module)
 
@@ -128,7 +128,7 @@ class KvCacheLeftOff(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for value in _cache_switches_off(module):
+        for value in _false_values_of_use_cache(module):
             yield self._finding_on_switch(value)
         for generate, load in generations_with_cache_off_at_load(module):
             yield self.finding(
@@ -149,7 +149,7 @@ class KvCacheLeftOff(SourceRule):
             )
         yield from self._findings_on_callbacks()
         yield from self._findings_on_saved_configs()
-        trained = _generation_after_training(module)
+        trained = _generation_after_checkpointed_training(module)
         if trained is not None:
             when = "between the steps of" if trained.in_loop else "after"
             yield self.finding(
@@ -207,7 +207,7 @@ class KvCacheLeftOff(SourceRule):
             )
 
 
-def _cache_switches_off(module: Module) -> Iterator[ast.expr]:
+def _false_values_of_use_cache(module: Module) -> Iterator[ast.expr]:
     """Where `use_cache` is False: in calls of `generate`, and in a generation config that one of them reads."""
     calls = list(generate_calls(module))
     values = [
@@ -290,7 +290,7 @@ def _lengthening_statement(module: Module, loop: ast.AST, name: str) -> ast.AST 
     return None
 
 
-def _generation_after_training(module: Module) -> GenerationInTrainingMode | None:
+def _generation_after_checkpointed_training(module: Module) -> GenerationInTrainingMode | None:
     """A generation that runs after a training with checkpointing, where nothing ends the training mode."""
     switch = next(_checkpointing_switches(module), None)
     # Unsloth's generate puts the model into eval mode itself.
@@ -315,17 +315,17 @@ def _generation_while_training(
         call.receiver is not None and _may_be_model(module, call.receiver)
         for call in module.methods("train")
     )
-    for call in _generations_of_models(module):
+    for call in _generate_calls_on_models(module):
         # A helper that is called before the training too is slow in the calls after it.
         for late in call_routes_to(module, call.node):
             if any(route_runs_after(late, one) for one in early):
                 return GenerationInTrainingMode(call.node, switch)
-            if is_switched and _runs_inside(module, late, places):
+            if is_switched and _route_passes_training_loop(module, late, places):
                 return GenerationInTrainingMode(call.node, switch, in_loop=True)
     return None
 
 
-def _generations_of_models(module: Module) -> Iterator[Call]:
+def _generate_calls_on_models(module: Module) -> Iterator[Call]:
     """The calls of `generate` of what is a model, or may be one by its name."""
     for call in module.methods("generate"):
         if call.receiver is not None and _may_be_model(module, call.receiver):
@@ -340,7 +340,7 @@ def _may_be_model(module: Module, node: ast.expr) -> bool:
     return not types and isinstance(node, ast.Name) and node.id in MODEL_PARAMETERS
 
 
-def _runs_inside(module: Module, route: Route, places: list[ast.AST]) -> bool:
+def _route_passes_training_loop(module: Module, route: Route, places: list[ast.AST]) -> bool:
     """Does a route pass through a loop that trains?"""
     loops = {place for place in places if isinstance(place, LOOPS)}
     return any(around in loops for stop in route for around in module.parents(stop.node))

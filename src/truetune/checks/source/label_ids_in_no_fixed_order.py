@@ -166,8 +166,8 @@ def _effect_of_lasting_ids(module: Module) -> str:
     is_helper = not any(module.calls(*CLASSIFIERS))
     parts = module.with_linked if is_helper else (module,)
     trainings = [part for part in parts if trains_a_model(part)]
-    if any(map(_keeps_label_names, trainings)) or (
-        is_helper and any(map(_keeps_label_names, parts))
+    if any(map(_training_keeps_label_names, trainings)) or (
+        is_helper and any(map(_training_keeps_label_names, parts))
     ):
         return ""
     if len(trainings) < len(parts) - is_helper or not trainings:
@@ -183,7 +183,7 @@ def _saves_model(module: Module) -> bool:
     return any(module.methods(*SAVES)) or any(module.calls("torch.save", "joblib.dump"))
 
 
-def _keeps_label_names(module: Module) -> bool:
+def _training_keeps_label_names(module: Module) -> bool:
     """Does a training write the names, or give them to the model's config?"""
     for call in module.all_calls:
         if {"id2label", "label2id"} & call.keywords.keys():

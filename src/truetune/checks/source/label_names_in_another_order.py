@@ -64,7 +64,7 @@ CLASSIFIERS = (
 )
 
 
-def _label_orders_of_generation(module: Module) -> Iterator[LabelOrder]:
+def _numbered_label_names_of_generation(module: Module) -> Iterator[LabelOrder]:
     """The label names that a file numbers, where it generates or asks a classifier."""
     generates = any(model_questions(module)) or any(generate_calls(module))
     if generates or any(module.calls(*CLASSIFIERS)):
@@ -75,12 +75,12 @@ class LabelNamesInAnotherOrder(SourceRule):
     code = "SRC098"
     severity = "warning"
     looks_at = CodePlaces(
-        "lists of labels in files that generate or classify", _label_orders_of_generation
+        "lists of labels in files that generate or classify", _numbered_label_names_of_generation
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        own = list(_label_orders_of_generation(module))
+        own = list(_numbered_label_names_of_generation(module))
         for place, order in enumerate(own):
             others = [
                 *own[:place],

@@ -113,7 +113,7 @@ class LabelsCopyInputIds(SourceRule):
             for part in module.with_linked
         ):
             return
-        if _only_evaluates(module):
+        if _only_evaluates_or_collates(module):
             yield from self._findings_on_evaluation()
             return
         # Several lines may set labels of one batch: the call that pads is one fault.
@@ -224,10 +224,14 @@ class LabelsCopyInputIds(SourceRule):
         """
         module = self.subject
         # A script that only generates may carry labels along, and takes no loss of them.
-        values = (value for _, value in label_values(module)) if _takes_a_loss(module) else ()
+        values = (
+            (value for _, value in label_values(module)) if _reads_or_evaluates_loss(module) else ()
+        )
         places = [(value, copied_padded_ids(module, value)) for value in values]
         entropies = (
-            call for call in module.calls(*CROSS_ENTROPIES) if not _is_masked_later(module, call)
+            call
+            for call in module.calls(*CROSS_ENTROPIES)
+            if not _may_loss_be_masked_later(module, call)
         )
         places.extend(
             (call.node, padded_ids_as_loss_targets(module, call, with_reduction=True))
@@ -246,7 +250,7 @@ class LabelsCopyInputIds(SourceRule):
             )
 
 
-def _only_evaluates(module: Module) -> bool:
+def _only_evaluates_or_collates(module: Module) -> bool:
     """Does a file evaluate alone, or hold the collator of files that all do no more than that?"""
     if only_evaluates(module):
         return True
@@ -270,7 +274,7 @@ def _loads_single_rows(module: Module) -> bool:
     return bool(sizes) and all(size is None or module.flow.value(size) == 1 for size in sizes)
 
 
-def _takes_a_loss(module: Module) -> bool:
+def _reads_or_evaluates_loss(module: Module) -> bool:
     """Does a script read the loss that a model gives, or let a trainer evaluate?"""
     reads = any(
         node.attr == "loss" for part in module.with_linked for node in part.nodes(ast.Attribute)
@@ -278,7 +282,7 @@ def _takes_a_loss(module: Module) -> bool:
     return reads or any(True for part in module.with_linked for _ in part.methods("evaluate"))
 
 
-def _is_masked_later(module: Module, call: Call) -> bool:
+def _may_loss_be_masked_later(module: Module, call: Call) -> bool:
     """May a loss of each token be masked after the cross-entropy that gives it?"""
     if module.flow.value(call.keywords.get("reduction")) != "none":
         return False

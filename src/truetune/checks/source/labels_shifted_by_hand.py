@@ -65,7 +65,7 @@ from truetune.checks.source.evidence.labels_shifted_in_code import (
 )
 from truetune.checks.source.evidence.shifts_of_model_loss_labels import (
     labels_of_model_losses,
-    passes_without_loss,
+    model_calls_read_without_loss,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
@@ -127,7 +127,7 @@ class LabelsShiftedByHand(SourceRule):
                 continue
             if expression_leaving_first_token_out(module, given.labels) is None:
                 continue
-            if given.to_model or _is_given_to_models_loss(module, given):
+            if given.to_model or _model_takes_loss_of_labels(module, given):
                 yield self._finding_at_places((given.labels,))
 
     def _finding_at_places(self, places: Iterable[ast.AST]) -> Finding:
@@ -153,7 +153,7 @@ def _given_labels(module: Module) -> Iterator[GivenLabels]:
     """Labels of rows for a trainer of transformers or a model's own loss, and those that a model is called with."""
     if _makes_trainer_in_run(module) or _backpropagates_models_own_loss(module):
         yield from _labels_of_rows(module)
-    unread = passes_without_loss(module)
+    unread = model_calls_read_without_loss(module)
     for call in module.all_calls:
         # An encoder-decoder that is given the ids of its decoder takes its labels as they are.
         if call.node in unread or "decoder_input_ids" in call.keywords:
@@ -206,7 +206,7 @@ def _labels_of_rows(module: Module) -> Iterator[GivenLabels]:
         ids = written.get((row, "input_ids"))
         if ids is not None:
             yield GivenLabels(labels.value, ids.value, False)
-        elif _is_made_of_ids(module, labels.value, row):
+        elif _are_made_of_kept_ids(module, labels.value, row):
             yield GivenLabels(labels.value, None, False)
 
 
@@ -223,7 +223,7 @@ def _entries_of_mapping(node: ast.AST) -> dict[str, ast.expr]:
     return {}
 
 
-def _is_made_of_ids(module: Module, labels: ast.expr, row: str) -> bool:
+def _are_made_of_kept_ids(module: Module, labels: ast.expr, row: str) -> bool:
     """Are labels made of the ids of the same row, which stay in it: `row["labels"] = row["input_ids"][1:]`?
 
     A speech model is given sound, and its labels are cut where their first token is one that the decoder begins with.
@@ -244,24 +244,24 @@ def _is_shifting_loss(module: Module, call: Call) -> bool:
     return call.named(*SHIFTING_LOSSES)
 
 
-def _is_given_to_models_loss(module: Module, given: GivenLabels) -> bool:
+def _model_takes_loss_of_labels(module: Module, given: GivenLabels) -> bool:
     """Does the model take the loss of a row? Where the ids are cut to fit, a loss of the user's own may be meant."""
     if _backpropagates_models_own_loss(module):
         return True
-    if module.mentions(*OWN_LOSS_TEXTS) and not _makes_trainer(module):
+    if module.mentions(*OWN_LOSS_TEXTS) and not _file_makes_trainer(module):
         return False
     is_cut = given.ids is not None and leaves_last_token_out(module, given.ids)
     return not is_cut or not module.mentions(*OWN_LOSS_TEXTS, "def forward")
 
 
-def _makes_trainer(module: Module) -> bool:
+def _file_makes_trainer(module: Module) -> bool:
     """Does the file itself make a trainer?"""
     return any("trainer" in module.flow.types(call.node) for call in module.all_calls)
 
 
 def _makes_trainer_in_run(module: Module) -> bool:
     """Does this file make a trainer, or one that runs with it?"""
-    return any(_makes_trainer(part) for part in module.with_linked)
+    return any(_file_makes_trainer(part) for part in module.with_linked)
 
 
 def _backpropagates_models_own_loss(module: Module) -> bool:

@@ -49,7 +49,10 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapted_models import name_of_model, written_text
+from truetune.checks.source.evidence.adapted_models import (
+    written_name_of_loaded_model,
+    written_text,
+)
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.layer_numbers import (
     COUNT_KEYS,
@@ -124,7 +127,7 @@ def _layer_choices(module: Module) -> Iterator[_LayerChoice]:
     if _changes_depth(module):
         return
     yield from _tests_of_names(module)
-    yield from _number_comparisons(module)
+    yield from _comparisons_of_layer_number(module)
     yield from _layer_slices(module)
     yield from _adapter_layer_settings(module)
 
@@ -183,7 +186,7 @@ def _find_layers_beyond_model(module: Module, choice: _LayerChoice) -> _ChosenLa
     """The layers of a choice, where its model lacks some; None where it has all of them, or another
     depth may be meant.
     """
-    name = _model_name(module, choice.model)
+    name = _name_of_chosen_or_loaded_model(module, choice.model)
     layers = layer_count_of_model(name)
     if name is None or layers is None:
         return None
@@ -215,10 +218,10 @@ def _cases_of_choice(module: Module, choice: _LayerChoice) -> list[Case]:
     return [case_of_node(module, choice.node)]
 
 
-def _model_name(module: Module, model: ast.expr | None) -> str | None:
+def _name_of_chosen_or_loaded_model(module: Module, model: ast.expr | None) -> str | None:
     """The name of the model whose layers are chosen: what the place says, else the one that the file loads."""
-    name = name_of_model(module, model) if model is not None else None
-    if name is not None or (model is not None and _is_another_model(module, model)):
+    name = written_name_of_loaded_model(module, model) if model is not None else None
+    if name is not None or (model is not None and _may_be_other_model(module, model)):
         return name
     loads = list(module.calls(*CAUSAL_LOADS))
     given = [load.argument(0, "pretrained_model_name_or_path") for load in loads]
@@ -230,7 +233,7 @@ def _model_name(module: Module, model: ast.expr | None) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def _is_another_model(module: Module, model: ast.expr) -> bool:
+def _may_be_other_model(module: Module, model: ast.expr) -> bool:
     """Is the expression a part of a model, or made by code that may return any model?"""
     if isinstance(model, ast.Attribute) and model.attr not in WHOLE_MODELS:
         return True
@@ -291,9 +294,9 @@ def _model_of_naming_call(naming: ast.Call) -> ast.expr | None:
 def _tests_of_names(module: Module) -> Iterator[_LayerChoice]:
     """Tests whether the name of a weight begins with, holds or matches a text."""
     for test in (
-        *_tests_by_method(module),
+        *_tests_by_prefix_or_suffix(module),
         *_tests_by_pattern(module),
-        *_tests_by_operator(module),
+        *_tests_by_in_operator(module),
     ):
         naming = _naming_call(module, test.name)
         texts = possible_texts_of_expression(module, test.text) if naming is not None else []
@@ -302,8 +305,8 @@ def _tests_of_names(module: Module) -> Iterator[_LayerChoice]:
             yield _LayerChoice(test.node, tuple(texts), (), model, "the names ask for layers")
 
 
-def _tests_by_method(module: Module) -> Iterator[_NameTest]:
-    """`name.startswith("model.layers.31.")`"""
+def _tests_by_prefix_or_suffix(module: Module) -> Iterator[_NameTest]:
+    """Tests of how a name begins or ends: `name.startswith("model.layers.31.")`."""
     for call in module.methods("startswith", "endswith"):
         if call.receiver is not None and call.args:
             yield _NameTest(call.node, call.args[0], call.receiver)
@@ -322,15 +325,17 @@ def _tests_by_pattern(module: Module) -> Iterator[_NameTest]:
             yield _NameTest(call.node, compiled.args[0], call.args[0])
 
 
-def _tests_by_operator(module: Module) -> Iterator[_NameTest]:
-    """`"layers.31." in name`"""
+def _tests_by_in_operator(module: Module) -> Iterator[_NameTest]:
+    """Tests whether a name holds a text: `"layers.31." in name`."""
     for compare in module.nodes(ast.Compare):
         if len(compare.ops) == 1 and isinstance(compare.ops[0], (ast.In, ast.NotIn)):
             yield _NameTest(compare, compare.left, compare.comparators[0])
 
 
-def _number_comparisons(module: Module) -> Iterator[_LayerChoice]:
-    """`int(name.split(".")[2]) >= 28`, and the same of the number that enumerate gives a layer."""
+def _comparisons_of_layer_number(module: Module) -> Iterator[_LayerChoice]:
+    """Comparisons of a layer's number with a constant: `int(name.split(".")[2]) >= 28`, and the
+    same of the number that enumerate gives a layer.
+    """
     for compare in module.nodes(ast.Compare):
         if len(compare.ops) != 1 or not isinstance(compare.ops[0], AT_LEAST):
             continue
@@ -363,7 +368,7 @@ def _model_of_layer_number(module: Module, node: ast.expr) -> ast.expr | None:
             if listed is not None:
                 return listed
         if isinstance(origin.node, ast.Call) and not origin.element:
-            naming = _number_in_name(module, origin.node)
+            naming = _naming_call_of_parsed_number(module, origin.node)
             if naming is not None:
                 return _model_of_naming_call(naming)
     return None
@@ -385,7 +390,7 @@ def _model_of_enumerated_layers(node: ast.AST) -> ast.expr | None:
     return _root_of_attribute(listed) if is_layers else None
 
 
-def _number_in_name(module: Module, node: ast.Call) -> ast.Call | None:
+def _naming_call_of_parsed_number(module: Module, node: ast.Call) -> ast.Call | None:
     """The `named_parameters()` of `int(name.split(".")[2])`, whose names hold the number."""
     if not isinstance(node.func, ast.Name) or node.func.id != "int" or len(node.args) != 1:
         return None
@@ -419,7 +424,7 @@ def _layer_slices(module: Module) -> Iterator[_LayerChoice]:
 def _is_model_or_named_so(module: Module, node: ast.expr) -> bool:
     """Is it a model that the file loads, or a name for one?"""
     is_named = isinstance(node, ast.Name) and "model" in node.id.lower()
-    return is_named or name_of_model(module, node) is not None
+    return is_named or written_name_of_loaded_model(module, node) is not None
 
 
 def _root_of_attribute(node: ast.expr) -> ast.expr:

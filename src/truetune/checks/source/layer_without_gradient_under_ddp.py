@@ -145,7 +145,7 @@ class LayerWithoutGradientUnderDdp(SourceRule):
         if any(REACHED_OTHERWISE.search(part.text) for part in parts):
             return
         wrapped = list(_wrapped_classes(module))[:MAX_CLASSES]
-        if not _runs_as_several(module):
+        if not _is_meant_for_several_processes(module):
             return
         known: set[ast.AST] = set()
         for class_node, place in wrapped:
@@ -200,11 +200,11 @@ def _unread_layers(module: Module, class_node: ast.ClassDef) -> Iterator[ast.Ass
     """The layers that the constructor makes and nothing in the project reads."""
     bases = module.flow.bases(class_node)
     # Another base may read the layers that a class of its own makes.
-    if len(class_node.bases) != 1 or not bases or not _calls_no_named_layer(bases[0]):
+    if len(class_node.bases) != 1 or not bases or not _base_calls_no_named_layer(bases[0]):
         return
-    for statement in _statements_of_constructor(class_node):
-        target = _layer_of_self(module, statement)
-        if target is not None and not _is_attribute_read(module, target.attr):
+    for statement in _unconditional_assignments_of_constructor(class_node):
+        target = _attribute_set_to_single_layer(module, statement)
+        if target is not None and not _is_attribute_read_or_named(module, target.attr):
             yield statement
 
 
@@ -213,10 +213,12 @@ def _layers_read_conditionally(
 ) -> Iterator[tuple[ast.Assign, ast.If]]:
     """The layers that training reads only behind a condition on a batch, with the condition."""
     bases = module.flow.bases(class_node)
-    if len(class_node.bases) != 1 or not bases or not _calls_no_named_layer(bases[0]):
+    if len(class_node.bases) != 1 or not bases or not _base_calls_no_named_layer(bases[0]):
         return
-    for statement in _statements_of_constructor(class_node):
-        target = _layer_of_self(module, statement) or _container_of_self(module, statement)
+    for statement in _unconditional_assignments_of_constructor(class_node):
+        target = _attribute_set_to_single_layer(
+            module, statement
+        ) or _attribute_set_to_layer_container(module, statement)
         reads = _reads_in_training(module, target.attr) if target is not None else []
         branches = [_branch_on_batch(module, read, class_node) for read in reads]
         first = branches[0] if branches else None
@@ -224,7 +226,9 @@ def _layers_read_conditionally(
             yield statement, first
 
 
-def _container_of_self(module: Module, statement: ast.Assign) -> ast.Attribute | None:
+def _attribute_set_to_layer_container(
+    module: Module, statement: ast.Assign
+) -> ast.Attribute | None:
     """The attribute of `self.score = nn.Sequential(nn.Linear(...), ...)`; None where anything else is set."""
     target, value = statement.targets[0], statement.value
     if not isinstance(target, ast.Attribute) or ast.unparse(target.value) != "self":
@@ -265,7 +269,7 @@ def _branch_on_batch(module: Module, read: ast.AST, class_node: ast.ClassDef) ->
     return None
 
 
-def _statements_of_constructor(class_node: ast.ClassDef) -> Iterator[ast.Assign]:
+def _unconditional_assignments_of_constructor(class_node: ast.ClassDef) -> Iterator[ast.Assign]:
     """What a class sets when an object is made, under no condition."""
     for method in class_node.body:
         if isinstance(method, ast.FunctionDef) and method.name == "__init__":
@@ -273,7 +277,7 @@ def _statements_of_constructor(class_node: ast.ClassDef) -> Iterator[ast.Assign]
             return
 
 
-def _layer_of_self(module: Module, statement: ast.Assign) -> ast.Attribute | None:
+def _attribute_set_to_single_layer(module: Module, statement: ast.Assign) -> ast.Attribute | None:
     """The attribute of `self.score = nn.Linear(...)`; None where anything else is set."""
     target, value = statement.targets[0], statement.value
     if not isinstance(target, ast.Attribute) or ast.unparse(target.value) != "self":
@@ -282,12 +286,12 @@ def _layer_of_self(module: Module, statement: ast.Assign) -> ast.Attribute | Non
     return target if LAYERS.fullmatch(called or "") else None
 
 
-def _calls_no_named_layer(name: str) -> bool:
+def _base_calls_no_named_layer(name: str) -> bool:
     """Does a base class of this name call no layer by a name of its own?"""
     return name.endswith(("nn.Module", "module.Module", ".LightningModule"))
 
 
-def _is_attribute_read(module: Module, name: str) -> bool:
+def _is_attribute_read_or_named(module: Module, name: str) -> bool:
     """Does any code read an attribute of this name, or name it in a text?"""
     for part in module.with_linked:
         attributes = (one for one in part.nodes(ast.Attribute) if one.attr == name)
@@ -298,7 +302,7 @@ def _is_attribute_read(module: Module, name: str) -> bool:
     return False
 
 
-def _runs_as_several(module: Module) -> bool:
+def _is_meant_for_several_processes(module: Module) -> bool:
     """Is the script meant for several processes? One of accelerate alone may be meant for one GPU."""
     if any(
         True for part in module.with_linked for _ in part.calls("torch.*.DistributedDataParallel")

@@ -91,8 +91,10 @@ def _model_optimizers(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _rates_and_optimizers(module: Module) -> Iterator[object]:
-    """What a rate is judged for."""
+def _model_optimizers_and_soft_prompts(module: Module) -> Iterator[object]:
+    """The optimizers over a model's parameters, and the settings of soft prompts: what the rule
+    judges a rate of.
+    """
     yield from _model_optimizers(module)
     yield from _soft_prompt_settings(module)
 
@@ -102,7 +104,7 @@ class LearningRateBeyondReason(SourceRule):
     symptoms = ("loss-does-not-fall", "dpo-without-effect")
     severity = "error"
     looks_at = CodePlaces(
-        "optimizers over a language model, and soft prompts", _rates_and_optimizers
+        "optimizers over a language model, and soft prompts", _model_optimizers_and_soft_prompts
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -203,13 +205,13 @@ def _are_parameters_of_loaded_model(module: Module, params: ast.expr) -> bool:
         if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters"):
             made = (origin.node for origin in module.flow.origins(node.value))
             if "model" in module.flow.types(node.value) and not any(
-                _has_random_weights(module, one) for one in made
+                _model_has_random_weights(module, one) for one in made
             ):
                 return True
     return False
 
 
-def _has_random_weights(module: Module, node: ast.AST) -> bool:
+def _model_has_random_weights(module: Module, node: ast.AST) -> bool:
     """Does the model have random weights, which can take larger steps at first?"""
     return isinstance(node, ast.Call) and module.flow.call(node).named(
         "*.from_config", "transformers.*For*LM"

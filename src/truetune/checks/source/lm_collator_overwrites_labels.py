@@ -64,7 +64,7 @@ from truetune.checks.source.evidence.hand_masked_labels import (
 )
 from truetune.checks.source.evidence.label_masking_and_padding import (
     LM_COLLATOR_CALLS,
-    lm_collator_calls,
+    lm_collators_masking_by_id,
 )
 from truetune.source.make_source_edits import (
     Change,
@@ -89,7 +89,7 @@ class LmCollatorOverwritesLabels(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        collators = list(lm_collator_calls(module))
+        collators = list(lm_collators_masking_by_id(module))
         masked = list(hand_masked_labels(module)) if collators else []
         elsewhere = list(hand_masked_labels_in_linked_files(module)) if collators else []
         for call in collators:

@@ -89,7 +89,9 @@ from truetune.checks.padding_share import (
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.file_rows_behind_values import FileRows, local_rows_of_value
-from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import longest_encoded_row
+from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import (
+    longest_row_after_cut_or_pad,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
@@ -144,9 +146,9 @@ class LoaderPadsUnevenRows(SourceRule):
     def _findings_on_loader(self, loader: _PaddingLoader) -> Iterator[Finding]:
         """The finding on what one loader pads."""
         module = self.subject
-        lengths = _row_lengths_in_tokens(module, loader.call)
+        lengths = _estimated_row_lengths_in_tokens(module, loader.call)
         padded = (
-            estimate_padded_batches(lengths, loader.batch, longest_encoded_row(module))
+            estimate_padded_batches(lengths, loader.batch, longest_row_after_cut_or_pad(module))
             if lengths
             else None
         )
@@ -184,7 +186,7 @@ def _shuffled_batch_loaders(module: Module, trace: Trace) -> Iterator[_PaddingLo
             yield _PaddingLoader(call, size)
 
 
-def _row_lengths_in_tokens(module: Module, loader: CallEvent) -> list[int] | None:
+def _estimated_row_lengths_in_tokens(module: Module, loader: CallEvent) -> list[int] | None:
     """About how many tokens each row of a loader has; None where that is not known."""
     stored = lengths_of_script_rows(module.path, CHARACTERS_PER_TOKEN)
     if stored is not None:

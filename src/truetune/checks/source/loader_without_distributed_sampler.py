@@ -90,7 +90,7 @@ DIVIDED_BY_HAND = re.compile(
 """Signs that a script divides its rows by rank, by hand; said of all files together"""
 
 
-def _undivided_loaders(module: Module) -> Iterator[Call]:
+def _loaders_of_multi_process_script(module: Module) -> Iterator[Call]:
     """Loaders in the code of a script that wraps its model for several processes."""
     if (
         _wraps_model_for_processes(module)
@@ -115,7 +115,9 @@ class LoaderWithoutDistributedSampler(SourceRule):
     code = "SRC084"
     symptoms = ("several-gpus",)
     severity = "error"
-    looks_at = CodePlaces("loaders in scripts of several processes", _undivided_loaders)
+    looks_at = CodePlaces(
+        "loaders in scripts of several processes", _loaders_of_multi_process_script
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -125,11 +127,11 @@ class LoaderWithoutDistributedSampler(SourceRule):
         if any(DIVIDING_CODE.search(part.text) for part in module.with_linked):
             return
         yield from self._findings_on_manual_batches()
-        for call in _undivided_loaders(module):
+        for call in _loaders_of_multi_process_script(module):
             if (
                 _may_have_own_sampler(module, call)
                 or _is_made_conditionally(module, call)
-                or _may_rows_be_divided(module, call)
+                or _may_rows_be_divided_by_rank(module, call)
             ):
                 continue
             if _is_read_by_training_loop(module, call):
@@ -164,7 +166,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
         given other things.
         """
         module = self.subject
-        prepared = _calls_of_prepare(module)
+        prepared = _prepare_calls_if_all_seen(module)
         if not prepared:
             return
         is_several = (
@@ -231,7 +233,7 @@ def _runs_as_several_processes(module: Module) -> bool:
     )
 
 
-def _calls_of_prepare(module: Module) -> list[Call]:
+def _prepare_calls_if_all_seen(module: Module) -> list[Call]:
     """What Accelerate is given, call by call; none where a call gives it what is not seen."""
     if next(module.calls("accelerate.Accelerator"), None) is None:
         return []
@@ -246,7 +248,7 @@ def _is_never_prepared_or_divided(module: Module, loader: Call, prepared: list[C
         return False
     return not (
         _may_have_own_sampler(module, loader)
-        or _may_rows_be_divided(module, loader)
+        or _may_rows_be_divided_by_rank(module, loader)
         or _is_made_conditionally(module, loader)
     )
 
@@ -276,7 +278,7 @@ def _is_made_conditionally(module: Module, call: Call) -> bool:
     return any("__name__" not in ast.unparse(test) for test in tests)
 
 
-def _may_rows_be_divided(module: Module, call: Call) -> bool:
+def _may_rows_be_divided_by_rank(module: Module, call: Call) -> bool:
     """Does the making of its rows speak of ranks, or is it not seen?"""
     rows = call.argument(0, "dataset")
     if rows is None:

@@ -67,7 +67,7 @@ LEAF_MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variab
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
-def _losses_for_backward(module: Module) -> Iterator[ast.expr]:
+def _losses_for_backward_or_trainer(module: Module) -> Iterator[ast.expr]:
     """What backward() is called on, or a trainer is given as the loss."""
     for call in backward_calls(module):
         yield from possible_losses(call)
@@ -79,7 +79,7 @@ class LossForcedToRequireGrad(SourceRule):
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
     looks_at = CodePlaces(
-        "calls of backward(), and losses that a trainer is given", _losses_for_backward
+        "calls of backward(), and losses that a trainer is given", _losses_for_backward_or_trainer
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -109,13 +109,15 @@ class LossForcedToRequireGrad(SourceRule):
         if any(TAKES_GRADIENTS_ITSELF.search(part.text) for part in module.with_linked):
             return
         forced = [one for part in module.with_linked for one in _forced_gradients(part)]
-        leaves = {one.value for one in forced if one.is_leaf} | _new_leaves(module)
+        leaves = {one.value for one in forced if one.is_leaf} | _leaves_made_of_computed_values(
+            module
+        )
         names: dict[tuple[ast.AST | None, str], ast.AST] = {
             (module.function_around(one.node), ast.unparse(one.target)): one.node
             for one in forced
             if not one.is_leaf
         }
-        for loss in _losses_for_backward(module):
+        for loss in _losses_for_backward_or_trainer(module):
             leaf = GraphlessLossSearch(module, leaves, names).only_leaf_tensor(loss)
             if leaf is not None and leaf not in told:
                 told.add(leaf)
@@ -163,7 +165,7 @@ def _forced_gradients(module: Module) -> Iterator[ForcedGradient]:
             yield ForcedGradient(assigned, target, True, assigned.value)
 
 
-def _new_leaves(module: Module) -> set[ast.expr]:
+def _leaves_made_of_computed_values(module: Module) -> set[ast.expr]:
     """The calls of the files that make a leaf with requires_grad of something that was computed."""
     return {
         node

@@ -117,7 +117,7 @@ def _is_in_file(module: Module, node: ast.AST) -> bool:
     return node in module.scopes.parent
 
 
-def _loss_call_of(call: CallEvent) -> CallEvent | None:
+def _loss_function_or_construction(call: CallEvent) -> CallEvent | None:
     """The function of a loss that is called, or the making of the loss object that is; None for any other call."""
     if call.method in ("__call__", "forward") and isinstance(call.receiver, Result):
         made = call.receiver.call
@@ -127,7 +127,7 @@ def _loss_call_of(call: CallEvent) -> CallEvent | None:
 
 def _wrong_scale(call: CallEvent) -> _WrongScale | None:
     """What is wrong with the scores that a loss gets; None where nothing is, or the call is no loss."""
-    loss = _loss_call_of(call)
+    loss = _loss_function_or_construction(call)
     given = None if loss is None else call.argument(0, "input")
     if loss is None or given is None:
         return None
@@ -137,11 +137,11 @@ def _wrong_scale(call: CallEvent) -> _WrongScale | None:
     if found is None:
         return None
     if loss.named(*LOSS_OF_LOGITS):
-        return _wrong_logits(call, found)
-    return _wrong_logprobs(call, found)
+        return _wrong_input_of_cross_entropy(call, found)
+    return _wrong_input_of_nll_loss(call, found)
 
 
-def _wrong_logits(call: CallEvent, found: ScoreScale) -> _WrongScale | None:
+def _wrong_input_of_cross_entropy(call: CallEvent, found: ScoreScale) -> _WrongScale | None:
     """What is wrong with the input of a cross-entropy."""
     if found.scale == "probabilities":
         return _WrongScale(
@@ -161,7 +161,7 @@ def _wrong_logits(call: CallEvent, found: ScoreScale) -> _WrongScale | None:
     return None
 
 
-def _wrong_logprobs(call: CallEvent, found: ScoreScale) -> _WrongScale | None:
+def _wrong_input_of_nll_loss(call: CallEvent, found: ScoreScale) -> _WrongScale | None:
     """What is wrong with the input of `nll_loss`."""
     if found.scale == "log-probabilities":
         return None

@@ -80,7 +80,7 @@ class LossesKeptWithGraph(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for kept in kept_losses(module):
-            if not _keeps_growing_graph(module, kept):
+            if not _keeps_graph_no_backward_uses(module, kept):
                 continue
             backward = backward_on_kept_loss(module, kept)
             retains = backward is not None and _retains_graph(backward)
@@ -101,7 +101,7 @@ class LossesKeptWithGraph(SourceRule):
             )
 
 
-def _keeps_growing_graph(module: Module, kept: KeptLoss) -> bool:
+def _keeps_graph_no_backward_uses(module: Module, kept: KeptLoss) -> bool:
     """Does a kept loss hold a graph from step to step that no backward pass is still to use?"""
     if not keeps_graph(module, kept) or is_renewed_or_bounded(module, kept):
         return False

@@ -69,10 +69,10 @@ class LrSchedulerSteppedPerProcess(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call, total in schedules_with_length(module):
-            accelerator = _preparing_accelerator(module, call)
+            accelerator = _accelerator_stepping_per_process(module, call)
             if accelerator is None:
                 continue
-            if _is_divided_by_processes(module, total):
+            if _is_only_divided_by_processes(module, total):
                 yield self.finding(
                     "the length of the schedule is divided by the number of processes, and a prepared scheduler steps"
                     " once for each process: on N GPUs it ends after 1/N of the run",
@@ -109,7 +109,7 @@ class LrSchedulerSteppedPerProcess(SourceRule):
         )
 
 
-def _preparing_accelerator(module: Module, schedule: Call) -> ast.expr | None:
+def _accelerator_stepping_per_process(module: Module, schedule: Call) -> ast.expr | None:
     """The accelerator that a schedule is given to, where it steps the schedule for each process."""
     for call in module.methods("prepare", "prepare_scheduler"):
         if call.receiver is None or "accelerator" not in module.flow.types(call.receiver):
@@ -128,7 +128,7 @@ def _preparing_accelerator(module: Module, schedule: Call) -> ast.expr | None:
     return None
 
 
-def _is_divided_by_processes(module: Module, total: ast.expr) -> bool:
+def _is_only_divided_by_processes(module: Module, total: ast.expr) -> bool:
     """Is a number of rows divided by a product with the number of processes, and never multiplied by it again?"""
     with_processes = [
         part

@@ -70,7 +70,7 @@ class MarginTerm(NamedTuple):
     is_reference: bool
 
 
-def _log_sigmoids_and_signs(module: Module) -> Iterator[tuple[Call, int]]:
+def _minimized_log_sigmoids_and_signs(module: Module) -> Iterator[tuple[Call, int]]:
     """The log sigmoids that a loss makes small by a minus, and the softplus of the same meaning, which has a sign."""
     for call in module.calls(*LOG_SIGMOIDS):
         if call.args and _is_negated_around(module, call.node):
@@ -82,7 +82,7 @@ def _log_sigmoids_and_signs(module: Module) -> Iterator[tuple[Call, int]]:
 
 def _written_preference_losses(module: Module) -> Iterator[object]:
     """Losses of preferences that a script writes out."""
-    return iter(list(_log_sigmoids_and_signs(module)))
+    return iter(list(_minimized_log_sigmoids_and_signs(module)))
 
 
 class MarginPrefersTheRejected(SourceRule):
@@ -94,8 +94,13 @@ class MarginPrefersTheRejected(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         directions = [
-            (call, _direction_of_margin(_terms_of_sum(module, call.args[0], sign, MAX_STEPS)))
-            for call, sign in _log_sigmoids_and_signs(module)
+            (
+                call,
+                _direction_of_margin(
+                    _chosen_and_rejected_terms(module, call.args[0], sign, MAX_STEPS)
+                ),
+            )
+            for call, sign in _minimized_log_sigmoids_and_signs(module)
         ]
         if any(direction > 0 for _, direction in directions):
             return
@@ -120,10 +125,12 @@ def _is_negated_around(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def _terms_of_sum(module: Module, node: ast.AST, sign: int, steps: int) -> list[MarginTerm]:
+def _chosen_and_rejected_terms(
+    module: Module, node: ast.AST, sign: int, steps: int
+) -> list[MarginTerm]:
     """The terms of chosen and rejected answers in a sum; terms of neither are left out."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _terms_of_sum(module, node.operand, -sign, steps)
+        return _chosen_and_rejected_terms(module, node.operand, -sign, steps)
     if isinstance(node, ast.BinOp):
         return _terms_of_operation(module, node, sign, steps)
     words = _words_of_expression(node)
@@ -139,11 +146,11 @@ def _terms_of_sum(module: Module, node: ast.AST, sign: int, steps: int) -> list[
 
 def _terms_of_operation(module: Module, node: ast.BinOp, sign: int, steps: int) -> list[MarginTerm]:
     """Both sides of a sum; the one side of a product that has terms, for the other is a factor."""
-    left = _terms_of_sum(module, node.left, sign, steps)
+    left = _chosen_and_rejected_terms(module, node.left, sign, steps)
     if isinstance(node.op, ast.Div):
         return left
     right_sign = -sign if isinstance(node.op, ast.Sub) else sign
-    right = _terms_of_sum(module, node.right, right_sign, steps)
+    right = _chosen_and_rejected_terms(module, node.right, right_sign, steps)
     if isinstance(node.op, ast.Add | ast.Sub):
         return left + right
     if not isinstance(node.op, ast.Mult) or (left and right):
@@ -167,7 +174,7 @@ def _terms_of_name(module: Module, node: ast.Name, sign: int, steps: int) -> lis
     value = _value_of_name(module, node)
     if value is None:
         return []
-    terms = _terms_of_sum(module, value, sign, steps)
+    terms = _chosen_and_rejected_terms(module, value, sign, steps)
     if REFERENCE.search(node.id):
         return [term._replace(is_reference=True) for term in terms]
     return terms

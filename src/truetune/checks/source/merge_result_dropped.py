@@ -75,7 +75,7 @@ class MergeResultDropped(SourceRule):
                 else None,
             )
         for node in module.nodes(ast.Expr):
-            merge = _merge_returned_by_helper(module, node.value)
+            merge = _merge_of_own_load_returned(module, node.value)
             if merge is not None:
                 yield self.finding(
                     f"the merged model that {module.text_of(node.value)} returns is dropped: what is used afterwards is"
@@ -85,7 +85,7 @@ class MergeResultDropped(SourceRule):
                 )
 
 
-def _merge_returned_by_helper(module: Module, node: ast.expr) -> ast.Call | None:
+def _merge_of_own_load_returned(module: Module, node: ast.expr) -> ast.Call | None:
     """The merge whose result a function of the files returns, of a model that it loads itself; None for other calls.
 
     The weights of a model that it is given are merged in place.
@@ -98,7 +98,7 @@ def _merge_returned_by_helper(module: Module, node: ast.expr) -> ast.Call | None
         return None
     adapted = module.flow.producing_call(merge.receiver)
     base = adapted.argument(0, "model") if adapted is not None else None
-    return None if base is None or _is_parameter(module, base) else merge.node
+    return None if base is None or _is_parameter_and_no_load(module, base) else merge.node
 
 
 def _saves_model(function: ast.AST) -> bool:
@@ -107,7 +107,7 @@ def _saves_model(function: ast.AST) -> bool:
     return any(name.startswith(("save", "push_to_hub")) for name in attributes)
 
 
-def _is_parameter(module: Module, base: ast.expr) -> bool:
+def _is_parameter_and_no_load(module: Module, base: ast.expr) -> bool:
     """Is it a parameter, and no call that loads?"""
     home = module.home(base)
     return isinstance(base, ast.Name) and any(

@@ -66,7 +66,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.exponentials_of_mean_losses import is_unweighted_loss
 from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
 from truetune.checks.source.evidence.wrong_score_counts_in_loops import (
-    counts_of_last_batch,
+    equality_counts_of_last_batch,
     uncounted_skipped_rows,
 )
 from truetune.source.parsed_source_file import Module
@@ -79,7 +79,7 @@ LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoade
 
 def _divided_sums_and_counts(module: Module) -> Iterator[ast.AST]:
     """Sums that are divided by the length of a loader, or of its rows, and counts of a loop."""
-    yield from (one.assigned for one in counts_of_last_batch(module))
+    yield from (one.assigned for one in equality_counts_of_last_batch(module))
     yield from (one.counting for one in uncounted_skipped_rows(module))
     if not module.calls_anywhere(*LOADERS):
         return
@@ -101,14 +101,18 @@ class MetricDividedByAnotherCount(SourceRule):
             return
         for mean in mean_expressions(module):
             counted = _divisor_unit_and_batch_size(module, mean)
-            if counted is None or mean.counted is None or _is_scaled_again(module, mean):
+            if (
+                counted is None
+                or mean.counted is None
+                or _is_scaled_by_other_than_100(module, mean)
+            ):
                 continue
             yield from self._findings_on_mean(mean, module.text_of(mean.counted), *counted)
 
     def _findings_on_restarted_counts(self) -> Iterator[Finding]:
         """Findings on counts that each batch restarts, and that are read behind the loop."""
         module = self.subject
-        for counted_alone in counts_of_last_batch(module):
+        for counted_alone in equality_counts_of_last_batch(module):
             yield self.finding(
                 f"`{counted_alone.name}` is counted again by each batch and read behind the loop: the figure is that of"
                 " the last batch alone",
@@ -203,7 +207,7 @@ def _loader_of_rows(module: Module, rows: ast.expr) -> Call | None:
     return None
 
 
-def _is_scaled_again(module: Module, mean: Mean) -> bool:
+def _is_scaled_by_other_than_100(module: Module, mean: Mean) -> bool:
     """Is the figure divided or multiplied once more, by something else than 100: `loss / len(rows) * batch_size`?"""
     around = module.scopes.parent.get(mean.node)
     if not isinstance(around, ast.BinOp) or not isinstance(around.op, ast.Div | ast.Mult):

@@ -91,7 +91,7 @@ class MetricNamedAsAnother(SourceRule):
         averages = list(averaged_figures(module))
         named = False
         for one in averages:
-            other = _average_in_name(module, one.call.node)
+            other = _average_named_by_target(module, one.call.node)
             if other is not None and other != one.average:
                 named = True
                 yield self.finding(
@@ -135,7 +135,7 @@ def _only_average_of_f1(averages: list[AveragedFigure]) -> AveragedFigure | None
     return scores[0] if len(ways) == 1 else None
 
 
-def _average_in_name(module: Module, call: ast.Call) -> str | None:
+def _average_named_by_target(module: Module, call: ast.Call) -> str | None:
     """The average that the name of a figure says: of the variable, the key or the argument that it is given to."""
     # The nearest name counts: `report["macro"] = {"f1": f1_score(...)}` is named by the inner key.
     around: ast.AST = call

@@ -120,9 +120,9 @@ class MetricSidesExchanged(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for sides in _asymmetric_scores(module):
-            if not _names_only(module, sides.true, PREDICTED, TRUE):
+            if not _names_wanted_side_only(module, sides.true, PREDICTED, TRUE):
                 continue
-            if not _names_only(module, sides.predicted, TRUE, PREDICTED):
+            if not _names_wanted_side_only(module, sides.predicted, TRUE, PREDICTED):
                 continue
             yield self.finding(
                 f"{module.text_of(sides.call.node.func)} gets `{module.text_of(sides.true)}` as the true labels and"
@@ -132,7 +132,7 @@ class MetricSidesExchanged(SourceRule):
             )
 
 
-def _names_only(
+def _names_wanted_side_only(
     module: Module, side: ast.expr, wanted: re.Pattern[str], other: re.Pattern[str]
 ) -> bool:
     """Does the name of a value say one thing, and neither it nor the fields that it is read from the other?"""

@@ -177,8 +177,8 @@ class MetricsCountIgnoredLabels(SourceRule):
             if functions is None:
                 return METRICS_NOT_SEEN
             if (
-                not _may_leave_labels_out(module, functions)
-                and _first_argmax_comparison(module, functions) is None
+                not _may_leave_any_labels_out(module, functions)
+                and _first_argmax_label_comparison(module, functions) is None
             ):
                 return COMPARISON_NOT_SEEN
         return None
@@ -187,10 +187,10 @@ class MetricsCountIgnoredLabels(SourceRule):
         module = self.subject
         for call in causal_trainers_with_metrics(module):
             functions = functions_seeing_logits(module, call)
-            if functions is None or _may_leave_labels_out(module, functions):
+            if functions is None or _may_leave_any_labels_out(module, functions):
                 continue
             where = _origin_of_ignored_labels(module, call, functions)
-            compared = _first_argmax_comparison(module, functions)
+            compared = _first_argmax_label_comparison(module, functions)
             if where is None or compared is None:
                 continue
             yield self.finding(
@@ -230,12 +230,12 @@ class MetricsCountIgnoredLabels(SourceRule):
             return  # a metric of torchmetrics leaves these places out by itself
         for step in token_picking_scopes(module):
             functions = with_called_functions(module, [step])
-            compared = _first_argmax_comparison(module, functions)
+            compared = _first_argmax_label_comparison(module, functions)
             where = _origin_of_ignored_labels(module, None, functions)
             if (
                 compared is not None
                 and where is not None
-                and not _may_leave_labels_out(module, functions)
+                and not _may_leave_any_labels_out(module, functions)
             ):
                 yield self.finding(
                     "the accuracy counts positions whose label is -100 (prompts, padding) as wrong",
@@ -251,7 +251,7 @@ def _pads_with_ignored(module: Module, collator: Call) -> bool:
     return ignored_label is None or module.flow.value(ignored_label) == -100
 
 
-def _may_leave_labels_out(module: Module, functions: Sequence[ast.AST]) -> bool:
+def _may_leave_any_labels_out(module: Module, functions: Sequence[ast.AST]) -> bool:
     """Is anything left out in these functions: by -100, by a name or argument that says so, by a comparison?"""
     # A function's name says nothing where its body is read as well: `keep_argmax` keeps every position.
     names = {function.name for function in functions if isinstance(function, ast.FunctionDef)}
@@ -279,7 +279,7 @@ def _word_around(match: re.Match[str]) -> str:
     return (before[0] if before else "") + match[0] + (behind[0] if behind else "")
 
 
-def _first_argmax_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
+def _first_argmax_label_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
     """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
     if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
         return None

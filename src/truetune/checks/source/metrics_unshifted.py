@@ -98,12 +98,15 @@ class MetricsUnshifted(SourceRule):
             functions = functions_seeing_logits(module, call)
             if functions is None:
                 return METRICS_NOT_SEEN
-            if not may_shift_tokens(functions) and _argmax_comparison(module, functions) is None:
+            if (
+                not may_shift_tokens(functions)
+                and _argmax_label_comparison(module, functions) is None
+            ):
                 return COMPARISON_NOT_SEEN
         for step in token_picking_scopes(module):
             if (
                 not may_shift_tokens(with_called_functions(module, [step]))
-                and _first_label_comparison_of_step(module, step) is None
+                and _argmax_label_comparison_of_step(module, step) is None
             ):
                 return COMPARISON_NOT_SEEN
         return None
@@ -136,7 +139,7 @@ class MetricsUnshifted(SourceRule):
             functions = functions_seeing_logits(module, call)
             if functions is None or may_shift_tokens(functions):
                 continue
-            compared = _argmax_comparison(module, functions)
+            compared = _argmax_label_comparison(module, functions)
             if compared is not None:
                 yield self.finding(
                     "compute_metrics compares predictions with the labels of their own position,"
@@ -145,17 +148,17 @@ class MetricsUnshifted(SourceRule):
                     cases=[case_of_node(module, compared)],
                 )
         for step in token_picking_scopes(module):
-            compared = _first_label_comparison_of_step(module, step)
+            compared = _argmax_label_comparison_of_step(module, step)
             if compared is not None and not may_shift_tokens(with_called_functions(module, [step])):
                 yield self._finding_on_step(compared)
 
 
-def _first_label_comparison_of_step(module: Module, step: ast.AST) -> ast.AST | None:
+def _argmax_label_comparison_of_step(module: Module, step: ast.AST) -> ast.AST | None:
     """Where a step compares the tokens that it picks with the labels; None where that is not seen."""
     return next(unshifted_label_comparisons(module, step), None)
 
 
-def _argmax_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
+def _argmax_label_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
     """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
     if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
         return None

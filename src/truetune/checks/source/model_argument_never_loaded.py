@@ -147,9 +147,9 @@ class ModelArgumentNeverLoaded(SourceRule):
             given = [path for call, path in loads if id(call.node) in inside]
             if not all(constant_path(module, path) for path in given):
                 continue
-            if _is_parameter_used(module, function, parameter) or not _is_called_repeatedly(
-                module, function
-            ):
+            if _is_parameter_used_beyond_output(
+                module, function, parameter
+            ) or not _is_called_repeatedly(module, function):
                 continue
             path = constant_path(module, given[0])
             yield self.finding(
@@ -159,14 +159,16 @@ class ModelArgumentNeverLoaded(SourceRule):
             )
 
 
-def _is_parameter_used(module: Module, function: ast.FunctionDef, parameter: ast.arg) -> bool:
+def _is_parameter_used_beyond_output(
+    module: Module, function: ast.FunctionDef, parameter: ast.arg
+) -> bool:
     """Does a function do more with a parameter than to print or write it?"""
     reads = (
         node
         for node in ast.walk(function)
         if isinstance(node, ast.Name) and node.id == parameter.arg
     )
-    return not all(_is_in_a_message(module, node) for node in reads)
+    return not all(_is_only_printed_or_written(module, node) for node in reads)
 
 
 def _is_called_repeatedly(module: Module, function: ast.FunctionDef) -> bool:
@@ -192,7 +194,7 @@ def _unread_model_options(module: Module) -> Iterator[UnusedOption]:
             for node in module.nodes(ast.Attribute)
             if node.attr == name and isinstance(node.value, ast.Name) and node.value.id in parsed
         )
-        if all(_is_in_a_message(module, node) for node in reads):
+        if all(_is_only_printed_or_written(module, node) for node in reads):
             yield UnusedOption(f"{parsed[0]}.{name}", call.node, reads)
 
 
@@ -234,7 +236,7 @@ def _are_options_passed_whole(module: Module, names: list[str]) -> bool:
     )
 
 
-def _is_in_a_message(module: Module, node: ast.AST) -> bool:
+def _is_only_printed_or_written(module: Module, node: ast.AST) -> bool:
     """Does a value only stand in what a script prints or writes?"""
     statement = module.statement(node)
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):

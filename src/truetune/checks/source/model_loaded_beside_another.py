@@ -155,7 +155,7 @@ def _severity_by_gb(module: Module, size: float | None) -> Severity:
 def _message(module: Module, one: SecondLoad) -> str:
     """The finding's message: what is loaded, and what is held there meanwhile."""
     held = "the one that was trained" if one.first.is_trained else "the first one"
-    names = list_names(one.names)
+    names = join_names(one.names)
     verb = "holds" if len(one.names) == 1 else "hold"
     if one.first.node is one.second.node:
         return (
@@ -174,20 +174,22 @@ def place_in_file(module: Module, node: ast.AST, line: int) -> str:
     return module.cell_of(node) or f"line {line}"
 
 
-def _first_sorted_names(names: tuple[str, ...]) -> list[str]:
+def _first_names_in_order(names: tuple[str, ...]) -> list[str]:
     """Names in the order of the alphabet, each once, no more than a message lists."""
     return sorted(set(names))[:MAX_NAMES]
 
 
-def list_names(names: tuple[str, ...]) -> str:
-    """Names in a sentence."""
-    shown = _first_sorted_names(names)
+def join_names(names: tuple[str, ...]) -> str:
+    """Join names into one text for a sentence, in the order of the alphabet; no more than a message
+    lists.
+    """
+    shown = _first_names_in_order(names)
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _remedy(module: Module, one: SecondLoad) -> str:
     """The remedy: the edit above the second load, or a merge on the CPU."""
-    names = ", ".join(_first_sorted_names(one.names))
+    names = ", ".join(_first_names_in_order(one.names))
     line, _ = module.place(one.second.node)
     if one.first.node is one.second.node:
         return f"at the end of the loop's body: del {names}; gc.collect(); torch.cuda.empty_cache()"

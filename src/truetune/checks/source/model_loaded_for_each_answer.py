@@ -63,7 +63,7 @@ from truetune.checks.source.evidence.text_generation_calls import model_question
 from truetune.checks.source.evidence.what_makes_code_run_again import (
     CodeRepetition,
     Function,
-    callers_of,
+    calls_running_function,
     repetitions_of,
     result_is_cached,
     uses_repeated_element,
@@ -199,7 +199,7 @@ def _handler_or_loop_of_load(module: Module, load: Call) -> CodeRepetition | Non
 
     def runs_once(node: ast.AST) -> bool:
         """Is a load, or what calls one, under a condition, which is a cache that is filled once?"""
-        return _is_loaded_once(module, node)
+        return _is_loaded_conditionally_or_kept(module, node)
 
     if runs_once(load.node):
         return None
@@ -209,7 +209,7 @@ def _handler_or_loop_of_load(module: Module, load: Call) -> CodeRepetition | Non
         names = [*load.args, *load.keywords.values()]
         if any(uses_repeated_element(module, name, repeat) for name in names):
             return None
-        if _asks_with_element(module, repeat):
+        if _asks_model_with_loop_row(module, repeat):
             return repeat
     return None
 
@@ -229,7 +229,7 @@ def _streamlit_rerun_of_load(module: Module, load: ast.AST) -> ast.AST | None:
             if "streamlit" in module.home(node).text:
                 return node
         elif not result_is_cached(around) and "cache" not in _decorator_text(around):
-            calls = [one for one in callers_of(module, around) if one not in seen]
+            calls = [one for one in calls_running_function(module, around) if one not in seen]
             seen.update(calls)
             waiting += calls
     return None
@@ -267,7 +267,7 @@ def _asks_model_in_loop(module: Module, around: ast.If) -> bool:
     return any(part in questions for loop in loops for part in ast.walk(loop))
 
 
-def _is_loaded_once(module: Module, load: ast.AST) -> bool:
+def _is_loaded_conditionally_or_kept(module: Module, load: ast.AST) -> bool:
     """Is the model loaded under a condition, as `if model is None`, or kept under a name that
     outlives the call?
     """
@@ -301,7 +301,7 @@ def _is_global_name(module: Module, target: ast.expr) -> bool:
     return scopes.of[target].node is not module.tree and scopes.home_of(target).node is module.tree
 
 
-def _asks_with_element(module: Module, repeat: CodeRepetition) -> bool:
+def _asks_model_with_loop_row(module: Module, repeat: CodeRepetition) -> bool:
     """Is a model asked for text in the loop, with the loop's own row?"""
     for question in model_questions(module):
         for other in repetitions_of(module, question.call.node):

@@ -105,7 +105,7 @@ class ModelSavedBeforeTraining(SourceRule):
         ]
         if not saves or not trainings or _may_trainer_save(module):
             return
-        if not all(_is_always_before(module, save, trainings) for save in saves):
+        if not all(_runs_before_every_training(module, save, trainings) for save in saves):
             return
         model = next((save for save in saves if _is_save_of_model(module, save)), None)
         if model is not None:
@@ -141,7 +141,7 @@ def _may_trainer_save(module: Module) -> bool:
     return False
 
 
-def _is_always_before(module: Module, save: ast.AST, trainings: list[Route]) -> bool:
+def _runs_before_every_training(module: Module, save: ast.AST, trainings: list[Route]) -> bool:
     """Does a save run before every training, by whatever calls it is reached?
 
     One save that may run after a training is enough: the trained weights are then on the disk.

@@ -92,8 +92,8 @@ class NameFilterMatchesNoWeight(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for one in _prefix_tests(module):
-            why = _why_none_begins(module, one)
-            if why is not None and not _has_alternative(module, one):
+            why = _reason_no_weight_begins_and_remedy(module, one)
+            if why is not None and not _is_one_of_several_tests(module, one):
                 named = " or ".join(map(repr, one.prefixes))
                 yield self.finding(
                     f"no weight of this model has a name that begins with {named}: {why[0]}. The test is false for"
@@ -154,16 +154,18 @@ def _binds_first(target: ast.expr, name: ast.Name) -> bool:
     return isinstance(first, ast.Name) and first.id == name.id
 
 
-def _why_none_begins(module: Module, one: _PrefixTest) -> tuple[str, str] | None:
+def _reason_no_weight_begins_and_remedy(module: Module, one: _PrefixTest) -> tuple[str, str] | None:
     """The reason why no name of a weight begins so, and what to write; None where one may."""
-    makers = [_making_call(module, origin.node) for origin in module.flow.origins(one.model)]
+    makers = [
+        _call_that_made_model(module, origin.node) for origin in module.flow.origins(one.model)
+    ]
     calls = [maker for maker in makers if maker is not None]
     if not calls or len(calls) != len(makers):
         return None
     if _are_calls_of(calls, *ADAPTED):
-        return _why_none_has_first(one, "base_model.")
+        return _reason_by_common_first_name(one, "base_model.")
     if _are_calls_of(calls, *WRAPPED):
-        return _why_none_has_first(one, "module.")
+        return _reason_by_common_first_name(one, "module.")
     is_causal = _are_calls_of(calls, *CAUSAL_MODELS)
     if not is_causal or not all(PARTS_OF_BODIES.match(prefix) for prefix in one.prefixes):
         return None
@@ -178,26 +180,29 @@ def _are_calls_of(calls: list[Call], *patterns: str) -> bool:
     return all(call.named(*patterns) for call in calls)
 
 
-def _why_none_has_first(one: _PrefixTest, first: str) -> tuple[str, str] | None:
-    """As `_why_none_begins`, of a model whose names all begin with `first`."""
+def _reason_by_common_first_name(one: _PrefixTest, first: str) -> tuple[str, str] | None:
+    """The reason why no name of a weight begins so, of a model whose names all begin with `first`,
+    and what to write; None where one may.
+    """
     if any(_may_begin_alike(prefix, first) for prefix in one.prefixes):
         return None
     return f"they begin with {first}", repr(first + "...")
 
 
-def _has_alternative(module: Module, one: _PrefixTest) -> bool:
+def _is_one_of_several_tests(module: Module, one: _PrefixTest) -> bool:
     """Is it one of several tests, `a or b`, of which another may match how a name begins?"""
     for parent in module.parents(one.call.node):
         if isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or):
             return any(
-                other.call.node in set(ast.walk(parent)) and not _why_none_begins(module, other)
+                other.call.node in set(ast.walk(parent))
+                and not _reason_no_weight_begins_and_remedy(module, other)
                 for other in _prefix_tests(module)
                 if other.call.node is not one.call.node
             )
     return False
 
 
-def _making_call(module: Module, node: ast.AST) -> Call | None:
+def _call_that_made_model(module: Module, node: ast.AST) -> Call | None:
     """The call that made a model, below methods that give the same model again (`.cuda()`)."""
     for _ in range(MAX_CHAIN):
         call = module.flow.call(node) if isinstance(node, ast.Call) else None

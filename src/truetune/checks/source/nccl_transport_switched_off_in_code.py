@@ -40,7 +40,10 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.describe_cost_of_nccl_variables import NCCL_VARIABLES, lost_transport
+from truetune.checks.describe_cost_of_nccl_variables import (
+    NCCL_VARIABLES,
+    cost_of_switched_off_transport,
+)
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
@@ -63,7 +66,7 @@ class VariableInCode(NamedTuple):
     node: ast.AST
 
 
-def _settings_in_code(module: Module) -> Iterator[VariableInCode]:
+def _unconditional_nccl_settings(module: Module) -> Iterator[VariableInCode]:
     """The variables of NCCL that a script sets, under no condition: the name and its value stand side by side."""
     if not any(name in module.text for name in NCCL_VARIABLES):
         return
@@ -136,12 +139,14 @@ class NcclTransportSwitchedOffInCode(SourceRule):
     code = "SRC161"
     symptoms = ("several-gpus",)
     severity = "warning"
-    looks_at = CodePlaces("variables of NCCL that code sets", _settings_in_code)
+    looks_at = CodePlaces("variables of NCCL that code sets", _unconditional_nccl_settings)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for setting in _settings_in_code(module):
-            lost = lost_transport(setting.name, setting.value, _number_of_nodes(module), None)
+        for setting in _unconditional_nccl_settings(module):
+            lost = cost_of_switched_off_transport(
+                setting.name, setting.value, _number_of_nodes(module), None
+            )
             if lost is not None:
                 yield self.finding(
                     lost.why,

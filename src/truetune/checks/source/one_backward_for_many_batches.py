@@ -104,7 +104,9 @@ def _backward_for_several_batches(module: Module, kept: KeptLoss) -> ast.Call | 
     loop = kept.loop
     if not isinstance(loop, ast.For | ast.While) or _has_two_or_three_passes(module, loop):
         return None
-    if not carries_graph_of_model(module, kept.value) or not _has_new_batch_each_pass(module, loop):
+    if not carries_graph_of_model(module, kept.value) or not _model_gets_new_batch_each_pass(
+        module, loop
+    ):
         return None
     backward = backward_of_holder(module, kept.holder)
     is_late = backward is not None and _comes_after_several_batches(
@@ -158,7 +160,7 @@ def _has_two_or_three_passes(module: Module, loop: ast.For | ast.While) -> bool:
     return isinstance(last, int) and last < FEW_PASSES
 
 
-def _has_new_batch_each_pass(module: Module, loop: ast.For | ast.While) -> bool:
+def _model_gets_new_batch_each_pass(module: Module, loop: ast.For | ast.While) -> bool:
     """Is a model called in the loop on what each pass brings, and on no state of the pass before?"""
     given = _names_bound_in(loop)
     for node in ast.walk(loop):

@@ -81,7 +81,7 @@ class OptionIdsAreTheFirstToken(SourceRule):
         first_ids = [
             (node, call)
             for node, call in _first_ids_and_encodings(module)
-            if _keeps_bos(module, call)
+            if _puts_bos_before_text(module, call)
         ]
         is_repeated = any(
             isinstance(around, COMPREHENSIONS)
@@ -112,7 +112,7 @@ def _encoding_call(module: Module, ids: ast.expr) -> Call | None:
     return module.flow.call(ids) if isinstance(ids, ast.Call) else None
 
 
-def _keeps_bos(module: Module, call: Call) -> bool:
+def _puts_bos_before_text(module: Module, call: Call) -> bool:
     """Does this call put a BOS before its one text?"""
     # return_tensors: `[0]` is then the row of a batch and not an id.
     if call.open or "add_special_tokens" in call.keywords or "return_tensors" in call.keywords:

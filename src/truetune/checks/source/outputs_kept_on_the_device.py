@@ -78,7 +78,7 @@ class OutputsKeptOnTheDevice(SourceRule):
             name = module.text_of(kept.holder)
             moved = f"{module.text_of(kept.value).removesuffix('.detach()')}.detach().cpu()"
             # A tuple of layers has no detach(): the advice would raise.
-            whole = kept.part == "output" or _is_tuple_of_tensors(kept.value)
+            whole = kept.part == "output" or _is_tuple_of_layers_or_steps(kept.value)
             yield self.finding(
                 f"`{name}` keeps the {kept.part.replace('_', ' ')} of every step on the device: its"
                 " memory grows with each",
@@ -93,6 +93,6 @@ class OutputsKeptOnTheDevice(SourceRule):
             )
 
 
-def _is_tuple_of_tensors(value: ast.expr) -> bool:
+def _is_tuple_of_layers_or_steps(value: ast.expr) -> bool:
     """Is the value the tuple of all layers, or of all steps, which has no `detach`?"""
     return isinstance(value, ast.Attribute) and value.attr not in ("logits", "last_hidden_state")

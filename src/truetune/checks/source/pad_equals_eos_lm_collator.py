@@ -51,7 +51,10 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.label_masking_and_padding import maskings_of_eos_id
 from truetune.checks.source.evidence.pad_candidates import advise_pad_token
 from truetune.checks.source.evidence.pad_maskings import PadMasking, pad_maskings_for_settings
-from truetune.checks.source.evidence.pad_set_to_eos import eos_pad_settings, with_repeated_settings
+from truetune.checks.source.evidence.pad_set_to_eos import (
+    eos_pad_settings_at_training,
+    with_repeated_settings,
+)
 from truetune.checks.source.evidence.pad_settings import (
     PadSetting,
     changes_setting_pad_token,
@@ -79,7 +82,7 @@ class PadEqualsEosLmCollator(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        settings = eos_pad_settings(module)
+        settings = eos_pad_settings_at_training(module)
         masking = pad_maskings_for_settings(module, settings) if settings else []
         reached = [
             one

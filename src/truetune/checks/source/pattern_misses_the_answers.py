@@ -80,7 +80,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answer_reading_patterns import (
     AnswerReader,
-    answer_readers,
+    answer_readers_of_several_columns,
     answers_run_or_parsed,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -120,7 +120,7 @@ class ColumnReading(NamedTuple):
 
 def _answer_readers(module: Module) -> Iterator[object]:
     """Functions that read answers by patterns, and places that run them."""
-    yield from answer_readers(module)
+    yield from answer_readers_of_several_columns(module)
     yield from answers_run_or_parsed(module)
 
 
@@ -132,7 +132,7 @@ class PatternMissesTheAnswers(SourceRule):
     def findings(self) -> Iterator[Finding]:
         yield from self._findings_on_fences()
         module = self.subject
-        for reader in answer_readers(module):
+        for reader in answer_readers_of_several_columns(module):
             rows = rows_with_text_columns(module, reader.columns)
             if rows is None:
                 continue
@@ -171,14 +171,14 @@ class PatternMissesTheAnswers(SourceRule):
                 continue
             yield self.finding(
                 f"{failing} of {len(texts)} texts of `{run.column}` hold their code between {FENCE} fences, and"
-                f" {run.function} is given the whole text: it fails at {_first_non_code(texts)}, and"
+                f" {run.function} is given the whole text: it fails at {_name_of_text_before_code(texts)}, and"
                 f" {_describe_unread_rows(module, run.node)}",
                 f"take what is between the fences first: re.search(r'{FENCE}\\w*\\n(.*?){FENCE}', text, re.S).group(1),"
                 " and the text itself where there is none"
                 + _remedy_for_text_between_fences(run.function, texts),
                 evidence=[
                     f"rows of {rows.source}",
-                    f"one of them begins: {_first_fenced_text(texts)[:SHOWN_CHARS]!r}",
+                    f"one of them begins: {_first_text_with_fence(texts)[:SHOWN_CHARS]!r}",
                 ],
                 cases=[case_of_node(module, run.node)],
             )
@@ -202,14 +202,16 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _first_fenced_text(texts: list[str]) -> str:
+def _first_text_with_fence(texts: list[str]) -> str:
     """The first text with a fence."""
     return next(text for text in texts if FENCE in text)
 
 
-def _first_non_code(texts: list[str]) -> str:
-    """The first thing in the text that is no code."""
-    starts = _first_fenced_text(texts).lstrip().startswith(FENCE)
+def _name_of_text_before_code(texts: list[str]) -> str:
+    """What stands before the code in the first text with a fence, in words: the fence itself, or
+    words before it.
+    """
+    starts = _first_text_with_fence(texts).lstrip().startswith(FENCE)
     return "the first fence" if starts else "the words before the fence"
 
 

@@ -128,7 +128,7 @@ class PatternTakesPartOfAWord(SourceRule):
             text = call.argument(0 if call.method == "search" else 1, "string")
             matches = None
             if pattern is not None and text is not None:
-                matches = _measure_part_matches(module, pattern, text)
+                matches = _part_matches_if_frequent(module, pattern, text)
             if pattern is None or matches is None:
                 continue
             found = pattern.search(matches.parts[0])
@@ -144,7 +144,7 @@ class PatternTakesPartOfAWord(SourceRule):
             )
 
 
-def _measure_part_matches(
+def _part_matches_if_frequent(
     module: Module, pattern: re.Pattern[str], text: ast.expr
 ) -> PartMatches | None:
     """What a pattern takes of the texts that it is run over; None where it hardly ever takes a part."""

@@ -103,7 +103,7 @@ def _may_record_gradients(module: Module, loss: ast.expr) -> bool:
     return all(may_record_gradients(module, maker.node) for maker in makers if maker is not None)
 
 
-def _values_averaged_by_lightning(module: Module) -> Iterator[ast.expr]:
+def _evaluation_values_lightning_averages(module: Module) -> Iterator[ast.expr]:
     """The values that steps of an evaluation give to `self.log`, which takes the mean over the
     epoch.
     """
@@ -182,7 +182,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
                         cases=[case_of_node(module, mean.node), case_of_node(module, node)],
                     )
             yield from self._findings_on_batch_means(mean, exponentials)
-        for value in _values_averaged_by_lightning(module):
+        for value in _evaluation_values_lightning_averages(module):
             node = exponential_of_loss_in(module, value, exponentials)
             if node is not None:
                 yield self.finding(

@@ -60,7 +60,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.chat_model_names import CHAT_MODEL_NAME, TURN_MARKS
 from truetune.checks.source.evidence.prompt_forms import (
-    line_asking_by_template,
+    first_line_asking_in_turns,
     scripts_beside,
 )
 from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
@@ -90,9 +90,9 @@ class PlainPairsForChatModel(SourceRule):
         if found is None:
             return
         trainer, name = found
-        asking = next(_scripts_asking_by_template(module), None)
+        asking = next(_untrained_scripts_asking_by_template(module), None)
         rows = _first_training_rows(module) if asking is not None else []
-        plain = [row for _, _, row in rows if _is_plain_pair(row)]
+        plain = [row for _, _, row in rows if _is_plain_pair_without_turn_marks(row)]
         if asking is None or not rows or len(plain) < len(rows):
             return
         file, line, first = rows[0]
@@ -131,12 +131,12 @@ def _possible_model_names(model: Value) -> list[object]:
     return [constant_of(one) for one in (given or [model]) if one is not None]
 
 
-def _scripts_asking_by_template(module: Module) -> Iterator[tuple[Module, str, int]]:
+def _untrained_scripts_asking_by_template(module: Module) -> Iterator[tuple[Module, str, int]]:
     """The scripts beside that ask by a chat template and train nothing, with the line that does."""
     for other in scripts_beside(module):
         if any(other.methods("train", "backward")):
             continue
-        place = line_asking_by_template(other)
+        place = first_line_asking_in_turns(other)
         if place is not None:
             yield other, place[1], place[0]
 
@@ -150,7 +150,7 @@ def _first_training_rows(module: Module) -> list[tuple[str, int, Mapping[str, An
     return [(one.file, one.line, one.row) for one in rows.rows[:MAX_ROWS]]
 
 
-def _is_plain_pair(row: Mapping[str, Any]) -> bool:
+def _is_plain_pair_without_turn_marks(row: Mapping[str, Any]) -> bool:
     """Are a prompt and its answers plain strings that hold no mark of a turn?"""
     pair = next((pair for pair in PAIRS if all(name in row for name in pair)), None)
     texts = [row[name] for name in pair] if pair is not None else []

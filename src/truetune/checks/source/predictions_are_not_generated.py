@@ -127,11 +127,11 @@ class PredictionsAreNotGenerated(SourceRule):
         module = self.subject
         for call in causal_trainers_with_metrics(module):
             functions = functions_seeing_logits(module, call)
-            if not functions or not _scores_texts(module, functions):
+            if not functions or not _functions_score_texts(module, functions):
                 continue
             picked = [n for function in functions for n in ast.walk(function) if picks_tokens(n)]
             decoded = next(_decoding_calls(module, functions), None)
-            if decoded is None or not picked or _ask_a_model(functions):
+            if decoded is None or not picked or _functions_ask_a_model(functions):
                 continue
             yield self.finding(
                 "the metric scores texts that nothing generated: argmax picks each token behind the right ones"
@@ -145,10 +145,10 @@ class PredictionsAreNotGenerated(SourceRule):
 
 def _severity_of_picked_tokens(module: Module, functions: list[ast.AST]) -> Severity:
     """How bad it is to score tokens that are picked behind the right ones: texts come out far too good."""
-    return "warning" if _scores_texts(module, functions) else "info"
+    return "warning" if _functions_score_texts(module, functions) else "info"
 
 
-def _scores_texts(module: Module, functions: list[ast.AST]) -> bool:
+def _functions_score_texts(module: Module, functions: list[ast.AST]) -> bool:
     """Do these functions score texts by their overlap, or read an answer out of them?"""
     texts = [ast.unparse(function) for function in functions]
     if any(OVERLAP.search(text) or EXTRACTIONS.search(text) for text in texts):
@@ -162,7 +162,7 @@ def _scores_texts(module: Module, functions: list[ast.AST]) -> bool:
     return computes and any(OVERLAP.search(name) for name in loaded)
 
 
-def _ask_a_model(functions: list[ast.AST]) -> bool:
+def _functions_ask_a_model(functions: list[ast.AST]) -> bool:
     """Do these functions ask a model themselves?"""
     return any(".generate(" in ast.unparse(function) for function in functions)
 

@@ -51,7 +51,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.multi_process_loops import wrapped_models
+from truetune.checks.source.evidence.multi_process_loops import models_wrapped_by_own_loops
 from truetune.source.find_command_line_option_values import find_option_default
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
@@ -74,7 +74,7 @@ OTHER_THAN_CUDA = ("cpu", "mps")
 
 def _wrapped_models_and_set_devices(module: Module) -> Iterator[object]:
     """Models that are wrapped, and devices that are set; what the rule looks at."""
-    yield from wrapped_models(module)
+    yield from models_wrapped_by_own_loops(module)
     yield from _set_device_calls_for_gpu_0(module)
 
 
@@ -87,15 +87,16 @@ class ProcessesShareAGpu(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        wrapped = list(wrapped_models(module))
+        wrapped = list(models_wrapped_by_own_loops(module))
         yield from self._findings_on_set_device()
         if not wrapped or _may_choose_device_per_process(module, wrapped):
             return
         moved = next(
             (
                 call
-                for call in _moves_to_first_gpu(module)
-                if _is_move_of_model(module, call) or _is_given_to_ddp(module, call, wrapped)
+                for call in _moves_or_loads_to_first_gpu(module)
+                if _is_move_of_model(module, call)
+                or _is_moved_object_given_to_ddp(module, call, wrapped)
             ),
             None,
         )
@@ -188,7 +189,7 @@ def _possible_devices(module: Module, node: ast.AST, depth: int = 3) -> Iterator
             yield from _possible_devices(module, named, depth - 1)
 
 
-def _moves_to_first_gpu(module: Module) -> Iterator[Call]:
+def _moves_or_loads_to_first_gpu(module: Module) -> Iterator[Call]:
     """Calls that put something on the current GPU, or on the first, or load it there."""
     for call in module.all_calls:
         loads = "device_map" in call.keywords
@@ -209,7 +210,7 @@ def _is_move_of_model(module: Module, call: Call) -> bool:
     return moved is not None and "model" in module.flow.types(moved)
 
 
-def _is_given_to_ddp(module: Module, call: Call, wrapped: list[Call]) -> bool:
+def _is_moved_object_given_to_ddp(module: Module, call: Call, wrapped: list[Call]) -> bool:
     """Is what is moved given to DistributedDataParallel: a module of the user's own has no type that is known?"""
     for wrapper in wrapped:
         given = wrapper.argument(0, "module")

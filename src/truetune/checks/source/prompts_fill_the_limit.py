@@ -90,7 +90,7 @@ from truetune.source.parsed_source_file import Module
 
 def _loaders_of_training(module: Module) -> Iterator[ast.AST]:
     """The loaders of a file that computes gradients itself, and what gives rows to Lightning's Trainer."""
-    if not any(_averages_over_labels(part) for part in module.with_linked):
+    if not any(_hides_labels_or_averages_mask(part) for part in module.with_linked):
         return
     if any(True for _ in module.methods("backward")):
         for call in module.calls("torch.utils.data.*DataLoader"):
@@ -100,7 +100,7 @@ def _loaders_of_training(module: Module) -> Iterator[ast.AST]:
             yield fit.node
 
 
-def _averages_over_labels(module: Module) -> bool:
+def _hides_labels_or_averages_mask(module: Module) -> bool:
     """Does a file hide labels by -100, or divide a loss by the sum of its mask?"""
     return module.mentions("-100", "- 100") or divides_by_sum_of_mask(module)
 

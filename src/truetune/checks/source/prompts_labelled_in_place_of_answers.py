@@ -102,9 +102,9 @@ class PromptsLabelledInPlaceOfAnswers(SourceRule):
                 continue
             seen.add(node)
             is_turned = (
-                _masks_from_the_prompt_on(module, node)
+                _masks_everything_after_prompt(module, node)
                 if isinstance(node, ast.Subscript)
-                else _masks_answer_in_sum(module, node)
+                else _keeps_prompt_and_masks_answer(module, node)
             )
             if is_turned:
                 yield self.finding(
@@ -140,7 +140,7 @@ def _summands_in_order(node: ast.expr) -> list[ast.expr]:
     return [node, *found]
 
 
-def _masks_answer_in_sum(module: Module, whole: ast.expr) -> bool:
+def _keeps_prompt_and_masks_answer(module: Module, whole: ast.expr) -> bool:
     """Is the first part the prompt, and each other part a -100 for each token of the answer?"""
     first, *others = _summands_in_order(whole)
     masked = [part for one in others if (part := _masked_operand(module, one)) is not None]
@@ -197,7 +197,7 @@ def _names_in(node: ast.AST) -> str:
     return " ".join(found)
 
 
-def _masks_from_the_prompt_on(module: Module, target: ast.Subscript) -> bool:
+def _masks_everything_after_prompt(module: Module, target: ast.Subscript) -> bool:
     """Is all after the prompt set to -100: `labels[prompt_len:] = -100`, `labels[:, prompt_len:] = -100`?"""
     statement = module.statement(target)
     if not isinstance(statement, ast.Assign) or not _is_ignore_index(module, statement.value):

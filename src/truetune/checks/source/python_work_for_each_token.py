@@ -80,7 +80,9 @@ class PythonWorkForEachToken(SourceRule):
         for owner, method in _token_hooks(module):
             names = [one.arg for one in method.args.args]
             for node in ast.walk(method):
-                if not isinstance(node, Iterated) or _fills_cache_once(module, method, node):
+                if not isinstance(node, Iterated) or _loop_fills_missing_cache(
+                    module, method, node
+                ):
                     continue
                 if _loops_over_vocabulary(node.iter, names[2:3]):
                     yield self.finding(
@@ -138,7 +140,7 @@ def _loops_over_vocabulary(iterated: ast.expr, scores: list[str]) -> bool:
     return text.startswith((f"enumerate({name}[0]", f"enumerate({name}[i]"))
 
 
-def _fills_cache_once(module: Module, method: ast.FunctionDef, loop: Iterated) -> bool:
+def _loop_fills_missing_cache(module: Module, method: ast.FunctionDef, loop: Iterated) -> bool:
     """Does a loop fill what its own condition asks for: `if self.mask is None: self.mask = ...`?"""
     kept = _assigned_names(method)
     tests = [one.test for one in module.parents(loop.iter) if isinstance(one, ast.If)]

@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.faulty_reentrant_gradient_checkpointing import (
     ReentrantCheckpoints,
     checkpointing_places,
-    reentrant_checkpoints,
+    faulty_reentrant_checkpoints,
 )
 
 
@@ -65,7 +65,7 @@ class ReentrantCheckpointsLoseGradients(SourceRule):
     looks_at = CodePlaces("places that switch gradient checkpointing on", checkpointing_places)
 
     def findings(self) -> Iterator[Finding]:
-        for found in reentrant_checkpoints(self.subject):
+        for found in faulty_reentrant_checkpoints(self.subject):
             yield (
                 self._finding_on_refusal(found)
                 if found.kind == "ddp"

@@ -126,7 +126,7 @@ def _switches_to_other_weights_in_file(module: Module) -> bool:
     )
 
 
-def _repeats_policy(use: ModelUse, policies: Sequence[ModelUse]) -> bool:
+def _repeats_policy_without_gradient(use: ModelUse, policies: Sequence[ModelUse]) -> bool:
     """Is it a use of the policy, word for word, but without a gradient: what a reference would be asked?"""
     dumped_call = ast.dump(use.call)
     return use.without_gradient and any(ast.dump(policy.call) == dumped_call for policy in policies)
@@ -187,7 +187,7 @@ class ReferenceIsThePolicy(SourceRule):
         uses = list(model_uses(module))
         policies = [use for use in uses if not use.of_reference and not use.without_gradient]
         for reference in uses:
-            is_repeated = has_log_sigmoid and _repeats_policy(reference, policies)
+            is_repeated = has_log_sigmoid and _repeats_policy_without_gradient(reference, policies)
             if not reference.of_reference and not is_repeated:
                 continue
             policy = _policy_of_one_object(module, reference, policies)

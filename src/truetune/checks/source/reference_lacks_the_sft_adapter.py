@@ -116,7 +116,7 @@ class ReferenceLacksTheSftAdapter(SourceRule):
             yield self._finding_on_adapter(loads[0], switch, "disable_adapter() gives")
             return
         trainer = next(
-            (c for c in module.calls(*PREFERENCE_TRAINERS) if _has_no_reference(c)), None
+            (c for c in module.calls(*PREFERENCE_TRAINERS) if _trainer_has_no_reference(c)), None
         )
         if trainer is not None and module.pins.before("trl", TRL_COPIES_SINCE):
             yield self._finding_on_adapter(loads[0], trainer, "without ref_model the trainer takes")
@@ -189,7 +189,7 @@ def _names_reference(node: ast.AST) -> bool:
     return REFERENCE.search(name) is not None
 
 
-def _has_no_reference(trainer: Call) -> bool:
+def _trainer_has_no_reference(trainer: Call) -> bool:
     """Does a trainer get no reference, nor the name of an adapter that is one?"""
     reference = trainer.argument(1, "ref_model")
     is_none = reference is None or (isinstance(reference, ast.Constant) and reference.value is None)

@@ -53,7 +53,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.scored_rows import rows_with_column
+from truetune.checks.source.evidence.scored_rows import rows_with_column_if_unambiguous
 from truetune.data.answering_roles import is_answering_role
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
@@ -109,7 +109,7 @@ class ReferenceStandsInThePrompt(SourceRule):
             return
         for call, given in _prompts_and_messages(module):
             column = _column_of_messages(module, given)
-            rows = rows_with_column(module, column) if column else None
+            rows = rows_with_column_if_unambiguous(module, column) if column else None
             ended = [row for row in rows.rows if _ends_with_answer(row[column])] if rows else []
             if rows is None or len(ended) < MIN_ROWS or len(ended) < MOST * len(rows.rows):
                 continue

@@ -83,7 +83,7 @@ class ReferencesNestedWrongly(SourceRule):
                 yield from self._findings_on_nltk(call)
                 continue
             references = call.argument(1, "references")
-            shape = None if references is None else _list_per_row(module, references)
+            shape = None if references is None else _one_element_list_per_row(module, references)
             flat = None if references is None else _maker_of_text_per_row(module, references)
             if flat is not None:
                 yield self.finding(
@@ -127,7 +127,7 @@ class ReferencesNestedWrongly(SourceRule):
             )
 
 
-def _only_comprehensions(module: Module, node: ast.expr) -> Iterator[ast.ListComp]:
+def _comprehensions_making_argument(module: Module, node: ast.expr) -> Iterator[ast.ListComp]:
     """The list comprehensions of one loop that an argument is made by, where it is made by nothing else."""
     origins = [origin.node for origin in module.flow.origins(node) if not origin.path]
     makers = [node] if isinstance(node, ast.ListComp) else origins
@@ -136,9 +136,9 @@ def _only_comprehensions(module: Module, node: ast.expr) -> Iterator[ast.ListCom
         yield from (one for one in lists if len(one.generators) == 1)
 
 
-def _list_per_row(module: Module, node: ast.expr) -> ast.ListComp | None:
+def _one_element_list_per_row(module: Module, node: ast.expr) -> ast.ListComp | None:
     """`[[row["reference"]] for row in rows]`, a list for each row; None for anything else."""
-    for rows in _only_comprehensions(module, node):
+    for rows in _comprehensions_making_argument(module, node):
         inner = rows.elt
         if not isinstance(inner, ast.List) or len(inner.elts) != 1:
             continue
@@ -153,7 +153,7 @@ def _maker_of_text_per_row(module: Module, references: ast.expr) -> ast.AST | No
     for element in _elements_per_row(module, references):
         if _is_made_by_text_method(module, element):
             return element
-    for rows in _only_comprehensions(module, references):
+    for rows in _comprehensions_making_argument(module, references):
         if field_name_read(rows.elt) is not None and _is_rows_of_a_file(
             module, rows.generators[0].iter
         ):
@@ -192,7 +192,7 @@ def _is_rows_of_a_file(module: Module, rows: ast.expr) -> bool:
 
 def _words_per_row(module: Module, node: ast.expr) -> ast.ListComp | None:
     """`[r.split() for r in references]`, the words of each row; None for anything else."""
-    for rows in _only_comprehensions(module, node):
+    for rows in _comprehensions_making_argument(module, node):
         words = rows.elt
         if not isinstance(words, ast.Call) or not isinstance(words.func, ast.Attribute):
             continue
@@ -215,7 +215,7 @@ def _element_that_is_text(module: Module, call: Call) -> ast.expr | None:
 
 def _elements_per_row(module: Module, node: ast.expr) -> Iterator[ast.expr]:
     """The expression for each row of a list, of a comprehension or of `append`."""
-    for rows in _only_comprehensions(module, node):
+    for rows in _comprehensions_making_argument(module, node):
         yield rows.elt
     made = [origin.node for origin in module.flow.origins(node) if not origin.path]
     if len(made) != 1 or not isinstance(made[0], ast.List) or made[0].elts:

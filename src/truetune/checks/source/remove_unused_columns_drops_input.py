@@ -98,7 +98,7 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
             if settings is None or model is None or not model.named(*TEXT_MODELS):
                 continue
             # label_names are kept whatever forward takes.
-            kept = _label_names_if_columns_removed(module, settings)
+            kept = _columns_kept_if_others_removed(module, settings)
             if kept is None:
                 continue
             collator = call.argument(2, "data_collator")
@@ -137,7 +137,7 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
         )
 
 
-def _label_names_if_columns_removed(module: Module, settings: Call) -> list[object] | None:
+def _columns_kept_if_others_removed(module: Module, settings: Call) -> list[object] | None:
     """The columns that `label_names` keeps; None where the trainer removes none, or that is not plain."""
     value = module.flow.value
     flag = settings.keywords.get("remove_unused_columns")

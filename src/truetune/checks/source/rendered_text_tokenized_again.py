@@ -50,7 +50,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.double_bos import (
     BosCount,
     GivenChatTemplate,
-    bos_of_rendered_text,
+    bos_count_of_rendered_text,
 )
 from truetune.checks.source.evidence.text_generation_calls import VLLM_ENGINE
 from truetune.checks.source.evidence.training_row_code import makes_training_rows
@@ -112,7 +112,7 @@ class RenderedTextTokenizedAgain(SourceRule):
             rendered = next(_rendering_calls(module, text), None)
             if rendered is None:
                 continue
-            bos = bos_of_rendered_text(
+            bos = bos_count_of_rendered_text(
                 module, call.receiver if call.method in WITH_SPECIALS else call.node.func, template
             )
             # BOS is known to come once, or nothing is known and the text trains nothing: a second BOS at inference
@@ -152,7 +152,7 @@ class RenderedTextTokenizedAgain(SourceRule):
             if rendered is None or not isinstance(rendered.func, ast.Attribute):
                 continue
             home = module.home(rendered)
-            if bos_of_rendered_text(home, rendered.func.value, template) is BosCount.TWO:
+            if bos_count_of_rendered_text(home, rendered.func.value, template) is BosCount.TWO:
                 yield self.finding(
                     "text rendered by apply_chat_template is given to LLM.generate, which adds special tokens: a"
                     " second BOS",

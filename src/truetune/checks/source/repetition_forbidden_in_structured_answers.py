@@ -109,7 +109,9 @@ def _is_far_above_neutral(name: str, above: float) -> bool:
     return above >= 1 if name == "no_repeat_ngram_size" else above >= SLACK - 1e-9
 
 
-def _asks_for_no_format(module: Module, call: Call | None, structured: ast.AST) -> bool:
+def _is_asked_without_format_instruction(
+    module: Module, call: Call | None, structured: ast.AST
+) -> bool:
     """Is this generation asked by an instruction in the file that asks for no format?
 
     Files of examples, and notebooks, generate several times. Where answers are parsed, no instruction counts.
@@ -152,7 +154,7 @@ class RepetitionForbiddenInStructuredAnswers(SourceRule):
         if structured is None:
             return
         for setting in settings:
-            if _asks_for_no_format(module, setting.call, structured):
+            if _is_asked_without_format_instruction(module, setting.call, structured):
                 continue
             forbids = setting.name == "no_repeat_ngram_size"
             yield self.finding(

@@ -52,7 +52,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.response_markers import ResponseMarker, searched_markers
+from truetune.checks.source.evidence.response_markers import (
+    ResponseMarker,
+    markers_searched_to_set_labels,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,
@@ -87,9 +90,9 @@ class RowTemplate(NamedTuple):
     """`{}` stands for each value"""
 
 
-def _markers_that_are_headers(module: Module) -> Iterator[ResponseMarker]:
+def _response_markers_written_as_headers(module: Module) -> Iterator[ResponseMarker]:
     """The markers that are headers, written as people write them."""
-    for marker in searched_markers(module):
+    for marker in markers_searched_to_set_labels(module):
         text = marker.text.strip()
         is_header = HASHED.fullmatch(text) or PLAIN.fullmatch(text)
         if is_header and _is_used_for_labels(module, marker.place):
@@ -111,7 +114,9 @@ class ResponseMarkerNotWritten(SourceRule):
     code = "SRC391"
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
-    looks_at = CodePlaces("markers of answers that are headers", _markers_that_are_headers)
+    looks_at = CodePlaces(
+        "markers of answers that are headers", _response_markers_written_as_headers
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -119,11 +124,11 @@ class ResponseMarkerNotWritten(SourceRule):
             return
         if not module.mentions(*WRITES_ROWS):
             return
-        markers = list(_markers_that_are_headers(module))
+        markers = list(_response_markers_written_as_headers(module))
         given = {marker.text for marker in markers}
         texts = [one for one in _row_templates(module) if one.text not in given]
         for marker in markers:
-            headers = _headers_of_same_form(marker.text.strip(), texts)
+            headers = _other_headers_of_marker_form(marker.text.strip(), texts)
             if headers:
                 answer, place = next(one for one in headers.items() if ANSWER.search(one[0]))
                 yield self.finding(
@@ -170,7 +175,7 @@ def _pieces_of_text(module: Module, node: ast.AST) -> Iterator[str]:
             yield known if isinstance(known, str) else "{}"
 
 
-def _headers_of_same_form(marker: str, texts: list[RowTemplate]) -> dict[str, ast.AST]:
+def _other_headers_of_marker_form(marker: str, texts: list[RowTemplate]) -> dict[str, ast.AST]:
     """The headers of the marker's form, each with its text; none where the marker is written, or may be."""
     is_hashed = marker.startswith("#")
     line, from_value = (

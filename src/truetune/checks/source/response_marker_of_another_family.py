@@ -62,7 +62,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.response_markers import (
     ResponseMarker,
-    searched_markers,
+    markers_searched_to_set_labels,
     texts_searched_by_call,
 )
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
@@ -117,7 +117,7 @@ UNSLOTH_OPENINGS = {
 
 def _response_markers(module: Module) -> Iterator[ResponseMarker]:
     """The markers of published templates that a script which sets labels encodes or searches for."""
-    return (one for one in searched_markers(module) if PURE.fullmatch(one.text))
+    return (one for one in markers_searched_to_set_labels(module) if PURE.fullmatch(one.text))
 
 
 class ResponseMarkerOfAnotherFamily(SourceRule):

@@ -67,9 +67,9 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.reward_functions import (
     completion_names,
     loops_over_completions,
-    reward_functions,
+    reward_functions_with_kwargs,
 )
-from truetune.checks.source.evidence.scored_rows import rows_beside
+from truetune.checks.source.evidence.scored_rows import rows_with_column_named_or_beside
 from truetune.source.parsed_source_file import Module
 
 TEXT_METHODS = frozenset(
@@ -95,17 +95,17 @@ class RewardReadsMessagesAsText(SourceRule):
     code = "SRC275"
     symptoms = ("dpo-without-effect", "loss-does-not-fall")
     severity = "error"
-    looks_at = CodePlaces("functions of completions", reward_functions)
+    looks_at = CodePlaces("functions of completions", reward_functions_with_kwargs)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for function in reward_functions(module):
+        for function in reward_functions_with_kwargs(module):
             if KNOWS_MESSAGES.search(ast.unparse(function)):
                 continue
             use = next(_text_uses_of_completion(function), None)
             if use is None:
                 continue
-            rows = rows_beside(module, "prompt")
+            rows = rows_with_column_named_or_beside(module, "prompt")
             made = _prompts_made_of_messages(module)
             if made is None and (
                 rows is None or not all(isinstance(one["prompt"], list) for one in rows.rows)

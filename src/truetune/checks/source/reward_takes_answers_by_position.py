@@ -47,7 +47,7 @@ from truetune.checks.source.evidence.reward_functions import (
     COMPLETIONS,
     call_of_plain_function,
     loops_over_completions,
-    reward_functions,
+    reward_functions_with_kwargs,
 )
 from truetune.source.parsed_source_file import Module
 
@@ -56,11 +56,11 @@ class RewardTakesAnswersByPosition(SourceRule):
     code = "SRC274"
     symptoms = ("dpo-without-effect", "odd-metrics")
     severity = "error"
-    looks_at = CodePlaces("functions of completions", reward_functions)
+    looks_at = CodePlaces("functions of completions", reward_functions_with_kwargs)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for function in reward_functions(module):
+        for function in reward_functions_with_kwargs(module):
             for node, name in _reads_of_file_lists(module, function):
                 yield self.finding(
                     f"{function.name} takes the reference of a completion from `{name}` by its position in the batch:"
@@ -76,13 +76,15 @@ def _reads_of_file_lists(
     module: Module, function: ast.FunctionDef
 ) -> Iterator[tuple[ast.AST, str]]:
     """Where a list of the file is read at the place of a completion, and the name of the list."""
-    lists = _module_level_names(module) - _parameters_and_assigned_names(function)
+    lists = _names_assigned_outside_functions(module) - _parameters_and_assigned_names(function)
     for target, iterable in loops_over_completions(function):
         joined = call_of_plain_function(iterable, "zip")
         for one in joined.args if joined is not None else ():
             if isinstance(one, ast.Name) and one.id in lists:
                 yield one, one.id
-        yield from _reads_at_index(function, _index_name_of_loop(target, iterable), lists)
+        yield from _reads_at_index(
+            function, _index_name_of_completion_loop(target, iterable), lists
+        )
 
 
 def _reads_at_index(
@@ -97,7 +99,7 @@ def _reads_at_index(
             yield node, node.value.id
 
 
-def _index_name_of_loop(target: ast.expr, iterable: ast.expr) -> str:
+def _index_name_of_completion_loop(target: ast.expr, iterable: ast.expr) -> str:
     """The name that counts the completions; empty where none does."""
     counted = call_of_plain_function(iterable, "enumerate")
     if counted is not None and isinstance(target, ast.Tuple) and len(target.elts) == 2:
@@ -108,7 +110,7 @@ def _index_name_of_loop(target: ast.expr, iterable: ast.expr) -> str:
     return target.id if is_length and isinstance(target, ast.Name) else ""
 
 
-def _module_level_names(module: Module) -> set[str]:
+def _names_assigned_outside_functions(module: Module) -> set[str]:
     """Names that are assigned outside of functions."""
     return {
         target.id

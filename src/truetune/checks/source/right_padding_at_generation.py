@@ -90,7 +90,7 @@ class RightPaddingAtGeneration(SourceRule):
         if any(module.calls("unsloth.Fast*Model.for_inference")):
             return  # it sets the tokenizer to the left
         reported: set[ast.AST] = set()
-        for call, batch, side in _padded_generations(module):
+        for call, batch, side in _generations_padded_but_not_left(module):
             reported.add(call.node)
             side_text = (
                 "on the right" if side else "on the tokenizer's own side, and no side is set"
@@ -115,8 +115,10 @@ class RightPaddingAtGeneration(SourceRule):
         )
 
 
-def _padded_generations(module: Module) -> Iterator[tuple[Call, Call, str | None]]:
-    """The generations from a padded batch, each with its batch and the side that is set."""
+def _generations_padded_but_not_left(module: Module) -> Iterator[tuple[Call, Call, str | None]]:
+    """The generations from a batch that is padded, and not on the left, each with its batch and the
+    side that is set.
+    """
     for call in generate_calls(module):
         if _is_tokenizer_of_unsloth(module, call) or reads_one_answer_or_none(module, call):
             continue

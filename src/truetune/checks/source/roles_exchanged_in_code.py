@@ -233,7 +233,9 @@ def _exchange_in_messages(node: ast.List) -> str | None:
     if [role for role, _ in turns] != ["assistant", "user"]:
         return None
     question, answer = (ast.unparse(content) for _, content in turns)
-    if _names_only(question, ASKED, ANSWERED) and _names_only(answer, ANSWERED, ASKED):
+    if _words_match_only_pattern(question, ASKED, ANSWERED) and _words_match_only_pattern(
+        answer, ANSWERED, ASKED
+    ):
         return f"{question} is the assistant's, and {answer} the user's"
     return None
 
@@ -291,14 +293,14 @@ def _only_role_named_in(body: list[ast.stmt]) -> str | None:
     """The one role that some statements name; None where they name none, or several."""
     texts = {
         part.value
-        for statement in _statements_of_arm(body)
+        for statement in _statements_of_arm_or_elif(body)
         for part in ast.walk(statement)
         if isinstance(part, ast.Constant) and part.value in ("user", "assistant")
     }
     return str(texts.pop()) if len(texts) == 1 else None
 
 
-def _statements_of_arm(body: list[ast.stmt]) -> list[ast.stmt]:
+def _statements_of_arm_or_elif(body: list[ast.stmt]) -> list[ast.stmt]:
     """The statements of an arm; of an `elif` those that it leads to."""
     if len(body) == 1 and isinstance(body[0], ast.If) and not body[0].orelse:
         return body[0].body
@@ -337,6 +339,6 @@ def _messages_of_list(node: ast.List) -> list[tuple[str, ast.expr]]:
     return turns
 
 
-def _names_only(words: str, pattern: re.Pattern[str], other: re.Pattern[str]) -> bool:
+def _words_match_only_pattern(words: str, pattern: re.Pattern[str], other: re.Pattern[str]) -> bool:
     """Does a name, a column or a field say so, and none of the other kind?"""
     return bool(pattern.search(words)) and not other.search(words)

@@ -64,16 +64,18 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.stop_tokens_after_rows import (
-    appends_no_eos,
+    all_model_families_append_no_eos,
     may_append_stop_token,
-    trains_causal_model,
+    trains_causal_model_on_own_rows,
 )
 from truetune.checks.source.evidence.texts_encoded_for_training import (
     EncodedRow,
     encoded_rows,
-    texts_of_unsloth,
+    texts_encoded_by_unsloth_trainer,
 )
-from truetune.checks.source.evidence.texts_packed_without_end_token import encodings_of_joined_texts
+from truetune.checks.source.evidence.texts_packed_without_end_token import (
+    encodings_of_joined_texts_cut_into_blocks,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.trace_of_events import Trace
@@ -84,12 +86,12 @@ MIN_COLUMNS = 2
 
 def _texts_encoded_for_training(module: Module) -> list[object]:
     """The texts that a file encodes for a training, row by row or packed."""
-    return [*_encoded_rows_of_file(module), *encodings_of_joined_texts(module)]
+    return [*_encoded_rows_of_file(module), *encodings_of_joined_texts_cut_into_blocks(module)]
 
 
 def _encoded_rows_of_file(module: Module) -> list[EncodedRow]:
     """The texts that the file's runs encode for a training."""
-    if not trains_causal_model(module):
+    if not trains_causal_model_on_own_rows(module):
         return []
     return [row for trace in traces_of(module) for row in _encoded_rows_of_run(module, trace)]
 
@@ -98,7 +100,7 @@ def _encoded_rows_of_run(module: Module, trace: Trace) -> Iterator[EncodedRow]:
     """The texts that one run encodes for a training."""
     yield from encoded_rows(trace)
     if module.imports_unsloth:
-        yield from texts_of_unsloth(trace)
+        yield from texts_encoded_by_unsloth_trainer(trace)
 
 
 class RowsBuiltWithoutEos(SourceRule):
@@ -109,7 +111,7 @@ class RowsBuiltWithoutEos(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in encodings_of_joined_texts(module):
+        for call in encodings_of_joined_texts_cut_into_blocks(module):
             yield self.finding(
                 "texts of many rows are joined, encoded at once and cut into blocks, and no end token is put"
                 " between them:"
@@ -119,11 +121,11 @@ class RowsBuiltWithoutEos(SourceRule):
             )
             return
         rows = _encoded_rows_of_file(module)
-        if not _end_in_no_mark(rows) or any(
+        if not _are_columns_known_without_end_mark(rows) or any(
             may_append_stop_token(part) for part in module.with_linked
         ):
             return
-        is_known = appends_no_eos(module)
+        is_known = all_model_families_append_no_eos(module)
         last = rows[-1].call
         yield self.finding(
             "no EOS is put behind the answers of the training rows, and the tokenizer appends none: the model"
@@ -138,7 +140,7 @@ class RowsBuiltWithoutEos(SourceRule):
         )
 
 
-def _end_in_no_mark(rows: list[EncodedRow]) -> bool:
+def _are_columns_known_without_end_mark(rows: list[EncodedRow]) -> bool:
     """Are the columns of all rows known, several of them, and does a row end in no mark?"""
     if any(row.columns is None for row in rows) or all(row.ends_in_script_text for row in rows):
         return False

@@ -60,14 +60,16 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.multi_process_loops import (
     FUNCTIONS,
     mentions_process,
-    wrapped_models,
+    models_wrapped_by_own_loops,
 )
 from truetune.checks.source.evidence.row_orders_and_splits_without_seed import (
     RandomDraw,
-    is_seeded_alike,
+    is_seeded_alike_on_all_processes,
     random_draws_without_own_seed,
 )
-from truetune.checks.source.evidence.rows_divided_by_process import depends_on_process
+from truetune.checks.source.evidence.rows_divided_by_process import (
+    depends_on_process_number_or_count,
+)
 from truetune.settings.stacks.find_config_consumer import commands_that_launch_several_processes
 from truetune.source.parsed_source_file import Module
 
@@ -83,7 +85,7 @@ TRAIN_ROWS = "train_dataset"
 
 def _random_draws_of_processes(module: Module) -> Iterator[RandomDraw]:
     """Random orders in a script that runs as several processes."""
-    if _runs_as_several(module):
+    if _wraps_model_or_starts_several(module):
         yield from random_draws_without_own_seed(module)
 
 
@@ -101,7 +103,9 @@ class RowsDividedDifferently(SourceRule):
         if any(AGREES.search(part.text) for part in parts):
             return
         for draw in _random_draws_of_processes(module):
-            if is_seeded_alike(parts, draw.generator) or _is_of_one_process(module, draw):
+            if is_seeded_alike_on_all_processes(parts, draw.generator) or _is_of_one_process(
+                module, draw
+            ):
                 continue
             text = _effect_of_draw(module, draw)
             if text:
@@ -109,7 +113,7 @@ class RowsDividedDifferently(SourceRule):
                     text,
                     f"seed alike on all processes before it ({draw.seed}), or divide the rows with a generator of"
                     " their own",
-                    severity="error" if any(wrapped_models(module)) else "warning",
+                    severity="error" if any(models_wrapped_by_own_loops(module)) else "warning",
                     evidence=[
                         "every process starts with a random state of its own, and nothing seeds"
                         f" {GENERATORS[draw.generator]} alike"
@@ -118,9 +122,9 @@ class RowsDividedDifferently(SourceRule):
                 )
 
 
-def _runs_as_several(module: Module) -> bool:
+def _wraps_model_or_starts_several(module: Module) -> bool:
     """Does a script wrap its model for several processes, or does a command of the project start several?"""
-    if any(wrapped_models(module)):
+    if any(models_wrapped_by_own_loops(module)):
         return True
     parts = module.with_linked
     if any(
@@ -148,7 +152,7 @@ def _effect_of_draw(module: Module, draw: RandomDraw) -> str:
         return ""
     if _is_cut_by_process(module, draw) or _is_dealt_out_by_library(module, draw):
         return "each process shuffles the rows another way before it takes its part: parts overlap"
-    if _is_cut_at_one_place(module, draw):
+    if _is_cut_into_head_and_tail(module, draw):
         return (
             "each process shuffles the rows another way before they are split: one trains on what another"
             " validates on"
@@ -173,12 +177,13 @@ def _is_dealt_out_by_library(module: Module, draw: RandomDraw) -> bool:
 def _is_cut_by_process(module: Module, draw: RandomDraw) -> bool:
     """Are the drawn rows cut later by numbers that say which process this is?"""
     return any(
-        depends_on_process(module, part.slice) and _come_from_draw(module, part.value, draw)
+        depends_on_process_number_or_count(module, part.slice)
+        and _come_from_draw(module, part.value, draw)
         for part in module.nodes(ast.Subscript)
     )
 
 
-def _is_cut_at_one_place(module: Module, draw: RandomDraw) -> bool:
+def _is_cut_into_head_and_tail(module: Module, draw: RandomDraw) -> bool:
     """Are the drawn rows cut into a part before and a part behind one place: `rows[:n]` and
     `rows[n:]`?
     """
@@ -206,10 +211,10 @@ def _come_from_draw(module: Module, rows: ast.expr, draw: RandomDraw) -> bool:
         if is_same and _enclosing_function(module, part) is function:
             if getattr(part, "lineno", 0) > draw.call.node.lineno:
                 return True
-    return drawn is not None and _are_returned_by_shuffler(module, rows, drawn)
+    return drawn is not None and _are_returned_by_shuffling_function(module, rows, drawn)
 
 
-def _are_returned_by_shuffler(module: Module, rows: ast.expr, drawn: ast.Name) -> bool:
+def _are_returned_by_shuffling_function(module: Module, rows: ast.expr, drawn: ast.Name) -> bool:
     """Are rows what a function gives back, that shuffles a list in place?"""
     function = _enclosing_function(module, drawn)
     if function is None:

@@ -64,7 +64,9 @@ from truetune.checks.source.evidence.rows_duplicated_before_split import (
     SPLITTERS,
     divisions_of_repeated_rows,
 )
-from truetune.checks.source.evidence.shared_rows_of_data_sets import division_of_repeated_rows
+from truetune.checks.source.evidence.shared_rows_of_data_sets import (
+    common_division_and_earlier_repetition,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 
@@ -88,7 +90,7 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
         module = self.subject
         if not any(_places_that_divide_rows(module)):
             return
-        known = _divisions_of_another_rule(module)
+        known = _divisions_reported_by_another_rule(module)
         for found in divisions_of_repeated_rows(module):
             if found.division in known:
                 continue
@@ -107,13 +109,13 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
             )
 
 
-def _divisions_of_another_rule(module: Module) -> set[ast.AST]:
+def _divisions_reported_by_another_rule(module: Module) -> set[ast.AST]:
     """The divisions that another rule names, by what a trainer is given (evaluated-on-training-rows)."""
     known: set[ast.AST] = set()
     for trace in traces_of(module):
         for trainer in trace.calls(*TRAINERS):
             train, held = (trainer.keywords.get(name) for name in ("train_dataset", "eval_dataset"))
             if train is not None and held is not None:
-                found = division_of_repeated_rows(train, held)
+                found = common_division_and_earlier_repetition(train, held)
                 known |= set() if found is None else {found[0].node}
     return known

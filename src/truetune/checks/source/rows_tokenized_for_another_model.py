@@ -49,7 +49,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.token_ids_of_another_vocabulary import (
     ids_of_other_models,
-    training_loads_of_rows,
+    training_row_loads_with_paths,
     vocabulary_group_of,
 )
 from truetune.source.parsed_source_file import Module
@@ -57,7 +57,7 @@ from truetune.source.parsed_source_file import Module
 
 def _row_loads_with_path(module: Module) -> Iterator[ast.AST]:
     """The calls that load rows from a path that is known."""
-    return (call.node for call, _ in training_loads_of_rows(module))
+    return (call.node for call, _ in training_row_loads_with_paths(module))
 
 
 class RowsTokenizedForAnotherModel(SourceRule):

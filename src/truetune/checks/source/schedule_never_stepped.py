@@ -99,7 +99,7 @@ class ScheduleNeverStepped(SourceRule):
         ]
         if not schedules or not _trains_in_plain_loop(module):
             return
-        steps = _possible_optimizer_steps(module)
+        steps = _possible_optimizer_or_schedule_steps(module)
         if not steps or not all(_is_step_of_optimizer(part, call) for part, call in steps):
             return
         part, first = steps[0]
@@ -114,7 +114,7 @@ class ScheduleNeverStepped(SourceRule):
             )
 
 
-def _possible_optimizer_steps(module: Module) -> list[tuple[Module, Call]]:
+def _possible_optimizer_or_schedule_steps(module: Module) -> list[tuple[Module, Call]]:
     """The calls of `step` in the files that may be those of an optimizer or a schedule, each with its file."""
     return [
         (part, call)

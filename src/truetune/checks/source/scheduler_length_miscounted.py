@@ -116,14 +116,14 @@ class SchedulerLengthMiscounted(SourceRule):
         """Findings on a schedule that is stepped at each batch or at several, or by Lightning."""
         module = self.subject
         # A length that is a number of epochs fits only who steps once an epoch.
-        if step is not None and _counts_epochs(module, total, step):
+        if step is not None and _length_counts_epochs(module, total, step):
             yield self._finding_on_epoch_length(total, step)
         elif _is_stepped_by_lightning(module, call, total):
             yield self._finding_on_lightning(total)
         elif step is not None and _counts_one_epoch(module, call, total, step):
             yield self._finding_on_one_epoch(call, total, step)
         elif step is not None and (
-            every := _accumulation_not_divided_out(module, call, total, step)
+            every := _accumulation_divided_but_stepped_each_batch(module, call, total, step)
         ):
             yield self._finding_on_step_at_each_batch(total, step, every)
         else:
@@ -169,7 +169,7 @@ class SchedulerLengthMiscounted(SourceRule):
 
     def _finding_on_one_epoch(self, call: Call, total: ast.expr, step: SchedulerPace) -> Finding:
         """The finding on a schedule over the batches of one epoch, in a loop over several."""
-        module, epochs = self.subject, _epoch_count(step.epochs)
+        module, epochs = self.subject, _epoch_count_of_loop(step.epochs)
         assert epochs is not None, "else the epochs are not known"
         kind = module.flow.value(call.argument(0, "name")) if call.named(BY_NAME) else ""
         is_cosine = call.named("transformers.get_cosine_schedule_*") or kind == "cosine"
@@ -221,11 +221,11 @@ class SchedulerLengthMiscounted(SourceRule):
     ) -> Iterator[Finding]:
         """Findings on a schedule over batches that is stepped once an epoch."""
         module = self.subject
-        epochs = next(iter(possible_numbers(module, _epoch_count(step.epochs))), None)
-        warmup = next(iter(possible_numbers(module, _warmup_steps(call))), 0)
+        epochs = next(iter(possible_numbers(module, _epoch_count_of_loop(step.epochs))), None)
+        warmup = next(iter(possible_numbers(module, _warmup_steps_argument(call))), 0)
         # A warm-up longer than the epochs: stepped once an epoch, it never ends.
         is_too_long = epochs is not None and warmup > epochs
-        if not is_too_long and not _counts_batches(module, total):
+        if not is_too_long and not _length_counts_batches(module, total):
             return
         why: tuple[str, ...] = ()
         if epochs is not None and is_too_long:
@@ -272,7 +272,7 @@ def _counts_one_epoch(module: Module, call: Call, total: ast.expr, step: Schedul
         return False
     if any(parent is step.epochs for parent in module.parents(call.node)):
         return False
-    epochs = possible_numbers(module, _epoch_count(step.epochs))
+    epochs = possible_numbers(module, _epoch_count_of_loop(step.epochs))
     if not epochs or min(epochs) < MIN_EPOCHS:
         return False
     return _is_made_of_one_loader_length(module, total)
@@ -299,7 +299,7 @@ def _is_loader_length(module: Module, node: ast.Call) -> bool:
     return is_length and _is_length_of_type(module, node, "loader")
 
 
-def _accumulation_not_divided_out(
+def _accumulation_divided_but_stepped_each_batch(
     module: Module, schedule: Call, total: ast.expr, step: SchedulerPace
 ) -> ast.expr | None:
     """n, where the optimizer steps at every n-th batch, the length is divided by n, and the schedule steps at each."""
@@ -349,7 +349,7 @@ def _is_length_of_type(module: Module, length: ast.Call, kind: str) -> bool:
     return kind in module.flow.types(length.args[0])
 
 
-def _warmup_steps(call: Call) -> ast.expr | None:
+def _warmup_steps_argument(call: Call) -> ast.expr | None:
     """The steps of a schedule's warm-up; None where it has none."""
     if not call.named("transformers.get_*"):
         return None
@@ -357,8 +357,10 @@ def _warmup_steps(call: Call) -> ast.expr | None:
     return call.argument(1 + call.named(BY_NAME), "num_warmup_steps")
 
 
-def _epoch_count(loop: ast.For) -> ast.expr | None:
-    """n of `for epoch in range(n)`, also behind a bar: `tqdm(range(n))`, `trange(n)`."""
+def _epoch_count_of_loop(loop: ast.For) -> ast.expr | None:
+    """The number of epochs that a loop goes through: `n` of `for epoch in range(n)`, also behind a
+    bar: `tqdm(range(n))`, `trange(n)`.
+    """
     node: ast.expr | None = loop.iter
     while isinstance(node, ast.Call):
         called = ast.unparse(node.func).rpartition(".")[2]
@@ -368,7 +370,7 @@ def _epoch_count(loop: ast.For) -> ast.expr | None:
     return None
 
 
-def _counts_batches(module: Module, total: ast.expr) -> bool:
+def _length_counts_batches(module: Module, total: ast.expr) -> bool:
     """Is the length made of a loader's, or of rows that are divided, and not divided by a loader's again?"""
     counted = list(length_calls(module, total))
     if not any(_is_length_of_type(module, node, "loader") for node in counted):
@@ -381,9 +383,9 @@ def _counts_batches(module: Module, total: ast.expr) -> bool:
     return True
 
 
-def _counts_epochs(module: Module, total: ast.expr, step: SchedulerPace) -> bool:
+def _length_counts_epochs(module: Module, total: ast.expr, step: SchedulerPace) -> bool:
     """Is the length what the loop over epochs goes to?"""
-    epochs = _epoch_count(step.epochs)
+    epochs = _epoch_count_of_loop(step.epochs)
     if epochs is None or any(True for _ in length_calls(module, total)):
         return False
     if isinstance(total, ast.Constant) or isinstance(epochs, ast.Constant):
@@ -404,7 +406,7 @@ def _is_stepped_by_lightning(module: Module, call: Call, total: ast.expr) -> boo
         return not number_is_divided(module, total)
     has_length_call = any(True for _ in length_calls(module, total))
     counts_steps = has_length_call or "epoch" not in ast.unparse(total)
-    return _warmup_steps(call) is not None and counts_steps
+    return _warmup_steps_argument(call) is not None and counts_steps
 
 
 def _counts_steps_of_lightning(node: ast.AST) -> bool:

@@ -54,7 +54,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.scores_ignoring_omitted_fields import scores_over_given_fields
+from truetune.checks.source.evidence.scores_ignoring_omitted_fields import (
+    scores_over_predicted_fields_only,
+)
 from truetune.source.parsed_source_file import Module
 
 
@@ -64,7 +66,7 @@ def _loops_over_fields(module: Module) -> Iterator[ast.AST]:
         view = loop.iter.func if isinstance(loop.iter, ast.Call) else None
         if isinstance(view, ast.Attribute) and view.attr in ("items", "keys"):
             yield loop
-    yield from (score.node for score in scores_over_given_fields(module))
+    yield from (score.node for score in scores_over_predicted_fields_only(module))
 
 
 class ScoreOverTheFieldsGiven(SourceRule):
@@ -74,7 +76,7 @@ class ScoreOverTheFieldsGiven(SourceRule):
     looks_at = CodePlaces("loops over fields", _loops_over_fields)
 
     def findings(self) -> Iterator[Finding]:
-        for score in scores_over_given_fields(self.subject):
+        for score in scores_over_predicted_fields_only(self.subject):
             yield self.finding(
                 f"the score goes over the fields of `{score.given}`: a field that the model leaves out counts neither"
                 f" as wrong nor in `{score.counter}`, so that the figure is a precision and no accuracy",

@@ -55,8 +55,8 @@ from truetune.checks.identify_model_by_published_name import (
 from truetune.checks.is_adapter_on_its_trained_base import BaseBelow, explain_base_below
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import (
-    adapted_models,
-    name_of_model,
+    models_given_loaded_adapter,
+    written_name_of_loaded_model,
     written_text,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -67,12 +67,15 @@ from truetune.source.resolved_calls import Call
 class ScriptLoadsAnotherBase(SourceRule):
     code = "SRC080"
     severity = "error"
-    looks_at = CodePlaces("models that are given an adapter", adapted_models)
+    looks_at = CodePlaces("models that are given an adapter", models_given_loaded_adapter)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call, model, adapter in adapted_models(module):
-            name, folder = name_of_model(module, model), written_text(module, adapter)
+        for call, model, adapter in models_given_loaded_adapter(module):
+            name, folder = (
+                written_name_of_loaded_model(module, model),
+                written_text(module, adapter),
+            )
             # Where the command names the adapter, it is one of those that lie beside the script.
             base_and_file = (
                 base_of_adapter(folder, module.path)

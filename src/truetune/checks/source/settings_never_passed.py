@@ -69,14 +69,14 @@ class SettingsNeverPassed(SourceRule):
             node = left.taker.node
             place = module.cell_of(node) or f"line {module.place(node)[0]}"
             yield self.finding(
-                f"{_with_article(left.name)} is built and never passed on: {left.effect}",
+                f"{_class_name_with_article(left.name)} is built and never passed on: {left.effect}",
                 _remedy(left, place),
                 cases=[case_of_node(module, left.made.node)],
                 severity="error" if left.kind.is_adapter else None,
             )
 
 
-def _with_article(name: str) -> str:
+def _class_name_with_article(name: str) -> str:
     """A class name with its article: `a LoraConfig`, `an SFTConfig`."""
     is_vowel = name[:1] in "AEIO" or name[:3] in ("SFT", "RLO", "XPO")
     return f"{'an' if is_vowel else 'a'} {name}"

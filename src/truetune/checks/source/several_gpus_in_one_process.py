@@ -68,7 +68,7 @@ from truetune.checks.source.evidence.models_spread_over_gpus import (
 from truetune.checks.source.evidence.single_process_starts import (
     ONE_PROCESS,
     SingleProcessStart,
-    find_single_process_starts,
+    find_single_process_multi_gpu_starts,
 )
 from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
 from truetune.checks.source.evidence.trace_answering_models_to_load import (
@@ -105,7 +105,9 @@ class SeveralGpusInOneProcess(SourceRule):
         if module.imports_unsloth:
             return
         visible = _unconditional_visible_devices(module)
-        starts = list(find_single_process_starts(Path(module.path))) if visible is None else []
+        starts = (
+            list(find_single_process_multi_gpu_starts(Path(module.path))) if visible is None else []
+        )
         load = spread_load_of_trained_model(module) or _load_spread_by_settings(module, starts)
         if load is not None:
             yield from self._findings_on_spread_model(load, visible, starts)
@@ -171,7 +173,7 @@ class SeveralGpusInOneProcess(SourceRule):
         if trainer is None or not is_single_process or _is_placement_unclear(module):
             return
         command_file = start.text if start is not None else ""
-        may_be_copied = not _needs_several_gpus(module, trainer, command_file)
+        may_be_copied = not _trl_splits_too_large_model(module, trainer, command_file)
         if may_be_copied and not any(commands_that_launch(Path(module.path))):
             yield self._finding_on_trainer(trainer, visible, start)
 
@@ -270,7 +272,7 @@ def _spreads_a_model(document: LocatedDocument | None) -> bool:
     )
 
 
-def _is_loaded_by_trl(module: Module, trainer: Call) -> bool:
+def _trainer_gets_model_name(module: Module, trainer: Call) -> bool:
     """Is the trainer given the name of a model? Recent releases of TRL then spread it over the GPUs."""
     return trainer.named("trl.*Trainer") and isinstance(
         module.flow.value(trainer.argument(0, "model")), str
@@ -279,7 +281,7 @@ def _is_loaded_by_trl(module: Module, trainer: Call) -> bool:
 
 def _effect_of_several_gpus(module: Module, trainer: Call) -> str:
     """What a trainer does with several GPUs, in words."""
-    if _is_loaded_by_trl(module, trainer):
+    if _trainer_gets_model_name(module, trainer):
         return (
             "TRL spreads a model that it loads by name over them (device_map), so that they work one after another;"
             " older releases wrap it in DataParallel"
@@ -318,7 +320,7 @@ def _number_of_visible_gpus(module: Module, visible: ast.Assign | ast.Call) -> i
     if isinstance(devices, str):
         return len(devices.split(",")) if devices.strip() else 0
     origins = module.flow.origins(value)
-    return _count_joined(module, origins[0].node) if len(origins) == 1 else 0
+    return _count_items_joined_by_comma(module, origins[0].node) if len(origins) == 1 else 0
 
 
 def _visible_devices(module: Module, node: ast.Assign | ast.Call) -> ast.expr | None:
@@ -339,7 +341,7 @@ def _visible_devices(module: Module, node: ast.Assign | ast.Call) -> ast.expr | 
     return call.keywords.get(VARIABLE, entries.get(VARIABLE))
 
 
-def _count_joined(module: Module, node: ast.AST) -> int:
+def _count_items_joined_by_comma(module: Module, node: ast.AST) -> int:
     """How many items `",".join(map(str, GPUS))`, or one with a comprehension over them, joins; 0 for anything else."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
         return 0
@@ -367,9 +369,9 @@ def _count_items(module: Module, node: ast.expr) -> int:
     return len(value) if isinstance(value, list | tuple) else 0
 
 
-def _needs_several_gpus(module: Module, trainer: Call, command_file: str) -> bool:
+def _trl_splits_too_large_model(module: Module, trainer: Call, command_file: str) -> bool:
     """Does TRL load a model that is too large for one of the GPUs? It is then split over them, and not copied."""
-    if not _is_loaded_by_trl(module, trainer):
+    if not _trainer_gets_model_name(module, trainer):
         return False
     billions = billions_of_name(module, trainer.argument(0, "model"))
     return not may_fit_one_gpu(module, billions, command_file)

@@ -82,7 +82,7 @@ IN_PLACE = ("torch.*.fully_shard",)
 """It shards the model itself, and returns no wrapper"""
 
 
-def _saves_of_wrapped_model(module: Module) -> Iterator[Call]:
+def _saves_or_reads_inside_wrapper(module: Module) -> Iterator[Call]:
     """Calls that save, or read, the weights of a model inside its wrapper."""
     for call in module.methods("save_pretrained", "state_dict"):
         if call.receiver is not None and _is_model_inside_wrapper(module, call.receiver):
@@ -92,12 +92,16 @@ def _saves_of_wrapped_model(module: Module) -> Iterator[Call]:
 class ShardedWeightsNotGathered(SourceRule):
     code = "SRC023"
     severity = "error"
-    looks_at = CodePlaces("weights that are saved from inside a wrapper", _saves_of_wrapped_model)
+    looks_at = CodePlaces(
+        "weights that are saved from inside a wrapper", _saves_or_reads_inside_wrapper
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         # A save that is given a state gets the gathered one from the caller.
-        saves = [call for call in _saves_of_wrapped_model(module) if call.lacks("state_dict")]
+        saves = [
+            call for call in _saves_or_reads_inside_wrapper(module) if call.lacks("state_dict")
+        ]
         if not saves or module.mentions(*GATHERS):
             return
         sharding = sharding_of_script(module)

@@ -37,7 +37,7 @@ from truetune.source import notebook_code_cells
 from truetune.source.parsed_source_file import Module
 
 
-def _lines_looked_at(module: Module) -> Iterable[str]:
+def _parsed_lines(module: Module) -> Iterable[str]:
     """The lines that were looked at; none where nothing of the file could be parsed."""
     return module.text.splitlines() if module.tree.body else ()
 
@@ -46,7 +46,7 @@ class SourceNotParsed(SourceRule):
     code = "SRC006"
     severity = "warning"
     since = "0.1.0"
-    looks_at = CodePlaces("lines that were parsed", _lines_looked_at)
+    looks_at = CodePlaces("lines that were parsed", _parsed_lines)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -56,7 +56,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.python_hash_seeds import project_fixes_hash_seed
 from truetune.checks.source.evidence.row_field_reads import field_name_read
-from truetune.checks.source.evidence.scored_rows import rows_with_column
+from truetune.checks.source.evidence.scored_rows import rows_with_column_if_unambiguous
 from truetune.source.data_flow import Origin
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
@@ -166,7 +166,7 @@ def _kind_of_column(module: Module, column: str) -> Hashed:
     """Whether a column of the rows beside the script holds texts, whose hash is salted, or numbers,
     whose hash is not.
     """
-    rows = rows_with_column(module, column)
+    rows = rows_with_column_if_unambiguous(module, column)
     if rows is None:
         return "unknown"
     values = [row[column] for row in rows.rows]

@@ -83,7 +83,7 @@ def _starts_processes(module: Module) -> bool:
     )
 
 
-def _divides_rows(module: Module) -> bool:
+def _divides_rows_or_uses_trainer(module: Module) -> bool:
     """Does any of the files divide rows, or give them to a Trainer that does?"""
     for part in module.with_linked:
         # Any sign in any of the files: the split may stand in another one than the loader.
@@ -102,7 +102,7 @@ def _loaders_of_processes(module: Module) -> Iterator[Call]:
         )
 
 
-def _reads_all_rows(module: Module, rows: ast.expr) -> bool:
+def _is_iterable_data_set_without_rank(module: Module, rows: ast.expr) -> bool:
     """Is it an IterableDataset of the file whose code speaks of no rank?"""
     for origin in module.flow.origins(rows):
         node = origin.node
@@ -130,14 +130,18 @@ class StreamReadWholeByEveryRank(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if _divides_rows(module):
+        if _divides_rows_or_uses_trainer(module):
             return
         streams = any(
             module.flow.value(call.keywords.get("streaming")) is True for call in module.all_calls
         )
         for call in _loaders_of_processes(module):
             rows = call.argument(0, "dataset")
-            if rows is not None and call.lacks("sampler") and _reads_all_rows(module, rows):
+            if (
+                rows is not None
+                and call.lacks("sampler")
+                and _is_iterable_data_set_without_rank(module, rows)
+            ):
                 yield self.finding(
                     "every process reads the whole stream: the IterableDataset gives all rows to each",
                     "let its __iter__ skip the rows of other processes: every world_size-th row from the rank on,"

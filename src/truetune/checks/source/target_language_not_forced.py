@@ -105,7 +105,11 @@ class TargetLanguageNotForced(SourceRule):
             for call in _multilingual_generations(module)
             if not _names_target_language(module, call)
         ]
-        if not calls or _sets_first_decoder_tokens(module) or _has_saved_target(module):
+        if (
+            not calls
+            or _sets_first_decoder_tokens(module)
+            or _loaded_folder_saves_target_language(module)
+        ):
             return
         yield self.finding(
             "the model translates into many languages, and nothing says which: without forced_bos_token_id the decoder"
@@ -149,7 +153,7 @@ def _sets_first_decoder_tokens(module: Module) -> bool:
     return any(part.mentions(word) for part in parts for word in FIRST_TOKENS)
 
 
-def _has_saved_target(module: Module) -> bool:
+def _loaded_folder_saves_target_language(module: Module) -> bool:
     """Has a folder that the file loads a generation config with the target in it?"""
     for call in module.calls("*.from_pretrained"):
         for name in possible_texts(module, call.argument(0, "pretrained_model_name_or_path")):

@@ -67,7 +67,7 @@ from truetune.checks.source.evidence.reasoning_switches import (
     reasoning_in_questions,
     reasoning_in_trained_rows,
 )
-from truetune.checks.source.evidence.served_model_folders import served_folders
+from truetune.checks.source.evidence.served_model_folders import folders_answering_requests_of_file
 from truetune.source.parsed_source_file import Module
 
 
@@ -88,7 +88,7 @@ class ThinkingSwitchedOtherwise(SourceRule):
         if not asked:
             return
         for training in _trainings_of_asked_model(module):
-            found = _thinking_of_training(training)
+            found = _training_file_and_thinking_switch(training)
             if found is None:
                 continue
             home, trained = found
@@ -110,7 +110,7 @@ class ThinkingSwitchedOtherwise(SourceRule):
                 return
 
 
-def _thinking_of_training(training: Module) -> tuple[Module, ReasoningSwitch] | None:
+def _training_file_and_thinking_switch(training: Module) -> tuple[Module, ReasoningSwitch] | None:
     """How a training renders its rows, itself or in the one file beside it that it takes them from; and where."""
     own = reasoning_in_trained_rows(training)
     if own is not None:
@@ -135,7 +135,7 @@ def _trainings_of_asked_model(module: Module) -> Iterator[Module]:
     if trains_a_model(module):
         yield module
         return
-    names = loaded_model_names(module) | served_folders(module)
+    names = loaded_model_names(module) | folders_answering_requests_of_file(module)
     for training in training_scripts_beside(module):
         folders = model_folders_written(training)
         if any(is_written_by_script(name, folders) for name in names):

@@ -44,7 +44,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapted_models import loaded_name
+from truetune.checks.source.evidence.adapted_models import only_name_loaded_under
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
     encoding_calls_of_dictionary,
@@ -110,7 +110,10 @@ class TokenizerOfAnotherFamily(SourceRule):
         if any(module.methods(*WRITES_EMBEDDING)):
             return
         for pair in _models_and_tokenizers(module):
-            model, tokenizer = loaded_name(module, pair.model), loaded_name(module, pair.tokenizer)
+            model, tokenizer = (
+                only_name_loaded_under(module, pair.model),
+                only_name_loaded_under(module, pair.tokenizer),
+            )
             if model is None or tokenizer is None:
                 continue
             groups = vocabulary_group(model), vocabulary_group(tokenizer)

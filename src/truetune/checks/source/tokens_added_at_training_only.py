@@ -58,7 +58,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.added_tokens import added_tokens_unknown_to_model
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import (
-    asks_a_model,
+    asks_model_and_trains_none,
     is_written_by_script,
     loaded_model_names,
     model_folders_written,
@@ -89,7 +89,7 @@ class MissingTokens(NamedTuple):
 def _tokenizers_that_ask(module: Module) -> Iterator[Call]:
     """Where a file that trains nothing, and asks a model, loads its tokenizer."""
     adds = any(call for part in module.with_linked for call in part.methods(*ADDS))
-    if asks_a_model(module) and not adds:
+    if asks_model_and_trains_none(module) and not adds:
         yield from module.calls(*TOKENIZERS)
 
 

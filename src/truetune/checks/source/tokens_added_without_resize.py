@@ -75,7 +75,9 @@ class TokensAddedWithoutResize(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.mentions("resize_token_embeddings") or not _loads_model_to_train(module):
+        if module.mentions("resize_token_embeddings") or not _loads_model_without_ppo_trainer(
+            module
+        ):
             return
         for added in added_tokens_unknown_to_model(module):
             new = [name for name in added.names if not name.startswith(RESERVED)]
@@ -104,14 +106,14 @@ class TokensAddedWithoutResize(SourceRule):
         """The finding on new tokens; `limit` says when they harm, where that is not known."""
         return self.finding(
             f"{', '.join(new)} is added to the tokenizer, and the embedding is not resized{limit}",
-            _resize_advice(self.subject, added),
+            _advice_to_resize_or_reuse_token(self.subject, added),
             severity=severity,
             evidence=[evidence],
             cases=[case_of_node(self.subject, added.call.node)],
         )
 
 
-def _makes_model(module: Module, call: Call) -> bool:
+def _makes_model_itself_or_by_trainer(module: Module, call: Call) -> bool:
     """Does it make a model, or have a trainer make one (`SFTTrainer("name", ...)`)?"""
     if "model" in module.flow.types(call.node):
         return True
@@ -119,7 +121,7 @@ def _makes_model(module: Module, call: Call) -> bool:
     return model is not None and isinstance(module.flow.value(model), str)
 
 
-def _resize_advice(module: Module, added: AddedTokens) -> str:
+def _advice_to_resize_or_reuse_token(module: Module, added: AddedTokens) -> str:
     """A resize; of a pad token, where the vocabulary has a free one, that one and no resize."""
     tokens = added.call.argument(0, "special_tokens_dict")
     roles = module.flow.entries(tokens)[0].keys() if tokens is not None else ()
@@ -140,9 +142,9 @@ def _makes_trainer_or_optimizer(module: Module) -> bool:
     return any(not module.flow.types(call.node).isdisjoint(TRAIN) for call in calls)
 
 
-def _loads_model_to_train(module: Module) -> bool:
+def _loads_model_without_ppo_trainer(module: Module) -> bool:
     """Does the program load a model? Not where a trainer for PPO is made, which resizes by itself."""
     calls = [call for part in module.with_linked for call in part.all_calls]
-    return any(_makes_model(module, call) for call in calls) and not any(
+    return any(_makes_model_itself_or_by_trainer(module, call) for call in calls) and not any(
         call.named(*PPO) for call in calls
     )

@@ -90,7 +90,7 @@ class TokensDecodedOneByOne(SourceRule):
             if (
                 ids is not None
                 and _is_single_id(module, ids)
-                and _is_piece_joined(module, call.node)
+                and _is_piece_yielded_printed_or_added(module, call.node)
             ):
                 yield self.finding(
                     "each token is decoded alone: spaces between words, and letters of several tokens, are lost where"
@@ -116,7 +116,7 @@ def _is_single_id(module: Module, ids: ast.expr) -> bool:
     )
 
 
-def _is_piece_joined(module: Module, node: ast.AST) -> bool:
+def _is_piece_yielded_printed_or_added(module: Module, node: ast.AST) -> bool:
     """Is the piece yielded, printed without a line's end, or added to others?"""
     statement = module.statement(node)
     around = list(module.parents(node))

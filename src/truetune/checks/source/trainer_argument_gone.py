@@ -69,7 +69,10 @@ from truetune.checks.source.evidence.argument_renaming_changes import (
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.settings.evidence_of_past_run import severity_of_removed_name
 from truetune.settings.stacks.removed_arguments import RemovedArgument, find_removed_argument
-from truetune.source.find_guarded_arguments import find_guarded_arguments, find_possible_names
+from truetune.source.find_guarded_arguments import (
+    find_guarded_arguments,
+    names_by_try_and_if_branches,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
@@ -138,7 +141,7 @@ def _library_class_name(module: Module, call: Call) -> str:
 def _refused_arguments(module: Module, call: Call) -> Iterator[RemovedArgument]:
     """The arguments of a call that a release refuses which may run."""
     package, _, trainer = _library_class_name(module, call).partition(".")
-    of_one_class = len(find_possible_names(module, call.node.func)) == 1
+    of_one_class = len(names_by_try_and_if_branches(module, call.node.func)) == 1
     if (
         # Of several possible classes one may take the argument.
         package not in ("trl", "transformers")

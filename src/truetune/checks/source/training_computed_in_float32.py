@@ -131,7 +131,7 @@ class TrainingComputedInFloat32(SourceRule):
             return
         seen: set[object] = set()
         for trace in traces_of(module):
-            load = _float32_load(module, trace)
+            load = _large_float32_load(module, trace)
             training = _float32_training(module, trace) if load is not None else None
             if load is None or training is None or training.place.node in seen:
                 continue
@@ -164,10 +164,10 @@ def _names_no_other_precision(module: Module) -> bool:
     launched = " ".join(command.text for command in shell_commands_of_project(path))
     if LAUNCHED_OTHERWISE.search(launched):
         return False
-    return not any(map(_names_mixed_precision, _settings_beside(path)))
+    return not any(map(_is_accelerate_config_with_mixed_precision, _yaml_files_beside(path)))
 
 
-def _settings_beside(path: Path) -> list[Path]:
+def _yaml_files_beside(path: Path) -> list[Path]:
     """The YAML files in the folder of a script and directly below."""
     files = itertools.chain(path.parent.glob("*.y*ml"), path.parent.glob("*/*.y*ml"))
     try:
@@ -176,7 +176,7 @@ def _settings_beside(path: Path) -> list[Path]:
         return []
 
 
-def _names_mixed_precision(file: Path) -> bool:
+def _is_accelerate_config_with_mixed_precision(file: Path) -> bool:
     """Is a file one of Accelerate's settings with a narrow precision?"""
     try:
         data = read_bytes_within_limit(file, SETTINGS)
@@ -185,7 +185,7 @@ def _names_mixed_precision(file: Path) -> bool:
     return MIXED_IN_FILE.search(data.decode("utf-8", "replace")) is not None
 
 
-def _float32_load(module: Module, trace: Trace) -> CallEvent | None:
+def _large_float32_load(module: Module, trace: Trace) -> CallEvent | None:
     """The load of a large model in float32; None where one load is of another dtype, or its size is not known."""
     loads = list(trace.calls(*LOADS))
     if not loads or not all(_loads_in_float32(module, load) for load in loads):

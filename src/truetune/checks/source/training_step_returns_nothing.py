@@ -77,7 +77,7 @@ class TrainingStepReturnsNothing(SourceRule):
         if any(STEPS_BY_ITSELF.search(part.text) for part in module.with_linked):
             return
         for step in _training_steps(module):
-            if _may_give_a_loss(step):
+            if _may_return_value_or_raise(step):
                 continue
             loss = _loss_name(step)
             yield self.finding(
@@ -97,7 +97,7 @@ def _nodes_without_inner_functions(function: ast.FunctionDef) -> Iterator[ast.AS
             waiting += ast.iter_child_nodes(node)
 
 
-def _may_give_a_loss(step: ast.FunctionDef) -> bool:
+def _may_return_value_or_raise(step: ast.FunctionDef) -> bool:
     """Does any way of the method return or yield a value, raise, or is its body not written (`...`)?"""
     for node in _nodes_without_inner_functions(step):
         if isinstance(node, ast.Return):

@@ -90,7 +90,7 @@ class TransformedRowsDropped(SourceRule):
         for dropped in dropped_transformations(module):
             yield self._finding_on_dropped(dropped)
         for call in _map_calls(module):
-            function = _function_without_result(module, call)
+            function = _field_setting_function_without_result(module, call)
             if function is not None:
                 yield self.finding(
                     "the function of map changes its row and returns nothing: map then keeps the rows as they were",
@@ -135,7 +135,7 @@ def _works_on_training_rows(module: Module) -> bool:
     )
 
 
-def _function_without_result(module: Module, call: Call) -> ast.AST | None:
+def _field_setting_function_without_result(module: Module, call: Call) -> ast.AST | None:
     """The function of a `map` that sets fields of its row and returns nothing; None where it returns something."""
     given = call.argument(0, "function")
     function = module.flow.function(given) if given is not None else None

@@ -50,7 +50,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.settings.evidence_of_past_run import severity_of_removed_name
 from truetune.settings.stacks.removed_arguments import RemovedExport, find_removed_export
-from truetune.source.find_guarded_arguments import is_behind_version_check
+from truetune.source.find_guarded_arguments import is_behind_release_or_signature_check
 from truetune.source.make_source_edits import Changes, insert_statements_before, replace_expression
 from truetune.source.parsed_source_file import Module
 
@@ -99,7 +99,7 @@ class TrlNameGone(SourceRule):
             if (
                 name is None
                 or module.pins.age("trl", *name.taken) == "older"
-                or _is_used_conditionally(module, use)
+                or _is_used_only_if_available(module, use)
             ):
                 continue
             together.setdefault((use.statement, name.home is not None), {})[use] = name
@@ -160,7 +160,7 @@ def _advice_on_name(name: str, gone: RemovedExport) -> str:
     return f"keep trl below {gone.taken.gone}, or do without {name}"
 
 
-def _is_used_conditionally(module: Module, use: TrlName) -> bool:
+def _is_used_only_if_available(module: Module, use: TrlName) -> bool:
     """Is a name used only where it is there: imported in a `try`, or for one release?"""
     node = use.statement or use.node
     if (
@@ -169,4 +169,4 @@ def _is_used_conditionally(module: Module, use: TrlName) -> bool:
         and use.statement is not None
     ):
         return True
-    return is_behind_version_check(module, node)
+    return is_behind_release_or_signature_check(module, node)

@@ -95,7 +95,7 @@ class UntouchedBaseSaved(SourceRule):
         # Another save of the file may hold what was trained.
         if any(module.methods(*OTHERS)) or any(module.calls("torch.save", "*.save_file")):
             return
-        loads = [_load_of_untouched_model(module, call.receiver) for call in saves]
+        loads = [_load_if_only_loaded(module, call.receiver) for call in saves]
         for load in loads:
             if (
                 load is None
@@ -112,7 +112,7 @@ class UntouchedBaseSaved(SourceRule):
             )
 
 
-def _load_of_untouched_model(module: Module, model: ast.expr | None) -> Call | None:
+def _load_if_only_loaded(module: Module, model: ast.expr | None) -> Call | None:
     """The call that loads a model; None where it is more than loaded, or comes from elsewhere."""
     origins = (
         module.flow.origins(model) if model is not None and spelling_of_variable(model) else ()

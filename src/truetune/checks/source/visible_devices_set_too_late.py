@@ -100,10 +100,10 @@ def _cuda_starts_before(module: Module, setting: ast.stmt) -> Iterator[ast.AST]:
         elif not isinstance(
             statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef | ast.If
         ):
-            yield from (node for node in ast.walk(statement) if _starts_cuda(module, node))
+            yield from (node for node in ast.walk(statement) if _call_starts_cuda(module, node))
 
 
-def _starts_cuda(module: Module, node: ast.AST) -> bool:
+def _call_starts_cuda(module: Module, node: ast.AST) -> bool:
     """Does a call ask the driver for its GPUs, or put something on one?"""
     if not isinstance(node, ast.Call):
         return False

@@ -61,7 +61,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import MAX_VLLM_SHARE
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import optimizer_steps
+from truetune.checks.source.evidence.backward_and_steps import optimizer_steps_with_optimizers
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.parsed_source_file import Module
 from truetune.source.qualified_names import spelling_of_variable
@@ -80,7 +80,7 @@ SAME_DEVICE = re.compile(r"\.to\(\s*[\"'](?:cuda|cuda:0)[\"']\s*\)|\.to\(\w+\.de
 
 def _engines_beside_training(module: Module) -> Iterator[Call]:
     """vLLM's engines in code that trains."""
-    if any(True for _ in optimizer_steps(module)) or any(
+    if any(True for _ in optimizer_steps_with_optimizers(module)) or any(
         call for call in module.methods("train") if _is_train_of_trainer(module, call)
     ):
         yield from module.calls("vllm.LLM", "vllm.entrypoints.llm.LLM")
@@ -128,7 +128,7 @@ class VllmBesideTraining(SourceRule):
             )
 
 
-def _place_keeping_engine(module: Module, made: ast.Call) -> ast.AST:
+def _call_returning_or_keeping_engine(module: Module, made: ast.Call) -> ast.AST:
     """The one call of a helper that gives the engine back, or of the class that keeps it as `self.x`; else the engine's
     own call.
     """
@@ -150,13 +150,15 @@ def _may_run_in_another_process(module: Module, call: Call) -> bool:
     """Is the engine made in one arm of a condition or in a function, which another run of the
     script may need?
     """
-    around = list(module.parents(_place_keeping_engine(module, call.node)))
+    around = list(module.parents(_call_returning_or_keeping_engine(module, call.node)))
     conditions = (node for node in around if isinstance(node, ast.If | ast.IfExp | ast.Try))
     functions = [
         node for node in around if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     trained_in = {
-        id(node) for step, _ in optimizer_steps(module) for node in module.parents(step.node)
+        id(node)
+        for step, _ in optimizer_steps_with_optimizers(module)
+        for node in module.parents(step.node)
     }
     is_conditional = any(
         # `if __name__ == "__main__"` is a condition that always holds for a script.

@@ -165,10 +165,10 @@ class WrapperKeysNotLoaded(SourceRule):
         module = self.subject
         states = [(call, _loaded_state(module, call)) for call in _lenient_loads(module)]
         if not any(state.names for _, state in states) or any(
-            map(_mentions_prefix, module.with_linked)
+            map(_mentions_or_strips_prefix, module.with_linked)
         ):
             return
-        saved = list(_saved_states(module))
+        saved = list(_states_saved_from_wrappers_nearby(module))
         for call, loaded in states:
             fitting = next((one for one in saved if _matches_saved(loaded, one)), None)
             if fitting is not None:
@@ -204,31 +204,35 @@ def _loaded_state(module: Module, load: Call) -> LoadedState:
     if _prefix_of_wrapped_model(module, load.receiver) is not None:
         return LoadedState([], "")
     file = maker.argument(0, "f") or maker.keywords.get("filename")
-    return LoadedState(_file_names(module, file), entry)
+    return LoadedState(_file_names_without_folder(module, file), entry)
 
 
-def _file_names(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]:
+def _file_names_without_folder(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]:
     """The names of the file, without its folder, which may be known at run time alone."""
     texts = possible_texts(module, node)
     if texts or node is None or depth > MAX_DEPTH:
         return [PurePath(text).name for text in texts]
-    ends = _trailing_texts(module, node)
+    ends = _constant_ends_of_text(module, node)
     if ends:
         return [PurePath(text).name for text in ends if "/" in text]
     if isinstance(node, ast.BinOp) or (isinstance(node, ast.Call) and node.args):
         last = _last_part_of_path(module, node)
-        return [] if last is None else _file_names(module, last, depth + 1)
+        return [] if last is None else _file_names_without_folder(module, last, depth + 1)
     return _file_names_of_origins(module, node, depth)
 
 
 def _file_names_of_origins(module: Module, node: ast.expr, depth: int) -> list[str]:
     """The names by what may have been assigned to a variable; empty where one of these is not known."""
     origins = [one.node for one in module.flow.origins(node) if one.node is not node]
-    found = [_file_names(module, one, depth + 1) for one in origins if isinstance(one, ast.expr)]
+    found = [
+        _file_names_without_folder(module, one, depth + 1)
+        for one in origins
+        if isinstance(one, ast.expr)
+    ]
     return [name for names in found for name in names] if all(found) else []
 
 
-def _trailing_texts(module: Module, node: ast.expr) -> list[str]:
+def _constant_ends_of_text(module: Module, node: ast.expr) -> list[str]:
     """The constant ends of an f-string or a sum of texts: `/model.pt` of `f"{folder}/model.pt"`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return list(possible_texts(module, node.right))
@@ -266,12 +270,12 @@ def _state_file_and_entry(module: Module, state: ast.expr | None) -> tuple[ast.e
     return state, ""
 
 
-def _saved_states(module: Module) -> Iterator[SavedState]:
+def _states_saved_from_wrappers_nearby(module: Module) -> Iterator[SavedState]:
     """The states that this file, and the scripts beside it that train, save from wrappers."""
     yield from _saved_from_wrappers(module)
     for other in training_scripts_beside(module):
         # A training that takes the prefix away writes files that fit.
-        if not _mentions_prefix(other):
+        if not _mentions_or_strips_prefix(other):
             yield from _saved_from_wrappers(other)
 
 
@@ -289,7 +293,7 @@ def _saved_from_wrappers(module: Module) -> Iterator[SavedState]:
         for entry, model in _models_whose_state_is_saved(module, saved):
             prefix = _prefix_of_wrapped_model(module, model)
             if prefix is not None:
-                yield _saved_with_prefix(case, prefix, name, entry)
+                yield _state_with_wrapper_prefix(case, prefix, name, entry)
     for call in module.calls("safetensors.torch.save_model"):
         wrapped, name = (
             call.argument(0, "model"),
@@ -297,10 +301,12 @@ def _saved_from_wrappers(module: Module) -> Iterator[SavedState]:
         )
         prefix = None if wrapped is None else _prefix_of_wrapped_model(module, wrapped)
         if prefix is not None and name is not None:
-            yield _saved_with_prefix(case_of_node(module, call.node), prefix, name, "")
+            yield _state_with_wrapper_prefix(case_of_node(module, call.node), prefix, name, "")
 
 
-def _saved_with_prefix(case: Case, prefix: str, name: re.Pattern[str], entry: str) -> SavedState:
+def _state_with_wrapper_prefix(
+    case: Case, prefix: str, name: re.Pattern[str], entry: str
+) -> SavedState:
     """A state whose names begin with what its wrapper is called."""
     keys = f"the names of the saved weights begin with {prefix}, the model's do not"
     remedy = SAVE_THE_ADAPTER if prefix.startswith("base_model") else SAVE_THE_INSIDE
@@ -383,7 +389,7 @@ def _prefix_of_wrapper_call(module: Module, node: ast.AST) -> str | None:
     return next((prefix for name, prefix in PREFIXES if call.named(name)), None)
 
 
-def _mentions_prefix(module: Module) -> bool:
+def _mentions_or_strips_prefix(module: Module) -> bool:
     """Does a file speak of the prefix, in a text or by a method that takes wrappers off?"""
     texts = (node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str))
     return module.mentions(*METHODS) or any(sign in text for text in texts for sign in SPELLED)

@@ -137,7 +137,7 @@ class DefaultSystemPromptInjected(DataRule):
             # no prompt.
             begin = with_system.index(PROBE_SYSTEM_PROMPT) + len(PROBE_SYSTEM_PROMPT)
             header = with_system[begin : with_system.index(QUESTION)]
-            before = before[: len(before) - _common_end_length(before, header)]
+            before = before[: len(before) - _common_suffix_length(before, header)]
         bos = self.tokenizer.special.get("bos")
         before = before.removeprefix(bos.token if bos else "")
         words = sum(word.isalpha() for word in before.split())
@@ -149,7 +149,7 @@ def _has_no_system_message(row: Conversation) -> bool:
     return row.messages[0].get("role") not in ("system", "developer")
 
 
-def _common_end_length(one: str, other: str) -> int:
+def _common_suffix_length(one: str, other: str) -> int:
     """How many characters two texts have in common at their end."""
     count = 0
     while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:

@@ -69,7 +69,7 @@ class BosWrongInTokenRows(TokenizedRule):
             self._is_bos_expected()
             and lacking >= MIN_ROWS
             and lacking >= MIN_ROW_SHARE * summary.rows
-            and not self._are_rows_wrapped()
+            and not self._were_texts_joined_and_cut()
         ):
             yield self.finding(
                 f"{lacking:,} of {summary.rows:,} rows begin without BOS, which this tokenizer or its"
@@ -93,7 +93,7 @@ class BosWrongInTokenRows(TokenizedRule):
         writes = text.startswith(bos.token) and not self.subject.placer.layout.bos_opens_turns
         return writes or (probes.tokenizer.adds_bos and self.subject.is_plain_text)
 
-    def _are_rows_wrapped(self) -> bool:
+    def _were_texts_joined_and_cut(self) -> bool:
         """Were texts joined and cut into rows of one length? Then most rows begin inside a document."""
         summary = self.subject.summary
         return (

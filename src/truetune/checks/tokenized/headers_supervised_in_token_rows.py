@@ -34,9 +34,9 @@ from truetune.checks.measurement_without_findings import Measurement, count_meas
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
     cases_of_row_places,
-    explain_labels_of_other_tokens,
     explain_missing_row_labels,
     explain_missing_turns,
+    explain_shifted_labels,
 )
 
 # Chosen, not measured: labels that begin too early do so in every answer. Below it lie answers that
@@ -54,7 +54,7 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
         answers, summary = self.subject.summary.answers, self.subject.summary
         if self.subject.learns_everything or summary.prompts_learned.count or not answers.headers:
             return
-        if explain_labels_of_other_tokens(self.subject) is not None:
+        if explain_shifted_labels(self.subject) is not None:
             return
         # Some generation prompts end in the middle of the header (gpt-oss: the model writes the
         # channel itself).
@@ -84,7 +84,7 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
         lacking = (
             super().unmet()
             or explain_missing_row_labels(self.subject)
-            or explain_labels_of_other_tokens(self.subject)
+            or explain_shifted_labels(self.subject)
             or explain_missing_turns(self.subject)
         )
         if lacking is None and self.subject.placer.layout.header_is_learned:

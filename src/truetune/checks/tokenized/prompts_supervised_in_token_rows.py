@@ -35,9 +35,9 @@ from truetune.checks.measurement_without_findings import Measurement, count_meas
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
     cases_of_row_places,
-    explain_labels_of_other_tokens,
     explain_missing_row_labels,
     explain_missing_turns,
+    explain_shifted_labels,
 )
 from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
 
@@ -49,7 +49,7 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
 
     def findings(self) -> Iterator[Finding]:
         summary, prompts = self.subject.summary, self.subject.summary.prompts_learned
-        if explain_labels_of_other_tokens(self.subject) is not None:
+        if explain_shifted_labels(self.subject) is not None:
             return
         if self.subject.learns_everything or not prompts.count or not summary.says_what_is_learned:
             return
@@ -91,6 +91,6 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
         return (
             super().unmet()
             or explain_missing_row_labels(self.subject)
-            or explain_labels_of_other_tokens(self.subject)
+            or explain_shifted_labels(self.subject)
             or explain_missing_turns(self.subject)
         )

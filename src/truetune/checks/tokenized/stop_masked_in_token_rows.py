@@ -35,9 +35,9 @@ from truetune.checks.measurement_without_findings import Measurement, count_meas
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
     cases_of_row_places,
-    explain_labels_of_other_tokens,
     explain_missing_row_labels,
-    find_open_rows,
+    explain_shifted_labels,
+    find_rows_without_stop_token,
 )
 
 # Chosen, not measured. Logs of chats hold some answers that were broken off; a writer that appends
@@ -55,7 +55,7 @@ class StopMaskedInTokenRows(TokenizedRule):
     def findings(self) -> Iterator[Finding]:
         answers, summary = self.subject.summary.answers, self.subject.summary
         masked = answers.closed - answers.stops_learned
-        if masked and explain_labels_of_other_tokens(self.subject) is None:
+        if masked and explain_shifted_labels(self.subject) is None:
             yield self.finding(
                 f"{masked:,} of {answers.closed:,} stop tokens behind learned answers are not in"
                 " the loss",
@@ -84,7 +84,11 @@ class StopMaskedInTokenRows(TokenizedRule):
 
     def _count_rows_without_end(self) -> int:
         """Rows that end without a stop token, and not at the limit, where a cut would have taken it."""
-        return 0 if self.subject.is_plain_text else find_open_rows(self.subject.summary).elsewhere
+        return (
+            0
+            if self.subject.is_plain_text
+            else find_rows_without_stop_token(self.subject.summary).elsewhere
+        )
 
     def _evidence_of_pad(self) -> list[str]:
         """Evidence: the pad token is a stop token, which a mask by id hides with it."""
@@ -112,4 +116,4 @@ class StopMaskedInTokenRows(TokenizedRule):
                 or explain_missing_row_labels(self.subject)
                 or Unmet("no answer was recognised among the labels")
             )
-        return super().unmet() or explain_labels_of_other_tokens(self.subject)
+        return super().unmet() or explain_shifted_labels(self.subject)

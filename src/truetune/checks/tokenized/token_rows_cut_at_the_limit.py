@@ -35,10 +35,10 @@ from truetune.checks.measurement_without_findings import Measurement, count_meas
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
     cases_of_row_places,
-    find_open_rows,
+    find_rows_without_stop_token,
 )
 
-# As for `find_open_rows`: one row is always the longest.
+# As for `find_rows_without_stop_token`: one row is always the longest.
 MIN_ROWS = 2
 """Rows of one length without an end that are no accident"""
 
@@ -50,7 +50,7 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
 
     def findings(self) -> Iterator[Finding]:
         summary = self.subject.summary
-        cut = find_open_rows(summary)
+        cut = find_rows_without_stop_token(summary)
         if self.subject.is_plain_text or cut.at_limit < MIN_ROWS:
             return
         yield self.finding(

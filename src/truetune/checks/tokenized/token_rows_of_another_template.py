@@ -53,7 +53,11 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         if len(trip.strange) >= MIN_STRANGE_SHARE * trip.read > 0 or summary.beyond.count:
             return  # another tokenizer made the rows
         has_headers = bool(self.subject.placer.layout.headers)
-        if self.subject.is_plain_text or not has_headers or not self._is_template_of_trainer():
+        if (
+            self.subject.is_plain_text
+            or not has_headers
+            or not self._trainer_uses_template_of_model()
+        ):
             return
         if not summary.chats:
             yield self._finding_on_missing_headers()
@@ -90,10 +94,11 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
             evidence=evidence,
         )
 
-    def _is_template_of_trainer(self) -> bool:
-        """Does the trainer render by templates of its own, which differ on purpose?
+    def _trainer_uses_template_of_model(self) -> bool:
+        """Does the trainer render by the template of the model?
 
-        LLaMA-Factory does.
+        False for a trainer with templates of its own, which differ on purpose, such as
+        LLaMA-Factory.
         """
         return self.subject.trainer.template.value != "own"
 
@@ -120,7 +125,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
             )
         if self.subject.is_plain_text:
             return Unmet("it is about conversations, and the rows are plain text")
-        if not self._is_template_of_trainer():
+        if not self._trainer_uses_template_of_model():
             return Unmet(f"{self.subject.trainer.called} renders rows by templates of its own")
         if not self.subject.round_trip.rendered:
             return super().unmet() or Unmet("no row could be read back as a conversation")

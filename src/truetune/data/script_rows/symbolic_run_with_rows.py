@@ -72,7 +72,7 @@ from truetune.source.symbolic_execution.interpreter import (
     Interpreter,
     LimitReached,
 )
-from truetune.source.symbolic_execution.lists_and_dicts import constant_key, plain_to_value
+from truetune.source.symbolic_execution.lists_and_dicts import constant_key_of_index, plain_to_value
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
@@ -383,7 +383,7 @@ class ConcreteRun(Interpreter):
         noted as read.
         """
         if isinstance(base, Row):
-            self.files.note_column_read(base, constant_key(key))
+            self.files.note_column_read(base, constant_key_of_index(key))
         if isinstance(base, ChatIds) and constant_of(key) == "input_ids":
             return Sequence("list", base.items)
         text = constant_of(base)
@@ -459,7 +459,7 @@ class ConcreteRun(Interpreter):
         if isinstance(receiver, Row):
             # `get`, `pop`, `items`, ...: what they give holds the column's text, or that of all columns.
             self.files.note_column_read(
-                receiver, constant_key(given.args[0]) if given.args else None
+                receiver, constant_key_of_index(given.args[0]) if given.args else None
             )
         if isinstance(receiver, Mapping) and _are_tables(receiver):
             return self._call_method_on_each_table(receiver, name, given)
@@ -665,9 +665,9 @@ class ConcreteRun(Interpreter):
             return _pandas_series(first)
         if name == "datasets.Dataset.from_generator":
             return self._dataset_from_generator(given)
-        return None if first is None else self._call_maker_of_known_values(name, first)
+        return None if first is None else self._make_dataset_of_known_values(name, first)
 
-    def _call_maker_of_known_values(self, name: str, first: Value) -> Value | None:
+    def _make_dataset_of_known_values(self, name: str, first: Value) -> Value | None:
         """The data set that a function of `datasets` makes of columns or other data sets; None if
         it is not known.
         """
@@ -706,7 +706,7 @@ class ConcreteRun(Interpreter):
             return self._map_or_filter_list(name, given.args[0], given.args[1])
         args = given.args
         if name in SHUFFLES and args and isinstance(args[0], Sequence):
-            _shuffle(args[0])
+            _shuffle_unless_rows(args[0])
             return Constant(None)
         if args and isinstance(args[0], OpenFile):
             args = (self.files.text_lines(args[0].path), *args[1:])
@@ -857,9 +857,9 @@ def is_loaded_tokenizer(value: Value) -> bool:
     return isinstance(value, Result) and value.call.named(*TOKENIZER_LOADS)
 
 
-def _shuffle(rows: Sequence) -> None:
-    """Shuffle a list of texts or numbers, for their order may matter; the order of a list of rows
-    does not, and stays.
+def _shuffle_unless_rows(rows: Sequence) -> None:
+    """Change the order of a list of texts or numbers, as a shuffle would. The order of a list of
+    rows does not matter, and stays.
     """
     if all(isinstance(one, Constant) for one in rows.items):
         # Any order is one that the run may take, but for the one that it had.

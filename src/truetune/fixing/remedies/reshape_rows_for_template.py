@@ -95,13 +95,13 @@ def _ids_of_calls(turn: Turn) -> Iterator[tuple[ValuePath, Any, str]]:
         old = _call_id_at(turn, index)
         # A call without an id gets one of its place and contents: the same row gives the same ids.
         source = old if isinstance(old, str) else f"{place}{json.dumps(call, sort_keys=True)}"
-        yield place, old, _id_of_nine_characters(source)
+        yield place, old, _call_id_of_nine_characters(source)
 
 
 def _id_of_result(old: Any, waiting: Sequence[str]) -> str | None:
     """The id of a result: its own, or that of the first call without a result; None where there is neither."""
     if isinstance(old, str):
-        return _id_of_nine_characters(old)
+        return _call_id_of_nine_characters(old)
     return waiting[0] if waiting else None
 
 
@@ -153,7 +153,7 @@ class ReshapeForTemplate(Remedy):
             changes
             for size in range(1, len(FORM_CHANGES) + 1)
             for changes in combinations(FORM_CHANGES, size)
-            if not _are_opposed(changes)
+            if not _do_changes_undo_each_other(changes)
         ]
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
@@ -173,7 +173,7 @@ class ReshapeForTemplate(Remedy):
         return len(judged_rows.refused_by_template)
 
 
-def _are_opposed(changes: tuple[FormChange, ...]) -> bool:
+def _do_changes_undo_each_other(changes: tuple[FormChange, ...]) -> bool:
     """Would one of these changes of form undo another?"""
     return edits_arguments_to_text in changes and edits_arguments_to_objects in changes
 
@@ -240,7 +240,7 @@ def _call_id_at(turn: Turn, index: int) -> Any:
     return call.get("id") if isinstance(call, dict) else None
 
 
-def _id_of_nine_characters(id: str) -> str:
+def _call_id_of_nine_characters(id: str) -> str:
     """A call id of nine letters and digits: the id itself where it is short enough, else one made
     of it; the same id gives the same.
     """

@@ -61,7 +61,7 @@ def stop_probability(logits: Floats, stops: Iterable[int]) -> tuple[float, int]:
     return probability, int((logits > logits[ids].max()).sum())
 
 
-def reference_before_stop(prompt: Prompt, stops: Iterable[int]) -> Ids:
+def reference_ids_before_stop(prompt: Prompt, stops: Iterable[int]) -> Ids:
     """The reference answer of a prompt up to its stop token; () without a reference."""
     reference, stop_ids = prompt.reference_ids, set(stops)
     while reference and reference[-1] in stop_ids:

@@ -6,8 +6,9 @@ that does nothing looks like one that works. So nothing is believed by the name 
 *ignored* where the request succeeds without the effect, *refused* where the server says no, and *unknown* where no
 answer could have shown it.
 
-Two users: the server backend tries the few optional fields that it would like (`try_fields`), in one request where that
-succeeds; `truetune serve-check` surveys all of them (`survey_heeded_fields`), one by one, at some 15 short requests.
+Two users: the server backend tries the few optional fields that it would like (`ask_with_accepted_fields`), in
+one request where that succeeds; `truetune serve-check` surveys all of them (`survey_heeded_fields`), one by one, at
+some 15 short requests.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class FieldSupport:
     """Its words, or what was looked at"""
 
 
-def field_notes(fields: Iterable[FieldSupport]) -> Iterator[str]:
+def notes_on_unheeded_fields(fields: Iterable[FieldSupport]) -> Iterator[str]:
     """A sentence for each field that a server was asked to heed and did not."""
     for field in fields:
         if field.verdict in VERBS:
@@ -103,7 +104,7 @@ def has_tokens_as_ids(body: Any) -> bool:
     return bool(tokens) and all(str(token).startswith("token_id:") for token in tokens)
 
 
-def has_echo(body: Any) -> bool:
+def has_logprobs_of_prompt_too(body: Any) -> bool:
     """Does a reply hold more log-probabilities than the tokens of its answer?"""
     completed = usage_count(body, "completion_tokens")
     logprobs = list_field(first_choice(body).get("logprobs"), "token_logprobs")
@@ -115,17 +116,19 @@ FIELD_EFFECTS: dict[str, Callable[[Any], bool]] = {
     "return_token_ids": has_token_ids,
     "return_tokens_as_token_ids": has_tokens_as_ids,
     "prompt_logprobs": has_prompt_logprobs,
-    "echo": has_echo,
+    "echo": has_logprobs_of_prompt_too,
 }
 """Name of a field -> does the body of a reply show its effect?"""
 
 
-def body_sender(url: str, seconds: float = ANSWER_TIMEOUT_S) -> SendBody:
-    """Sends to this URL, again where the server is busy; other refusals are what is looked for."""
+def make_request_sender(url: str, seconds: float = ANSWER_TIMEOUT_S) -> SendBody:
+    """A function that sends a request to this URL, again where the server is busy. It returns
+    refusals, which are what is looked for.
+    """
     return lambda body: send_request(url, body, seconds, tries=4, passing=frozenset({429, 503}))
 
 
-def try_fields(
+def ask_with_accepted_fields(
     ask: SendBody, plain: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Reply, list[FieldSupport]]:
     """Ask with as many of some fields as the server takes.
@@ -179,7 +182,7 @@ def survey_heeded_fields(
     is_chat = "messages" in plain
     support = [
         _visible_support(name, ask({**plain, **extra}))
-        for name, extra in _visible_fields(is_chat).items()
+        for name, extra in _fields_with_effect_in_reply(is_chat).items()
     ]
     support += [
         _probe_max_tokens(ask, plain, first),
@@ -223,18 +226,18 @@ def probe_sampling(ask: SendBody, plain: Mapping[str, Any], first: Reply) -> lis
             FieldSupport("temperature", "ignored" if heat > 10 else "unknown", why),
             FieldSupport("seed", "unknown", why),
             FieldSupport("top_p", "unknown", why),
-            _unseen_min_p(ask({**hot, "min_p": WHOLE_MIN_P}), why),
+            _min_p_support_without_effect(ask({**hot, "min_p": WHOLE_MIN_P}), why),
         ]
     narrow = ask({**hot, "top_p": TINY_TOP_P})
     return [
         FieldSupport("temperature", "kept"),
         FieldSupport("seed", _seed_verdict(same, again, other)),
-        _support("top_p", narrow, _answer_text(narrow) == _answer_text(first)),
+        _field_support_by_effect("top_p", narrow, _answer_text(narrow) == _answer_text(first)),
         _probe_min_p(ask, hot, first, same if same == again else None),
     ]
 
 
-def _unseen_min_p(reply: Reply, why: str) -> FieldSupport:
+def _min_p_support_without_effect(reply: Reply, why: str) -> FieldSupport:
     """What is known of min_p where no answer shows an effect: whether it is refused, as no field of OpenAI's."""
     if reply.status != 200:
         return _refused_field("min_p", reply)
@@ -256,7 +259,7 @@ def _probe_min_p(
     text = _answer_text(reply)
     # Two tokens may be equally likely (logits of bfloat16 often are): then min_p leaves both, and the draw decides.
     has_effect = text == _answer_text(first) or (unfiltered is not None and text != unfiltered)
-    return _support("min_p", reply, has_effect)
+    return _field_support_by_effect("min_p", reply, has_effect)
 
 
 def probe_template_variables(
@@ -278,7 +281,7 @@ def probe_template_variables(
     return [FieldSupport(name, "ignored", why)] if is_ignored else []
 
 
-def _visible_fields(is_chat: bool) -> dict[str, dict[str, Any]]:
+def _fields_with_effect_in_reply(is_chat: bool) -> dict[str, dict[str, Any]]:
     """Fields whose effect stands in the reply itself: name -> what is sent."""
     logprobs: dict[str, Any] = {"logprobs": True, "top_logprobs": 2} if is_chat else {"logprobs": 2}
     return {
@@ -324,7 +327,7 @@ def _probe_answer_count(ask: SendBody, plain: Mapping[str, Any]) -> FieldSupport
     """Does `n` give so many answers? At a temperature, as some servers refuse several greedy ones."""
     reply = ask({**plain, "n": 2, "temperature": 1.0})
     count = len(list_field(reply.body, "choices"))
-    return _support("n", reply, count == 2, f"{count} answers of 2")
+    return _field_support_by_effect("n", reply, count == 2, f"{count} answers of 2")
 
 
 def _probe_prompt_length(
@@ -348,7 +351,7 @@ def _probe_echo(ask: SendBody, plain: Mapping[str, Any]) -> FieldSupport:
     is_echoed = (
         isinstance(prompt, str) and text.startswith(prompt[:20]) and len(text) >= len(prompt)
     )
-    return _support("echo", reply, is_echoed)
+    return _field_support_by_effect("echo", reply, is_echoed)
 
 
 def _seed_verdict(same: str, again: str, other: str) -> FieldVerdict:
@@ -360,10 +363,13 @@ def _seed_verdict(same: str, again: str, other: str) -> FieldVerdict:
 
 def _visible_support(name: str, reply: Reply) -> FieldSupport:
     """What was done with a field whose effect stands in the reply."""
-    return _support(name, reply, FIELD_EFFECTS[name](reply.body))
+    return _field_support_by_effect(name, reply, FIELD_EFFECTS[name](reply.body))
 
 
-def _support(name: str, reply: Reply, has_effect: bool, why: str = "") -> FieldSupport:
+def _field_support_by_effect(
+    name: str, reply: Reply, has_effect: bool, why: str = ""
+) -> FieldSupport:
+    """What the server did with a field: refused, kept where it has an effect, else ignored."""
     if reply.status != 200:
         return _refused_field(name, reply)
     return FieldSupport(name, "kept" if has_effect else "ignored", why)

@@ -126,7 +126,7 @@ def find_server(url: str, model: str | None = None, *, option: str = "--served-m
     Raises:
         UsageError: where nothing answers, the URL is none, a key is wanted, or one of several models must be named.
     """
-    root = _server_root(url)
+    root = _server_root_of_url(url)
     reply = send_request(f"{root}/v1/models", None, CONNECT_TIMEOUT_S)
     if reply.status in (401, 403):
         raise UsageError(f"{url} wants a key ({reply.refusal}): set {API_KEY_VARIABLE}")
@@ -240,7 +240,7 @@ def map_concurrently(
     results: dict[int, R] = {}
     try:
         while len(results) < len(items):
-            i, result, error = _next_result(done)
+            i, result, error = _wait_for_next_result(done)
             if error is not None:
                 raise error
             results[i] = result
@@ -251,7 +251,7 @@ def map_concurrently(
     return [results[i] for i in range(len(items))]
 
 
-def _next_result(done: queue.SimpleQueue[T]) -> T:
+def _wait_for_next_result(done: queue.SimpleQueue[T]) -> T:
     """What comes first. In short waits: on Windows an endless one can't be interrupted."""
     while True:
         try:
@@ -260,7 +260,7 @@ def _next_result(done: queue.SimpleQueue[T]) -> T:
             continue
 
 
-def _server_root(url: str) -> str:
+def _server_root_of_url(url: str) -> str:
     """The URL without /v1. Raises UsageError where it is none, or holds a secret that would end up in messages."""
     parts: SplitResult = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:

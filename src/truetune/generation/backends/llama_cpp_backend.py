@@ -21,7 +21,7 @@ from truetune.generation.backends.choose_next_token import (
     Floats,
     choose_token,
     log_softmax,
-    reference_before_stop,
+    reference_ids_before_stop,
     stop_probability,
 )
 from truetune.generation.backends.llama_cpp_engine import LlamaCppEngine, import_llama_cpp
@@ -191,7 +191,7 @@ class LlamaCppBackend(Backend):
         random = np.random.default_rng((decoding.seed, number))
         # Positions are a hard limit: behind them llama.cpp shifts its cache, or fails.
         limit = min(decoding.max_new_tokens, room)
-        reference = reference_before_stop(prompt, stops)[: room - 1]
+        reference = reference_ids_before_stop(prompt, stops)[: room - 1]
         self.engine.start(len(prompt.ids) + max(limit, len(reference) + 1))
         logits = first = self.engine.read(prompt.ids)
         ids: list[int] = []
@@ -247,7 +247,7 @@ class LlamaCppBackend(Backend):
         """
         own, stop = np.full(len(ids), np.nan, np.float32), np.full(len(ids), np.nan, np.float32)
         if len(ids) > 1:
-            self._start(len(ids))
+            self._empty_cache_for(len(ids))
             # The logits behind token i are of token i + 1.
             start = 1
             for logits in self.engine.read_each(ids[:-1]):
@@ -261,13 +261,13 @@ class LlamaCppBackend(Backend):
         """The `count` likeliest next tokens behind each prefix: id -> log-probability in nats."""
         likeliest = []
         for ids in prefixes:
-            self._start(len(ids))
+            self._empty_cache_for(len(ids))
             logprobs = log_softmax(self.engine.read(ids))
             best = np.argsort(-logprobs, kind="stable")[:count]
             likeliest.append({int(id): float(logprobs[id]) for id in best})
         return likeliest
 
-    def _start(self, length: int) -> None:
+    def _empty_cache_for(self, length: int) -> None:
         """Empty the cache for so many tokens. Raises UsageError where the model has not the room."""
         if length > self.engine.positions:
             raise UsageError(

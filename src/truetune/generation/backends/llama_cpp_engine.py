@@ -46,7 +46,7 @@ def import_llama_cpp() -> ModuleType:
 
 
 @cache
-def capture_errors(api: Any) -> tuple[list[str], Any]:
+def capture_error_log(api: Any) -> tuple[list[str], Any]:
     """What llama.cpp logs as an error from now on, and the callback that hears it, which must stay; all else is
     silent.
 
@@ -84,7 +84,7 @@ class LlamaCppEngine:
         self.freed = contextlib.ExitStack()
         self.context: Any = None
         self.size = self.used = 0
-        errors = capture_errors(self.api)[0]
+        errors = capture_error_log(self.api)[0]
         errors.clear()
         self.api.llama_backend_init()
         settings = self.api.llama_model_default_params()
@@ -122,7 +122,7 @@ class LlamaCppEngine:
     def start(self, room: int) -> None:
         """Forget all tokens, and have a context for `room` of them."""
         if self.context is None or room > self.size:
-            self._free()
+            self._free_context()
             settings = self.api.llama_context_default_params()
             # A power of two, so that prompts that grow by a token do not each cost a new context.
             size = min(self.positions, max(MIN_CONTEXT_TOKENS, 1 << (room - 1).bit_length()))
@@ -148,7 +148,7 @@ class LlamaCppEngine:
     def read(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """(vocabulary,) the logits behind these further tokens"""
         for first in range(0, len(ids), BATCH_TOKENS):
-            self._decode(ids[first : first + BATCH_TOKENS], every=False)
+            self._read_into_cache(ids[first : first + BATCH_TOKENS], every=False)
         logits = self.api.llama_get_logits_ith(self.context, -1)
         # A copy, for llama.cpp writes the next logits into the same memory.
         return np.ctypeslib.as_array(logits, shape=(self.count,)).copy()
@@ -159,12 +159,12 @@ class LlamaCppEngine:
         step = max(1, min(BATCH_TOKENS, MAX_LOGITS_BYTES // (4 * self.count)))
         for first in range(0, len(ids), step):
             part = ids[first : first + step]
-            self._decode(part, every=True)
+            self._read_into_cache(part, every=True)
             logits = self.api.llama_get_logits(self.context)
             flat = np.ctypeslib.as_array(logits, shape=(len(part) * self.count,))
             yield flat.reshape(len(part), self.count)
 
-    def _decode(self, ids: Sequence[int], *, every: bool) -> None:
+    def _read_into_cache(self, ids: Sequence[int], *, every: bool) -> None:
         """Read ids behind those in the cache; logits are made of the last, or of `every` one."""
         batch = self.batch
         batch.n_tokens = len(ids)
@@ -182,7 +182,7 @@ class LlamaCppEngine:
             )
         self.used += len(ids)
 
-    def _free(self) -> None:
+    def _free_context(self) -> None:
         """Free the context alone; the model stays."""
         if self.context is not None:
             self.api.llama_free(self.context)
@@ -190,5 +190,5 @@ class LlamaCppEngine:
 
     def close(self) -> None:
         """Free the context, then the batch and the model."""
-        self._free()
+        self._free_context()
         self.freed.close()

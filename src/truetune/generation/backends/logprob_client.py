@@ -22,7 +22,10 @@ from numpy.typing import NDArray
 
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.generation.backends.backend import Ids, ScoredIds
-from truetune.generation.backends.heeded_request_fields import body_sender, try_fields
+from truetune.generation.backends.heeded_request_fields import (
+    ask_with_accepted_fields,
+    make_request_sender,
+)
 from truetune.generation.backends.http_client import (
     Reply,
     Server,
@@ -90,7 +93,7 @@ class LogprobClient:
         """
         if self._takes_ids is None:
             body = {**self.model_field, "prompt": list(ids), "max_tokens": 1, "temperature": 0}
-            self._takes_ids = body_sender(self.url, self.seconds)(body).status == 200
+            self._takes_ids = make_request_sender(self.url, self.seconds)(body).status == 200
         if self._takes_ids:
             return list(ids)
         text, bos = text or self._decode(ids), self.tokenizer.special.get("bos")
@@ -99,7 +102,7 @@ class LogprobClient:
     def prepare(self, sequences: Sequence[Ids], wait: Wait) -> None:
         """Try with the beginning of some of these ids what the server tells. Raises NoReply."""
         for sequence in filter(None, sequences):
-            ids = self._probe_ids(sequence)
+            ids = self._first_ids_to_try(sequence)
             if not self._has_probed:
                 self._has_probed = True
                 self._probe_fields(ids)
@@ -111,7 +114,7 @@ class LogprobClient:
         """Log-probabilities of given ids, by prompt_logprobs (vLLM), else by echo; None where they are not told."""
         if len(ids) < 2:
             return ScoredIds(np.full(len(ids), np.nan, np.float32))
-        given = self._given_logprobs(ids, wait) if self._scores_given(ids) else None
+        given = self._given_logprobs(ids, wait) if self._are_given_logprobs_right(ids) else None
         return None if given is None else ScoredIds(given[0])
 
     def stop_estimate(
@@ -124,13 +127,15 @@ class LogprobClient:
             is not told. Of stops that are not among the likeliest, where the server tells those alone, nothing is
             known.
         """
-        if self._scores_given(ids):
-            estimate = self._stop_estimate_by_given(ids, stops, wait)
+        if self._are_given_logprobs_right(ids):
+            estimate = self._stop_estimate_by_giving_each_stop(ids, stops, wait)
             if estimate is not None:
                 return estimate
         nearest = self.likeliest(ids, self.top, wait) or {}
         probabilities = [math.exp(nearest[stop]) for stop in stops if stop in nearest]
-        return (math.fsum(probabilities) if probabilities else None), _best_rank(nearest, stops)
+        return (math.fsum(probabilities) if probabilities else None), _rank_of_likeliest_stop(
+            nearest, stops
+        )
 
     def likeliest(self, ids: Ids, count: int, wait: Wait) -> dict[int, float] | None:
         """The likeliest next tokens: id -> log-probability in nats.
@@ -148,7 +153,8 @@ class LogprobClient:
         if reply is None:
             return None
         logprobs = {
-            self._token_id(token): value for token, value in _top_logprobs(_choice_logprobs(reply))
+            self._token_id(token): value
+            for token, value in _likeliest_tokens_of_last_place(_choice_logprobs(reply))
         }
         if len(logprobs) > 1 and sorted(logprobs.values())[-2] < IMPOSSIBLE_LOGPROB:
             self._add_note(
@@ -158,10 +164,13 @@ class LogprobClient:
             return None
         return {id: value for id, value in logprobs.items() if id is not None} or None
 
-    def _scores_given(self, ids: Ids) -> bool:
+    def _are_given_logprobs_right(self, ids: Ids) -> bool:
+        """Does the server tell the right log-probabilities of given ids, by what a trial of such
+        ids has shown?
+        """
         return self._given_is_right.get(ids[0] == self._bos, False)
 
-    def _stop_estimate_by_given(
+    def _stop_estimate_by_giving_each_stop(
         self, ids: Ids, stops: Sequence[int], wait: Wait
     ) -> tuple[float, int | None] | None:
         """That of `stop_estimate`, by giving each stop in turn; None where one of them is not told."""
@@ -173,9 +182,9 @@ class LogprobClient:
         ranks = [rank for _, rank in complete if rank is not None]
         if ranks:
             return probability, min(ranks)
-        return probability, _best_rank(self.likeliest(ids, self.top, wait), stops)
+        return probability, _rank_of_likeliest_stop(self.likeliest(ids, self.top, wait), stops)
 
-    def _probe_ids(self, ids: Ids) -> Ids:
+    def _first_ids_to_try(self, ids: Ids) -> Ids:
         """Some of its first ids, as few as can be sent as they are."""
         # Asked for what it does to the server: whether that takes ids decides what can be sent as it is.
         self.prompt_field(ids[:PROBE_IDS])
@@ -191,7 +200,7 @@ class LogprobClient:
 
     def _probe_fields(self, ids: Ids) -> None:
         """Find out what the server tells of these ids; a note where that is too little."""
-        ask, plain = body_sender(self.url, self.seconds), self._body(ids)
+        ask, plain = make_request_sender(self.url, self.seconds), self._body(ids)
         for self.top in TOP_LOGPROBS:
             top = {"logprobs": self.top}
             fields = {
@@ -200,7 +209,7 @@ class LogprobClient:
                 "prompt_logprobs": {"prompt_logprobs": 1},
                 "echo": {**top, "echo": True},
             }
-            reply, support = try_fields(ask, plain, fields)
+            reply, support = ask_with_accepted_fields(ask, plain, fields)
             self._fields = frozenset(field.name for field in support if field.verdict == "kept")
             refused = {field.name for field in support if field.verdict == "refused"}
             if "logprobs" not in refused:
@@ -253,7 +262,7 @@ class LogprobClient:
     ) -> tuple[NDArray[np.float32], int | None] | None:
         """By vLLM's prompt_logprobs: a dictionary a place, id as a text -> its entry. The first place has none."""
         reply = self._ask(ids, {"prompt_logprobs": 1}, wait)
-        places = [] if reply is None else _prompt_logprobs(reply)
+        places = [] if reply is None else _prompt_logprobs_of_reply(reply)
         pairs = zip(ids[1:], places[1:], strict=False)
         entries = [place.get(str(id)) for id, place in pairs if isinstance(place, dict)]
         known = [entry for entry in entries if isinstance(entry, dict) and "logprob" in entry]
@@ -342,14 +351,16 @@ class LogprobClient:
         return ids
 
 
-def _best_rank(nearest: Mapping[int, float] | None, stops: Sequence[int]) -> int | None:
+def _rank_of_likeliest_stop(
+    nearest: Mapping[int, float] | None, stops: Sequence[int]
+) -> int | None:
     """Rank of the likeliest stop, 0 = first; None where none of them is among the likeliest tokens."""
     logprobs = nearest or {}
     best = max((logprobs[stop] for stop in stops if stop in logprobs), default=None)
     return None if best is None else sum(value > best for value in logprobs.values())
 
 
-def _top_logprobs(logprobs: Any) -> list[tuple[Mapping[str, Any], float]]:
+def _likeliest_tokens_of_last_place(logprobs: Any) -> list[tuple[Mapping[str, Any], float]]:
     """(token, log-probability) of the likeliest in the last place: OpenAI's form for completions, or that for chats."""
     content = list_field(logprobs, "content")
     if content and isinstance(content[-1], dict):
@@ -373,7 +384,7 @@ def _choice_logprobs(reply: Reply) -> Any:
     return first_choice(reply.body).get("logprobs")
 
 
-def _prompt_logprobs(reply: Reply) -> list[Any]:
+def _prompt_logprobs_of_reply(reply: Reply) -> list[Any]:
     """One entry a token of the prompt: in the choice of completions, beside it of chats."""
     in_choice = list_field(first_choice(reply.body), "prompt_logprobs")
     return in_choice or list_field(reply.body, "prompt_logprobs")

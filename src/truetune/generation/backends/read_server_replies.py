@@ -6,9 +6,9 @@ the text is encoded again, which may give other ids than the model wrote. Reason
 out of the text, are put back as the tokenizer's template writes them, where that can be proved by the rendering; else
 as `<think>` and JSON, which is said (`is_guess`).
 
-The trade-off: an answer that is known roughly is used and its doubts are told in notes (`prompt_notes`,
-`answer_notes`), rather than refused. Only what holds no answer, or ended for a reason that is neither a stop nor the
-limit, is none.
+The trade-off: an answer that is known roughly is used and its doubts are told in notes (`note_on_other_prompt`,
+`notes_on_misleading_answers`), rather than refused. Only what holds no answer, or ended for a reason that is
+neither a stop nor the limit, is none.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ReplyReader:
         special = {f"{name}_token": token.token for name, token in tokenizer.special.items()}
         # Replies are read in the threads that ask, and a template's environment is not made for several.
         self._template_lock = threading.Lock()
-        self.template = _compile_template(source, special) if source else None
+        self.template = _compile_template_or_none(source, special) if source else None
 
     def read(self, body: Any, prompt: Prompt, stops: frozenset[int], limit: int) -> ChatReply | str:
         """Read one reply.
@@ -109,7 +109,7 @@ class ReplyReader:
             return f"its answer ended for the reason {reason!r}"
         ids, logprobs = _token_ids(choice), _token_logprobs(choice)
         stop = self._stop_id(choice, ids, prompt, stops) if reason in STOP_REASONS else None
-        answer_ids, text, is_guess = self._answer_text(message, prompt, ids, stop)
+        answer_ids, text, is_guess = self._ids_text_and_whether_guessed(message, prompt, ids, stop)
         all_certain = _are_all_certain(logprobs)
         mean = math.fsum(logprobs) / len(logprobs) if logprobs and not all_certain else None
         prompt_ids = id_list(body, "prompt_token_ids") or id_list(choice, "prompt_token_ids")
@@ -123,15 +123,16 @@ class ReplyReader:
             all_certain,
         )
 
-    def _answer_text(
+    def _ids_text_and_whether_guessed(
         self, message: Mapping[str, Any], prompt: Prompt, ids: list[int] | None, stop: int | None
     ) -> tuple[list[int], str, bool]:
-        """Ids without the stop token, text, and whether these are a guess. `ids` are the server's, where it tells them.
+        """The ids without the stop token, the text, and whether these are a guess. `ids` are the
+        server's, where it tells them.
 
         The server's ids come before its text, which is without control tokens and may have lost white space.
         """
         if ids is None:
-            text, is_guess = self._model_text(message, prompt)
+            text, is_guess = self._model_text_and_whether_guessed(message, prompt)
             return (
                 list(self.tokenizer.backend.encode(text, add_special_tokens=False).ids),
                 text,
@@ -166,7 +167,9 @@ class ReplyReader:
             return ids[-1]
         return self.usual_stop(prompt, stops)
 
-    def _model_text(self, message: Mapping[str, Any], prompt: Prompt) -> tuple[str, bool]:
+    def _model_text_and_whether_guessed(
+        self, message: Mapping[str, Any], prompt: Prompt
+    ) -> tuple[str, bool]:
         """The answer as the model wrote it, as the template writes it; and whether that is a guess."""
         content = str(message.get("content") or "")
         reasoning = next((str(message[name]) for name in REASONING_FIELDS if message.get(name)), "")
@@ -207,8 +210,10 @@ class ReplyReader:
         return text[len(prompt.text) :].partition(self.decode([stop]))[0]
 
 
-def prompt_notes(answered: Answered) -> Iterator[str]:
-    """Is the server's prompt the one that was meant? A sentence where it is not; by ids, else by their number."""
+def note_on_other_prompt(answered: Answered) -> Iterator[str]:
+    """A sentence where the server's prompt is not the one that was meant, by its ids, else by their
+    number.
+    """
     other_ids = [
         (prompt, reply.prompt_ids)
         for prompt, reply in answered
@@ -233,10 +238,12 @@ def prompt_notes(answered: Answered) -> Iterator[str]:
         )
 
 
-def answer_notes(answered: Answered, limit: int) -> Iterator[str]:
+def notes_on_misleading_answers(answered: Answered, limit: int) -> Iterator[str]:
     """A sentence for each way in which answers are not what they seem. `limit`: tokens that were asked for at most."""
     replies = [reply for _, reply in answered]
-    too_long = [reply for reply in replies if _longest_count(reply) > limit + MAX_EXTRA_TOKENS]
+    too_long = [
+        reply for reply in replies if _token_count_of_answer(reply) > limit + MAX_EXTRA_TOKENS
+    ]
     if too_long:
         yield (
             f"the server ignores `max_tokens`: {len(too_long)} answers have more than {limit} tokens"
@@ -253,7 +260,7 @@ def answer_notes(answered: Answered, limit: int) -> Iterator[str]:
             f"the server's log-probabilities of {certain} answers are all 0, which no model means:"
             " they are not used"
         )
-    hidden = [reply for reply in replies if _hides_tokens(reply)]
+    hidden = [reply for reply in replies if _counts_other_tokens_than_text(reply)]
     if hidden:
         yield (
             f"{len(hidden)} answers have other tokens than their text shows: the server counts"
@@ -268,20 +275,23 @@ def _first_difference(ids: Sequence[int], wanted: Sequence[int]) -> int:
     return next((i for i, (a, b) in pairs if a != b), min(len(ids), len(wanted)))
 
 
-def _longest_count(reply: ChatReply) -> int:
-    """Tokens of an answer, by the server's count or its ids; our own encoding of its text is no measure."""
+def _token_count_of_answer(reply: ChatReply) -> int:
+    """The number of tokens of an answer, by the server's count or its ids; our own encoding of its
+    text is no measure.
+    """
     ids = len(reply.answer.ids) if reply.has_server_ids else 0
     return max(reply.completion_count or 0, ids)
 
 
-def _hides_tokens(reply: ChatReply) -> bool:
+def _counts_other_tokens_than_text(reply: ChatReply) -> bool:
     """Does a server count other tokens than those of its text? Servers count with or without the stop token."""
     length = len(reply.answer.ids)
     counts = (None, length, length + (reply.answer.stop is not None))
     return not reply.has_server_ids and reply.completion_count not in counts
 
 
-def _compile_template(source: str, special: dict[str, str]) -> Template | None:
+def _compile_template_or_none(source: str, special: dict[str, str]) -> Template | None:
+    """The chat template; None where it does not compile."""
     try:
         return Template(source, special)
     except TemplateError:

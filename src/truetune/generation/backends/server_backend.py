@@ -20,15 +20,15 @@ from typing import Any, TypeVar
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, ScoredIds
-from truetune.generation.backends.choose_next_token import reference_before_stop
+from truetune.generation.backends.choose_next_token import reference_ids_before_stop
 from truetune.generation.backends.heeded_request_fields import (
     FieldSupport,
     SendBody,
-    body_sender,
-    field_notes,
+    ask_with_accepted_fields,
+    make_request_sender,
+    notes_on_unheeded_fields,
     probe_sampling,
     probe_template_variables,
-    try_fields,
 )
 from truetune.generation.backends.http_client import (
     NoReply,
@@ -46,8 +46,8 @@ from truetune.generation.backends.read_server_replies import (
     UNKNOWN_STOP,
     ChatReply,
     ReplyReader,
-    answer_notes,
-    prompt_notes,
+    note_on_other_prompt,
+    notes_on_misleading_answers,
 )
 from truetune.generation.backends.server_prompt_ids import chat_request
 from truetune.render.tokenizer import Tokenizer
@@ -106,7 +106,7 @@ class ServerBackend(Backend):
         """Answer prompts, some at a time, by the route of chats or of completions."""
         if not prompts:
             return []
-        routed = [(prompt, self._route(prompt)) for prompt in prompts]
+        routed = [(prompt, self._route_for_prompt(prompt)) for prompt in prompts]
         routes = [route for _, route in routed]
         if self._options.route == "chat" and "completions" in routes:
             self._add_note(
@@ -122,7 +122,7 @@ class ServerBackend(Backend):
 
         def ask(pair: tuple[Prompt, str], wait: Wait) -> ChatReply | str:
             prompt, route = pair
-            return self._ask(prompt, route, extras[route], decoding, wait)
+            return self._ask_prompt(prompt, route, extras[route], decoding, wait)
 
         replies = map_concurrently(ask, routed, self._options.concurrency, progress)
         self._add_notes_on_replies(prompts, replies, decoding)
@@ -149,7 +149,7 @@ class ServerBackend(Backend):
             lambda ids, wait: self._logprobs.likeliest(ids, count, wait), prefixes
         )
 
-    def _ask(
+    def _ask_prompt(
         self,
         prompt: Prompt,
         route: str,
@@ -158,10 +158,10 @@ class ServerBackend(Backend):
         wait: Wait,
     ) -> ChatReply | str:
         """The answer to one prompt; why there is none, where that is so."""
-        body = {**self._body(prompt, route, decoding), **extra_fields}
+        body = {**self._request_without_optional_fields(prompt, route, decoding), **extra_fields}
         try:
             reply = send_request(
-                self._url(route), body, self._options.timeout, tries=TRIES, wait=wait
+                self._url_of_route(route), body, self._options.timeout, tries=TRIES, wait=wait
             )
         except NoReply as error:
             return f"{error}{MORE_TIME if error.timed_out else ''}"
@@ -193,7 +193,7 @@ class ServerBackend(Backend):
     ) -> list[Answer | None]:
         """The answers, with how likely a stop is behind the references, where there are such."""
         answered = {
-            i: [*prompt.ids, *reference_before_stop(prompt, stops)]
+            i: [*prompt.ids, *reference_ids_before_stop(prompt, stops)]
             for i, prompt in enumerate(prompts)
             if prompt.reference_ids and answers[i] is not None and stops
         }
@@ -210,14 +210,20 @@ class ServerBackend(Backend):
             answers[i] = replace(answer, stop_probability=probability, stop_rank=rank)
         return answers
 
-    def _route(self, prompt: Prompt) -> str:
+    def _route_for_prompt(self, prompt: Prompt) -> str:
+        """The route for a prompt: chat where it has messages and the user wants that route, else
+        completions.
+        """
         is_chat = self._options.route == "chat" and prompt.chat is not None
         return "chat" if is_chat else "completions"
 
-    def _url(self, route: str) -> str:
+    def _url_of_route(self, route: str) -> str:
+        """The URL of a route."""
         return self._server.root + ROUTES[route]
 
-    def _body(self, prompt: Prompt, route: str, decoding: Decoding) -> dict[str, Any]:
+    def _request_without_optional_fields(
+        self, prompt: Prompt, route: str, decoding: Decoding
+    ) -> dict[str, Any]:
         """A request, without optional fields."""
         body: dict[str, Any] = {
             "temperature": decoding.temperature,
@@ -246,28 +252,34 @@ class ServerBackend(Backend):
         Raises:
             UsageError: where it refuses even the plain request, or does not heed a min_p that is asked for.
         """
-        url = self._url(route)
+        url = self._url_of_route(route)
         limit = min(PROBE_ANSWER_TOKENS, decoding.max_new_tokens)
         # Without min_p: a refusal of it must not pass for one of the request, and trials draw from all tokens.
         short = replace(decoding, max_new_tokens=limit, min_p=0.0)
-        ask = body_sender(url, self._options.timeout)
+        ask = make_request_sender(url, self._options.timeout)
         optional = OPTIONAL_FIELDS[route]
-        reply, support = try_fields(ask, self._body(prompt, route, short), optional)
+        reply, support = ask_with_accepted_fields(
+            ask, self._request_without_optional_fields(prompt, route, short), optional
+        )
         # Known by the words of the refusal alone: there is no code for it.
         if reply.status == 400 and "max_completion_tokens" in reply.refusal:
             self._limit_field = "max_completion_tokens"
-            reply, support = try_fields(ask, self._body(prompt, route, short), optional)
+            reply, support = ask_with_accepted_fields(
+                ask, self._request_without_optional_fields(prompt, route, short), optional
+            )
         if reply.status != 200:
-            raise UsageError(f"{url}: {reply.refusal}{self._advice(reply)}")
-        sampling = self._probe_sampling(ask, self._body(prompt, route, short), decoding)
-        self._check_min_p(url, sampling)
+            raise UsageError(f"{url}: {reply.refusal}{self._advice_on_refusal(reply)}")
+        sampling = self._probe_sampling(
+            ask, self._request_without_optional_fields(prompt, route, short), decoding
+        )
+        self._refuse_unheeded_min_p(url, sampling)
         support += sampling
         # Variables of the template (`enable_thinking: false`) that a server ignores change every prompt, and no error.
         if route == "chat" and prompt.chat and prompt.chat.settings:
-            body = self._body(prompt, route, short)
+            body = self._request_without_optional_fields(prompt, route, short)
             support += probe_template_variables(ask, body, len(prompt.ids))
         self.fields[route] = support
-        for note in field_notes(support):
+        for note in notes_on_unheeded_fields(support):
             self._add_note(note)
         extra_fields: dict[str, Any] = {}
         for field in support:
@@ -288,7 +300,7 @@ class ServerBackend(Backend):
             unused.add("min_p")
         return [field for field in support if field.name not in unused]
 
-    def _check_min_p(self, url: str, support: Sequence[FieldSupport]) -> None:
+    def _refuse_unheeded_min_p(self, url: str, support: Sequence[FieldSupport]) -> None:
         """Raises UsageError where a min_p is refused or ignored; a note where that can't be seen."""
         # An error and no note, as for top_p: hardly any server that does not know it says so, and answers from all
         # tokens are then taken for the model's fault.
@@ -298,7 +310,7 @@ class ServerBackend(Backend):
             if field.verdict == "unknown":
                 self._add_note(f"whether the server heeds `min_p` can't be seen ({field.why})")
                 continue
-            [said] = field_notes([field])
+            [said] = notes_on_unheeded_fields([field])
             raise UsageError(f"{url}: {said}; leave out --min-p")
 
     @property
@@ -306,7 +318,7 @@ class ServerBackend(Backend):
         """Where requests go, and the model that they name."""
         return self._server
 
-    def _advice(self, reply: Reply) -> str:
+    def _advice_on_refusal(self, reply: Reply) -> str:
         """What to try where a request is refused, for the end of a message."""
         if self._server.model is None and not self._options.served_model:
             return "; it tells no name of its model: give one with --served-model"
@@ -331,7 +343,10 @@ class ServerBackend(Backend):
             for prompt, reply in zip(prompts, replies, strict=True)
             if isinstance(reply, ChatReply)
         ]
-        for note in (*prompt_notes(answered), *answer_notes(answered, decoding.max_new_tokens)):
+        for note in (
+            *note_on_other_prompt(answered),
+            *notes_on_misleading_answers(answered, decoding.max_new_tokens),
+        ):
             self._add_note(note)
         if decoding.stops:
             self._add_note_on_stops({reply.answer.stop for _, reply in answered} - decoding.stops)

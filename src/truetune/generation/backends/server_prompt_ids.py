@@ -82,25 +82,31 @@ def id_list(body: Any, name: str) -> list[int]:
     return ids if all(type(id) is int for id in ids) else []
 
 
-def _ask_tokenize(root: str, chat: Body, seconds: float) -> ServerPrompt | Reply:
-    """vLLM. Its chats add no special tokens to those of the template, its /tokenize would by default."""
+def _ask_tokenize_of_vllm(root: str, chat: Body, seconds: float) -> ServerPrompt | Reply:
+    """The prompt by vLLM's route /tokenize. vLLM's chats add no special tokens to those of the
+    template, its /tokenize would by default.
+    """
     content = {**chat, "add_generation_prompt": True, "add_special_tokens": False}
-    return _prompt_from_tokens(send_request(f"{root}/tokenize", content, seconds))
+    return _prompt_or_refusing_reply(send_request(f"{root}/tokenize", content, seconds))
 
 
-def _ask_apply_template(root: str, chat: Body, seconds: float) -> ServerPrompt | Reply:
-    """llama.cpp's server, whose chats are tokenized with the special tokens that the vocabulary adds: the template's
-    own BOS has been taken off where it does."""
+def _ask_apply_template_of_llama_cpp(root: str, chat: Body, seconds: float) -> ServerPrompt | Reply:
+    """The prompt by /apply-template and /tokenize of llama.cpp's server. Its chats are tokenized
+    with the special tokens that the vocabulary adds: the template's own BOS has been taken off
+    where it does.
+    """
     reply = send_request(f"{root}/apply-template", chat, seconds)
     prompt = reply.body.get("prompt") if isinstance(reply.body, dict) else None
     if reply.status != 200 or not isinstance(prompt, str):
         return reply
     content = {"content": prompt, "add_special": True, "parse_special": True}
-    return _prompt_from_tokens(send_request(f"{root}/tokenize", content, seconds))
+    return _prompt_or_refusing_reply(send_request(f"{root}/tokenize", content, seconds))
 
 
-def _ask_chat_completion(root: str, chat: Body, seconds: float) -> ServerPrompt | Reply:
-    """Any other: a chat of one token. SGLang and vLLM tell the ids of its prompt where they are asked to."""
+def _ask_prompt_by_chat_completion(root: str, chat: Body, seconds: float) -> ServerPrompt | Reply:
+    """The prompt by a chat of one token, which any other server answers. SGLang and vLLM tell the
+    ids of its prompt where they are asked to.
+    """
     url, chat = f"{root}/v1/chat/completions", {**chat, "max_tokens": 1}
     with_ids = {**chat, "return_prompt_token_ids": True, "return_token_ids": True}
     reply = send_request(url, with_ids, seconds)
@@ -119,14 +125,15 @@ def _ask_chat_completion(root: str, chat: Body, seconds: float) -> ServerPrompt 
 
 
 PROMPT_ROUTES: dict[str, Callable[[str, Body, float], ServerPrompt | Reply]] = {
-    "/tokenize": _ask_tokenize,
-    "/apply-template": _ask_apply_template,
-    "/v1/chat/completions": _ask_chat_completion,
+    "/tokenize": _ask_tokenize_of_vllm,
+    "/apply-template": _ask_apply_template_of_llama_cpp,
+    "/v1/chat/completions": _ask_prompt_by_chat_completion,
 }
 """Route -> asks it for the prompt of a chat; gives its refusal where it has no such route"""
 
 
-def _prompt_from_tokens(reply: Reply) -> ServerPrompt | Reply:
+def _prompt_or_refusing_reply(reply: Reply) -> ServerPrompt | Reply:
+    """The prompt of a reply that lists tokens; the reply itself where it lists none."""
     ids = id_list(reply.body, "tokens") if reply.status == 200 else []
     return ServerPrompt(ids, len(ids)) if ids else reply
 

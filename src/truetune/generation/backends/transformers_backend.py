@@ -117,7 +117,7 @@ class TransformersBackend(Backend):
         self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
     ) -> list[Answer | None]:
         """Answer prompts in batches, with how likely a stop is behind each reference."""
-        self._check_ids(prompt.ids for prompt in prompts)
+        self._refuse_ids_without_row(prompt.ids for prompt in prompts)
         # Ids of added tokens that the embedding has no row for would raise in `generate`.
         stops = self._known_stops(decoding.stops)
         with self._memory_errors_explained():
@@ -125,10 +125,10 @@ class TransformersBackend(Backend):
                 self.model,
                 prompts,
                 stops=stops,
-                pad=self._pad(stops),
+                pad=self._id_for_padding(stops),
                 max_new_tokens=decoding.max_new_tokens,
                 decode=make_decoder(self.tokenizer),
-                batch_tokens=batch_tokens(self.model),
+                batch_tokens=batch_tokens_that_fit_memory(self.model),
                 sampling=SamplingParams(
                     temperature=decoding.temperature,
                     top_p=decoding.top_p,
@@ -152,13 +152,13 @@ class TransformersBackend(Backend):
         progress: Progress | None = None,
     ) -> list[ScoredIds] | None:
         """Score given ids, teacher-forced, in batches."""
-        self._check_ids(sequences)
+        self._refuse_ids_without_row(sequences)
         with self._memory_errors_explained():
             return score_sequences(self.model, sequences, self._known_stops(stops), progress)
 
     def likeliest(self, prefixes: Sequence[Ids], count: int) -> list[dict[int, float]] | None:
         """The `count` likeliest next tokens behind each prefix: id -> log-probability in nats."""
-        self._check_ids(prefixes)
+        self._refuse_ids_without_row(prefixes)
         likeliest: list[dict[int, float]] = []
         with restore_modules(self.model), preserve_state(), torch.no_grad():
             for prefix in prefixes:
@@ -173,7 +173,7 @@ class TransformersBackend(Backend):
         """What a token costs behind a short and behind a long text; None where the model has not
         the room for the longer one.
         """
-        return measure_speed(self.model, batch_tokens(self.model))
+        return measure_speed(self.model, batch_tokens_that_fit_memory(self.model))
 
     def close(self) -> None:
         """Free the model and its memory."""
@@ -199,7 +199,7 @@ class TransformersBackend(Backend):
                 " another --device, or shorter rows and answers"
             ) from None
 
-    def _check_ids(self, sequences: Iterable[Ids]) -> None:
+    def _refuse_ids_without_row(self, sequences: Iterable[Ids]) -> None:
         """Raises UsageError for ids without a row, which on a GPU would end the process with an assertion of CUDA."""
         highest = max((id for ids in sequences for id in ids), default=-1)
         if highest >= self.rows:
@@ -220,7 +220,7 @@ class TransformersBackend(Backend):
             )
         return known
 
-    def _pad(self, stops: frozenset[int]) -> int:
+    def _id_for_padding(self, stops: frozenset[int]) -> int:
         """An id to fill batches with. Any will do, as pads are masked by position; it must have a row."""
         pad = self.tokenizer.special.get("pad")
         return pad.id if pad and pad.id < self.rows else min(stops, default=0)
@@ -231,8 +231,10 @@ class TransformersBackend(Backend):
             self.notes.append(text)
 
 
-def batch_tokens(model: Any) -> int:
-    """Tokens of a batch whose cache takes 2 GiB, or a quarter of what the GPU has left."""
+def batch_tokens_that_fit_memory(model: Any) -> int:
+    """How many tokens a batch may have: those whose cache takes 2 GiB, or a quarter of what the GPU
+    has left.
+    """
     config = model.config.get_text_config()
     room = MAX_CACHE_BYTES
     if model.device.type == "cuda":

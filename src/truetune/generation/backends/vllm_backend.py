@@ -29,7 +29,7 @@ from truetune.generation.backends.backend import (
     Progress,
     ScoredIds,
 )
-from truetune.generation.backends.choose_next_token import reference_before_stop
+from truetune.generation.backends.choose_next_token import reference_ids_before_stop
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.backends.open_backend import Options
 from truetune.generation.build_prompts import make_decoder
@@ -74,7 +74,7 @@ def import_vllm() -> ModuleType:
     except Exception as error:
         # Its compiled parts raise anything where driver, torch and vLLM do not fit each other.
         raise UsageError(
-            f"--backend vllm: vLLM is installed and does not load: {first_line(error)}"
+            f"--backend vllm: vLLM is installed and does not load: {first_line_of_error(error)}"
         ) from error
 
 
@@ -107,7 +107,7 @@ def open_backend(source: ModelSource, options: Options, tokenizer: Tokenizer) ->
     if adapter:
         settings |= {
             "enable_lora": True,
-            "max_lora_rank": smallest_lora_rank(config),
+            "max_lora_rank": smallest_allowed_max_lora_rank(config),
             "max_loras": 1,
         }
         lora = importlib.import_module("vllm.lora.request")
@@ -146,7 +146,7 @@ def unsupported_adapter_settings(config: Mapping[str, Any]) -> list[str]:
     return reasons
 
 
-def smallest_lora_rank(config: Mapping[str, Any]) -> int:
+def smallest_allowed_max_lora_rank(config: Mapping[str, Any]) -> int:
     """The smallest max_lora_rank that holds it. Raises UsageError where none does."""
     ranks = [config.get("r"), *(config.get("rank_pattern") or {}).values()]
     # peft's own default of r, where none is named.
@@ -160,7 +160,7 @@ def smallest_lora_rank(config: Mapping[str, Any]) -> int:
     return smallest
 
 
-def cache_bytes(config: Mapping[str, Any], length: int) -> int:
+def cpu_cache_bytes_for_two_sequences(config: Mapping[str, Any], length: int) -> int:
     """Bytes of the cache on a CPU: two sequences of `length` in float32, keys and values of all layers."""
     heads = config.get("num_attention_heads") or 1
     groups = config.get("num_key_value_heads") or heads
@@ -220,9 +220,9 @@ class VllmBackend(Backend):
         self.decode = make_decoder(tokenizer)
         self.engine: Any = None
         self.length = 0
-        self._make_room(min(FIRST_ENGINE_TOKENS, positions))
+        self._have_engine_for_length(min(FIRST_ENGINE_TOKENS, positions))
 
-    def _make_room(self, length: int) -> None:
+    def _have_engine_for_length(self, length: int) -> None:
         """Have an engine for sequences of this length. Raises UsageError."""
         if self.engine is not None and length <= self.length:
             return
@@ -230,7 +230,11 @@ class VllmBackend(Backend):
         # A power of two at least: prompts that grow by a token must not each cost a new engine.
         self.length = min(self.positions, max(FIRST_ENGINE_TOKENS, 1 << (length - 1).bit_length()))
         is_on_cpu = self.settings["enforce_eager"]
-        cache = cache_bytes(self.tokenizer.model_config, self.length) if is_on_cpu else None
+        cache = (
+            cpu_cache_bytes_for_two_sequences(self.tokenizer.model_config, self.length)
+            if is_on_cpu
+            else None
+        )
         try:
             self.engine = import_vllm().LLM(
                 **self.settings,
@@ -243,7 +247,7 @@ class VllmBackend(Backend):
         except Exception as error:
             raise UsageError(
                 f"{self.name}: vLLM does not load it with {self.length:,} positions: "
-                f"{first_line(error)}"
+                f"{first_line_of_error(error)}"
             ) from error
 
     def _generate(
@@ -275,7 +279,9 @@ class VllmBackend(Backend):
                     lora_request=self.adapter,
                 )
             except Exception as error:
-                raise UsageError(f"{self.name}: vLLM gave up: {first_line(error)}") from error
+                raise UsageError(
+                    f"{self.name}: vLLM gave up: {first_line_of_error(error)}"
+                ) from error
             if progress:
                 progress(len(outputs), len(rows))
         return outputs
@@ -303,7 +309,9 @@ class VllmBackend(Backend):
         if not fitting:
             return answers
         rows = [prompts[i].ids for i in fitting]
-        self._make_room(min(self.positions, max(map(len, rows)) + decoding.max_new_tokens))
+        self._have_engine_for_length(
+            min(self.positions, max(map(len, rows)) + decoding.max_new_tokens)
+        )
         # 0: the log-probability of the chosen token alone.
         settings = self._sampling_params(len(rows), decoding, logprobs=0)
         for ids, params in zip(rows, settings, strict=True):
@@ -329,7 +337,7 @@ class VllmBackend(Backend):
         estimates: list[StopEstimate] = [(None, None)] * len(prompts)
         rows = {}
         for i, prompt in enumerate(prompts):
-            ids = (*prompt.ids, *reference_before_stop(prompt, stops))
+            ids = (*prompt.ids, *reference_ids_before_stop(prompt, stops))
             if prompt.reference_ids and len(ids) < self.positions:
                 rows[i] = ids
         if not stops or not rows:
@@ -344,7 +352,7 @@ class VllmBackend(Backend):
 
     def _next_logprobs(self, rows: Sequence[Ids], count: int) -> list[Mapping[int, Any]]:
         """The `count` likeliest next tokens of each, all where it is -1: id -> vLLM's Logprob."""
-        self._make_room(max(map(len, rows)) + 1)
+        self._have_engine_for_length(max(map(len, rows)) + 1)
         settings = self._sampling_params(
             len(rows), Decoding(frozenset()), logprobs=count, max_tokens=1
         )
@@ -372,7 +380,7 @@ class VllmBackend(Backend):
                     f"{self.name}: a sequence of {longest - 1:,} tokens leaves no room in its "
                     f"{self.positions:,} positions"
                 )
-            self._make_room(longest)
+            self._have_engine_for_length(longest)
             settings = self._sampling_params(
                 len(rows), Decoding(frozenset()), prompt_logprobs=0, max_tokens=1
             )
@@ -403,7 +411,7 @@ class VllmBackend(Backend):
             gc.collect()
 
 
-def first_line(error: BaseException) -> str:
+def first_line_of_error(error: BaseException) -> str:
     """The first line of an error's message that is not empty; else its class."""
     lines = (line.strip() for line in str(error).splitlines())
     return next(filter(None, lines), type(error).__name__)

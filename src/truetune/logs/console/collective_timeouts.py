@@ -131,11 +131,11 @@ class CollectiveTimeoutReader:
         counts = self._counts.finish() if self._waiting else None
         if counts is None or not counts.are_of_batches:
             return None
-        if not self._odd_ranks().intersection(counts.fewest):
+        if not self._ranks_in_other_operation_or_silent().intersection(counts.fewest):
             return None
         return counts
 
-    def _odd_ranks(self) -> set[int]:
+    def _ranks_in_other_operation_or_silent(self) -> set[int]:
         """Ranks that waited in another operation than most others, or that printed no time-out."""
         ranks_of = self._ranks_by_operation()
         most = max(ranks_of.values(), key=len)
@@ -163,11 +163,15 @@ class CollectiveTimeoutReader:
             yield _describe_unequal_counts(counts, is_proved=uneven is not None)
         for waiting, ranks in ranks_of.items():
             meaning = _meaning_of_operation(waiting)
-            yield f"{_list_ranks(ranks)} waited in {waiting}" + (f": {meaning}" if meaning else "")
+            yield f"{_ranks_as_text(ranks)} waited in {waiting}" + (
+                f": {meaning}" if meaning else ""
+            )
         # a rank that printed no time-out was not waiting: it is where to look
         missing = sorted(set(range(max(self._waiting) + 1)) - self._waiting.keys())
         if uneven is not None:
-            yield from self._evidence_of_last_lines(sorted(self._odd_ranks()), is_explained=True)
+            yield from self._evidence_of_last_lines(
+                sorted(self._ranks_in_other_operation_or_silent()), is_explained=True
+            )
         elif len(ranks_of) > 1:
             yield (
                 "these operations differ: one rank runs code that the others don't (a save, an evaluation under"
@@ -175,7 +179,7 @@ class CollectiveTimeoutReader:
             )
             yield from self._evidence_of_odd_ranks(ranks_of)
         elif missing:
-            yield f"{_list_ranks(missing)} printed no time-out: something else ran there, or the process had ended"
+            yield f"{_ranks_as_text(missing)} printed no time-out: something else ran there, or the process had ended"
             yield from self._evidence_of_last_lines(missing)
         if self._work_before:
             yield (
@@ -197,9 +201,9 @@ class CollectiveTimeoutReader:
             behind = _operations_behind(waiting, most)
             if behind:
                 way = "behind" if behind > 0 else "ahead of"
-                yield f"{_list_ranks(ranks)} {_was_or_were(ranks)} {abs(behind):,} operations {way} most others"
+                yield f"{_ranks_as_text(ranks)} {_was_or_were(ranks)} {abs(behind):,} operations {way} most others"
             else:
-                yield f"{_list_ranks(ranks)} {_was_or_were(ranks)} at another place of the code than most others"
+                yield f"{_ranks_as_text(ranks)} {_was_or_were(ranks)} at another place of the code than most others"
             yield from self._evidence_of_last_lines(ranks)
 
     def _evidence_of_last_lines(
@@ -255,7 +259,7 @@ def _was_or_were(ranks: list[int]) -> str:
     return "is" if len(ranks) == 1 else "are"
 
 
-def _list_ranks(ranks: list[int]) -> str:
+def _ranks_as_text(ranks: list[int]) -> str:
     """The ranks as text: `rank 1`, `ranks 1, 2, 3`."""
     named = ", ".join(str(rank) for rank in ranks[:MAX_NAMED_RANKS])
     more = f" and {len(ranks) - MAX_NAMED_RANKS} more" if len(ranks) > MAX_NAMED_RANKS else ""

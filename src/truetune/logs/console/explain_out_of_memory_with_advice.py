@@ -119,7 +119,7 @@ MAX_STEPS_APART = 25
 """Steps by which two logs of one run may end apart: loggers write every tenth or fiftieth, a bar each"""
 
 
-def memory_of_run(log: RunLog) -> Curve:
+def memory_curve_of_run_or_sibling(log: RunLog) -> Curve:
     """The memory curve of a run by its own log, otherwise by another log in its folder that ends at
     the same step.
     """
@@ -134,7 +134,7 @@ def memory_of_run(log: RunLog) -> Curve:
     return own
 
 
-def is_first_step_after_evaluation(log: RunLog, frames: Sequence[Frame]) -> bool:
+def failed_right_after_first_evaluation(log: RunLog, frames: Sequence[Frame]) -> bool:
     """Did a step of the training fail right behind the first evaluation of a run whose steps had fitted before?
 
     After later evaluations too: a run that has trained on behind one is none whose mode was left, and what an
@@ -144,7 +144,7 @@ def is_first_step_after_evaluation(log: RunLog, frames: Sequence[Frame]) -> bool
     if (
         not evaluated
         or not failed_in_training_step(frames)
-        or first_and_last_if_growing(memory_of_run(log))
+        or first_and_last_if_growing(memory_curve_of_run_or_sibling(log))
     ):
         return False
     first, last = float(evaluated.step[0]), float(evaluated.step[-1])
@@ -192,10 +192,10 @@ class MemoryStory:
         """Are most tokens of a row those of pictures, where rows are what needed the memory?"""
         is_by_rows = self.cause is None or self.cause.by_rows
         return is_by_rows and (
-            self.pictures is not None or self._length_by_unlimited_pictures() is not None
+            self.pictures is not None or self._row_length_if_pictures_unlimited() is not None
         )
 
-    def _length_by_unlimited_pictures(self) -> int | None:
+    def _row_length_if_pictures_unlimited(self) -> int | None:
         """Tokens of a row by the logits that failed, if nothing limits pictures and no text is so
         long.
         """
@@ -367,9 +367,9 @@ class MemoryStory:
             self.cause, self.beside.setting(ENGINE_SHARE), self.capacity
         )
         yield from self._evidence_of_row_length()
-        yield from self._evidence_of_batches()
+        yield from self._evidence_of_batch_beyond_set_rows()
         yield from evidence_of_fsdp_unit(self.asked, self.whole_model, self.unit, self.beside)
-        yield from self._evidence_of_script()
+        yield from self._evidence_of_script_causes()
         if self.failed_after_many_steps and self.is_fragmented:
             yield (
                 f"{self.step:,.0f} steps fitted before: rows of many lengths leave pieces that later batches"
@@ -388,8 +388,10 @@ class MemoryStory:
                 " (modules_to_save, lora_modules_to_save, additional_target)"
             )
 
-    def _evidence_of_batches(self) -> Iterator[str]:
-        """Evidence of what the batch that failed holds besides the rows that are set."""
+    def _evidence_of_batch_beyond_set_rows(self) -> Iterator[str]:
+        """Evidence of what the batch that failed holds besides the rows that are set: pairs, the longest rows,
+        what steps keep.
+        """
         batch, by_length, kept = self.batch, self.by_length, self.kept
         if self.passes_hold_pairs and batch is not None and self.cause in LATE_CAUSES:
             yield (
@@ -438,7 +440,7 @@ class MemoryStory:
         else:
             yield (
                 f"{self.asked:.2f} GiB of logits over a vocabulary of {VOCABULARY_OF_PICTURES:,} is rows of about"
-                f" {self._length_by_unlimited_pictures():,} tokens"
+                f" {self._row_length_if_pictures_unlimited():,} tokens"
             )
         for setting in self.beside.settings_named(PICTURES_WITHOUT_LIMIT):
             sizes = f"; {setting.value}" if setting.value else ""
@@ -488,7 +490,7 @@ class MemoryStory:
         known = [one for one in lengths if one is not None]
         return max(known) if known and len(known) == len(lengths) else None
 
-    def _evidence_of_script(self) -> Iterator[str]:
+    def _evidence_of_script_causes(self) -> Iterator[str]:
         """Evidence of what the script beside the log does that explains it."""
         if self.cause in BEHIND_EVALUATION:
             for setting in self.beside.settings_named(MODE_OF_EVALUATION):
@@ -575,7 +577,7 @@ class MemoryStory:
                 " added (then trainable_token_indices trains these rows alone)"
             )
         if self.limit is not None:
-            yield from self._changes_of_length_limit(self.limit)
+            yield from self._changes_to_lower_length_limit(self.limit)
         elif self.rows_have_context_length:
             yield self._change_to_limit_rows()
         if self.cause in OF_EVALUATION:
@@ -598,7 +600,7 @@ class MemoryStory:
         if self.cause is None or self.cause.by_rows:
             yield from self._changes_to_smaller_steps()
 
-    def _changes_of_length_limit(self, limit: SettingBeside) -> Iterator[str]:
+    def _changes_to_lower_length_limit(self, limit: SettingBeside) -> Iterator[str]:
         """The change to a lower length limit, if rows are filled to it, or may grow to a model's
         whole context.
         """

@@ -74,7 +74,7 @@ class WeightsOnGpu(NamedTuple):
         """Were weights being loaded?"""
         return self.cause is not None and self.cause.name == MODEL_LOADING.name
 
-    def _setting_of_run(self, name: str) -> SettingBeside | None:
+    def _setting_made_by_failed_run(self, name: str) -> SettingBeside | None:
         """The setting of this name that the run itself made, as far as the traceback tells; None
         otherwise.
         """
@@ -93,7 +93,10 @@ class WeightsOnGpu(NamedTuple):
         """The load without a dtype, in float32, that fills a good part of the GPU; None if a step
         did not fail by it.
         """
-        load, size = self._setting_of_run(LOADED_IN_FLOAT32), self._gib_of_weights(BYTES_OF_FLOAT32)
+        load, size = (
+            self._setting_made_by_failed_run(LOADED_IN_FLOAT32),
+            self._gib_of_weights(BYTES_OF_FLOAT32),
+        )
         is_of_step = self.cause in OF_A_STEP and failed_in_training_step(self.frames)
         if load is None or size is None or not (is_of_step or self.failed_while_loading):
             return None
@@ -104,7 +107,7 @@ class WeightsOnGpu(NamedTuple):
         """The device_map that puts layers on several GPUs, if a later one of them was full in a
         step.
         """
-        found = self._setting_of_run(LAYERS_SPREAD)
+        found = self._setting_made_by_failed_run(LAYERS_SPREAD)
         is_later = self.gpu_number not in ("", "0")
         return found if is_later and self.cause in (None, LOSS_LOGITS, LOGITS_CAST) else None
 
@@ -219,7 +222,10 @@ class WeightsOnGpu(NamedTuple):
 
     def _changes_of_merge_or_harness(self) -> Iterator[str]:
         """The edits of a merge, and of an evaluation harness."""
-        merge, rows = self._setting_of_run(MERGES_ADAPTER), self.beside.setting(HARNESS_ROWS)
+        merge, rows = (
+            self._setting_made_by_failed_run(MERGES_ADAPTER),
+            self.beside.setting(HARNESS_ROWS),
+        )
         if merge is not None and self.failed_while_loading:
             yield (
                 f'merge on the CPU: device_map="cpu" and dtype=torch.bfloat16 in the load of {merge.place},'

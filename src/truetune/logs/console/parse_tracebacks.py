@@ -218,7 +218,7 @@ class TracebackReader:
                 self._close_traceback()
             # Without one of Python's linking sentences, this is another exception and not the next of the chain.
             if self._chain and not self._is_linked:
-                yield self._end_chain()
+                yield self._take_chain_and_begin_empty()
             self._is_linked = False
             self._open = opened
             return
@@ -232,13 +232,13 @@ class TracebackReader:
         if self._open is None and text:
             self._ignore_next = text.startswith(IGNORED_HEADERS)
             if self._chain and not self._is_linked:
-                yield self._end_chain()
+                yield self._take_chain_and_begin_empty()
 
     def end(self) -> Iterator[ExceptionChain]:
         """Yield the chain that is open when the output ends."""
         self._close_traceback()
         if self._chain:
-            yield self._end_chain()
+            yield self._take_chain_and_begin_empty()
 
     def _open_at_header(self, line: ConsoleLine) -> _OpenTraceback | None:
         """The traceback that this line is the header of; None where it is no header."""
@@ -318,7 +318,7 @@ class TracebackReader:
             )
         )
 
-    def _end_chain(self) -> ExceptionChain:
+    def _take_chain_and_begin_empty(self) -> ExceptionChain:
         """Return the chain as it is, and begin an empty one."""
         chain, self._chain = ExceptionChain(tuple(self._chain)), []
         self._is_linked = False

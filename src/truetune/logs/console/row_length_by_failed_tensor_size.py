@@ -72,7 +72,7 @@ def _mask_shapes_of_size(gib: float, row_counts: Iterable[int]) -> Iterator[Tens
                 if _fits_printed_size(gib, rows * length * length * width):
                     yield TensorShape(
                         length,
-                        f"{_times_rows(rows)}{length:,} x {length:,} at {_bytes_as_text(width)}",
+                        f"{_rows_factor_as_text(rows)}{length:,} x {length:,} at {_bytes_as_text(width)}",
                     )
 
 
@@ -108,9 +108,7 @@ def _logits_shapes_of_size(
                 # The loss of a causal model leaves out the last token of each row in some releases.
                 sizes = (rows * tokens * vocabulary * width for tokens in (length, length - 1))
                 if any(_fits_printed_size(gib, size) for size in sizes):
-                    text = (
-                        f"{_times_rows(rows)}{length:,} x {vocabulary:,} at {_bytes_as_text(width)}"
-                    )
+                    text = f"{_rows_factor_as_text(rows)}{length:,} x {vocabulary:,} at {_bytes_as_text(width)}"
                     yield TensorShape(length, text)
 
 
@@ -126,7 +124,7 @@ def _fits_printed_size(gib: float, size: int) -> bool:
     return abs(size / GIB - gib) <= ROUNDING_GIB
 
 
-def _times_rows(rows: int) -> str:
+def _rows_factor_as_text(rows: int) -> str:
     """The factor of the rows as text: `4 x `, empty for a single row."""
     return f"{rows} x " if rows > 1 else ""
 

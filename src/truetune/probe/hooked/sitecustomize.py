@@ -201,7 +201,7 @@ def write_whole_file(folder: str, name: str, text: str) -> None:
         os.replace(file.name, os.path.join(folder, name))
 
 
-def wait_for_packages() -> None:
+def begin_run_when_packages_imported() -> None:
     """Call when a package of the run is imported; `datasets` is of use to canaries alone."""
     import atexit
     import json
@@ -261,7 +261,7 @@ def contain_start() -> None:
     former = _signal.signal(_signal.SIGALRM, ring) if clock else None
     left = clock(_signal.ITIMER_REAL, START_SECONDS) if clock else (0.0, 0.0)
     try:  # noqa: SIM105 - contextlib would have to be loaded
-        wait_for_packages()
+        begin_run_when_packages_imported()
     except BaseException:  # orders that are none of ours: no hook
         pass
     if clock:

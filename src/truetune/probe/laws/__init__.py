@@ -59,7 +59,7 @@ def law_modules() -> dict[str, Any]:
     }
 
 
-def names_by_cost(*costs: Cost) -> tuple[str, ...]:
+def law_names_of_costs(*costs: Cost) -> tuple[str, ...]:
     """Names of the laws of these costs."""
     return tuple(name for name, law in law_modules().items() if law.COST in costs)
 
@@ -99,7 +99,7 @@ def _measure_one(law: Any, trial: Trial) -> dict[str, Any]:
     started = time.perf_counter()
     outcome: dict[str, Any]
     try:
-        if out_of_reach(trial.model):
+        if are_weights_out_of_reach(trial.model):
             raise Untested(
                 "the model computes with other processes (sharded weights), or its weights are not"
                 " in memory"
@@ -126,7 +126,7 @@ def _measure_one(law: Any, trial: Trial) -> dict[str, Any]:
     return outcome | {"seconds": round(time.perf_counter() - started, 3)}
 
 
-def out_of_reach(model: torch.nn.Module) -> bool:
+def are_weights_out_of_reach(model: torch.nn.Module) -> bool:
     """Are weights sharded over processes (ZeRO-3, FSDP, tensor parallel), not in memory, or does a layer wait for the
     other processes?"""
     return any(type(module).__name__ in COLLECTIVE_MODULES for module in model.modules()) or any(

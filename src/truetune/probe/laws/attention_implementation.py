@@ -9,15 +9,15 @@ import torch
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import (
     allowed_difference,
-    batch_with_ids,
     compute_logits,
     cut_rows,
+    first_batch_with_ids,
     padding_side,
     stack_rows,
     unpadded_documents,
 )
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
-from truetune.probe.measuring.rounding_tolerance import routed_difference
+from truetune.probe.measuring.rounding_tolerance import relative_difference_allowing_expert_routing
 
 COST: Cost = "quick"
 
@@ -42,7 +42,11 @@ def measure_law(trial: Trial) -> Measured:
     mask = inputs.get("attention_mask")
     kept = mask != 0 if isinstance(mask, torch.Tensor) and mask.dim() == 2 else slice(None)
     strays = int(own.isnan().any(-1).sum())
-    value = routed_difference(eager[kept], own[kept], model) if not strays else float("nan")
+    value = (
+        relative_difference_allowing_expert_routing(eager[kept], own[kept], model)
+        if not strays
+        else float("nan")
+    )
     evidence = {"used": used, "places with nan": strays, "rows": len(own), "longest": own.shape[1]}
     # docs/laws.md has 2.5e-7 for implementations that agree, and 0.075 for one that reads padding.
     tolerance = allowed_difference(model, inputs, eager)
@@ -54,6 +58,6 @@ def _padded_batch(trial: Trial) -> dict[str, torch.Tensor]:
     try:
         rows = unpadded_documents(trial)
     except Untested:
-        return cut_rows(trial, batch_with_ids(trial))
+        return cut_rows(trial, first_batch_with_ids(trial))
     chosen = list({len(row): row for row in (rows[0], rows[len(rows) // 2], rows[-1])}.values())
     return stack_rows(trial, chosen, padding_side(trial) or "right", extra=1)

@@ -9,7 +9,10 @@ import torch
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import alter_tokens, compute_logits, cut_rows
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
-from truetune.probe.measuring.rounding_tolerance import rounding_tolerance, routed_difference
+from truetune.probe.measuring.rounding_tolerance import (
+    relative_difference_allowing_expert_routing,
+    rounding_tolerance,
+)
 
 COST: Cost = "quick"
 
@@ -28,7 +31,7 @@ def measure_law(trial: Trial) -> Measured:
             compute_logits(trial.model, batch | {"input_ids": x}, training=mode == "training")[-1]
             for x in (ids, others)
         )
-        worst[mode] = routed_difference(before, after, trial.model)
+        worst[mode] = relative_difference_allowing_expert_routing(before, after, trial.model)
     value = float(torch.tensor(list(worst.values())).max())
     # Exactly 0 in a dense model; rows of a mixture of experts may share a capacity, which is the fault looked for.
     return Measured(

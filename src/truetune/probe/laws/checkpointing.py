@@ -10,7 +10,10 @@ import torch
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import logits_of_output, unpadded_documents
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
-from truetune.probe.measuring.rounding_tolerance import inputs_of, rounding_tolerance
+from truetune.probe.measuring.rounding_tolerance import (
+    forward_inputs_without_labels,
+    rounding_tolerance,
+)
 
 COST: Cost = "quick"
 # Tokens of the row. Chosen, not measured: a layer that is recomputed wrongly is so for any row, and this is quick on a
@@ -35,7 +38,7 @@ def measure_law(trial: Trial) -> Measured:
     if not _is_checkpointing(model):
         _enable_checkpointing(model, trial)
     loss, gradients, plain_loss, plain = _with_and_without_checkpointing(model, trial)
-    distances = _distances(plain, gradients)
+    distances = _relative_gradient_differences(plain, gradients)
     distances["the loss"] = abs(loss - plain_loss) / max(abs(plain_loss), 1e-12)
     # A nan is the worst of all: `max` alone would pass it by.
     worst = max(
@@ -80,9 +83,9 @@ def _lost_tensors(plain: Gradients, gradients: Gradients) -> list[str]:
     ]
 
 
-def _distances(plain: Gradients, gradients: Gradients) -> dict[str, float]:
+def _relative_gradient_differences(plain: Gradients, gradients: Gradients) -> dict[str, float]:
     """Relative difference of each tensor's gradient; 1 where checkpointing loses it."""
-    return dict.fromkeys(_lost_tensors(plain, gradients), 1.0) | _gradient_distance(
+    return dict.fromkeys(_lost_tensors(plain, gradients), 1.0) | _largest_gradient_differences(
         plain, gradients
     )
 
@@ -117,7 +120,7 @@ def _loss_and_gradients(model: torch.nn.Module, row: torch.Tensor) -> tuple[floa
     model.train()
     torch.manual_seed(0)
     inputs = {"input_ids": row, "attention_mask": torch.ones_like(row), "use_cache": False}
-    logits = logits_of_output(model(**inputs_of(inputs, model)))
+    logits = logits_of_output(model(**forward_inputs_without_labels(inputs, model)))
     loss = torch.nn.functional.cross_entropy(logits[0, :-1].float(), row[0, 1:])
     if loss.requires_grad:
         loss.backward()  # type: ignore[no-untyped-call]
@@ -133,7 +136,7 @@ def _loss_and_gradients(model: torch.nn.Module, row: torch.Tensor) -> tuple[floa
     return float(loss), gradients
 
 
-def _gradient_distance(plain: Gradients, gradients: Gradients) -> dict[str, float]:
+def _largest_gradient_differences(plain: Gradients, gradients: Gradients) -> dict[str, float]:
     """Largest difference of each tensor's gradient, of its largest element: those with a gradient in both."""
     sizes = {name: float(g.abs().max()) for name, g in plain.items() if g is not None}
     floor = MIN_GRADIENT_SHARE * max(sizes.values(), default=0.0)

@@ -8,11 +8,11 @@ from truetune.probe.laws import Cost
 from truetune.probe.measuring.law_trial import Measured, Trial
 from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
-    is_precomputed,
+    is_reference_precomputed,
     log_probability_tolerance,
-    log_ratios,
+    loss_and_log_ratios_by_side,
     pair_batches,
-    refuse_others_figures,
+    refuse_precomputed_by_another_model,
     require_start_with_reference,
 )
 from truetune.probe.measuring.trainer_gradients import undisturbed
@@ -36,12 +36,12 @@ LOSS_AT_ZERO_RATIOS = {
 def measure_law(trial: Trial) -> Measured:
     """Largest log-ratio of policy to reference, in nats a token of the shorter side, without dropout."""
     require_start_with_reference(trial)
-    refuse_others_figures(trial)
+    refuse_precomputed_by_another_model(trial)
     worst = 0.0
     rows: list[dict[str, float]] = []
     with undisturbed(trial):
         for batch in pair_batches(trial):
-            loss, ratios = log_ratios(trial, batch)
+            loss, ratios = loss_and_log_ratios_by_side(trial, batch)
             apart = max(abs(value) for value in ratios.values()) / fewest_supervised_tokens(batch)
             worst = apart if not apart <= worst else worst
             rows.append({"loss": loss} | ratios)
@@ -53,7 +53,7 @@ def measure_law(trial: Trial) -> Measured:
         "expected": LOSS_AT_ZERO_RATIOS.get(types[0])
         if trial.kind == "dpo" and len(types) == 1
         else None,
-        "precomputed": is_precomputed(trial),
+        "precomputed": is_reference_precomputed(trial),
         "reference": _describe_reference(trial),
     }
     # docs/laws.md has 0 for a correct start, and 0.075 for the fault: half of the tolerance or double decides alike.

@@ -27,8 +27,8 @@ def measure_law(trial: Trial) -> Measured:
     alone = [_evaluation_loss(trial, collate, [row]) for row in rows]
     groups = [rows[i : i + size] for i in range(0, len(rows), size)]
     together = [_evaluation_loss(trial, collate, group) for group in groups]
-    one = _weighted_mean(alone, [1] * len(rows))
-    many = _weighted_mean(together, [len(group) for group in groups])
+    one = _weighted_mean_without_nan(alone, [1] * len(rows))
+    many = _weighted_mean_without_nan(together, [len(group) for group in groups])
     counts = [_count_labels(collate([row])) for row in rows]
     evidence = {
         "batches of 1": one,
@@ -38,7 +38,7 @@ def measure_law(trial: Trial) -> Measured:
         "labels": counts,
     }
     if sum(counts):
-        evidence["over tokens"] = _weighted_mean(alone, counts)
+        evidence["over tokens"] = _weighted_mean_without_nan(alone, counts)
     return Measured(
         abs(many - one) / max(abs(one), 1e-12),
         TOLERANCE,
@@ -83,7 +83,7 @@ def _evaluation_loss(trial: Trial, collate: Any, rows: list[Any]) -> float:
     return float(loss.mean())
 
 
-def _weighted_mean(values: list[float], weights: list[int]) -> float:
+def _weighted_mean_without_nan(values: list[float], weights: list[int]) -> float:
     """Rows without a label have no loss (nan), and no part in it, as the trainer's log has it."""
     kept = [
         (value, weight) for value, weight in zip(values, weights, strict=True) if value == value

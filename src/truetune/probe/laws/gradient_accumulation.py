@@ -13,19 +13,19 @@ from truetune.probe.measuring.require_row_independence import (
     refuse_random_collators,
 )
 from truetune.probe.measuring.trainer_gradients import (
-    batch_of,
-    choose_parameters,
+    attention_without_blocks,
+    choose_last_trained_parameters,
     coarsest_dtype,
-    compute_once,
+    collate_rows_on_device,
+    compute_once_for_same_weights,
     gradient_distance,
     num_items_in_batch,
     pretend_process_count,
-    refuse_generators,
+    refuse_trainers_that_sample_answers,
     require_whole_weights,
-    rows_of,
+    rows_to_collate_shortest_first,
     step_gradients,
     undisturbed,
-    whole_attention,
 )
 
 COST: Cost = "quick"
@@ -47,18 +47,18 @@ def measure_law(trial: Trial) -> Measured:
     rows = rows_of_unequal_length(trial)
     with (
         undisturbed(trial),
-        whole_attention(trial, rows) as whole,
+        attention_without_blocks(trial, rows) as whole,
         pretend_process_count(trial, 1),
     ):
-        parameters = list(choose_parameters(trial.model).values())
-        alone = [batch_of(trial, [row]) for row in rows]
+        parameters = list(choose_last_trained_parameters(trial.model).values())
+        alone = [collate_rows_on_device(trial, [row]) for row in rows]
         gradients = gradient_distance(
             gradient_of_one_batch(trial, rows), step_gradients(trial, alone, parameters)
         )
         items = num_items_in_batch(trial, alone)
     evidence: dict[str, Any] = gradients | {"rows": len(rows), "counts tokens": items is not None}
     tolerance = gradient_tolerance(trial)
-    refuse_rounding_of_blocks(trial, gradients["relative"], tolerance, whole=whole)
+    refuse_difference_by_fused_attention(trial, gradients["relative"], tolerance, whole=whole)
     return Measured(
         gradients["relative"],
         tolerance,
@@ -69,10 +69,10 @@ def measure_law(trial: Trial) -> Measured:
 
 def gradient_of_one_batch(trial: Trial, rows: list[Any]) -> list[torch.Tensor]:
     """The gradient of one batch of these rows in one process."""
-    parameters = list(choose_parameters(trial.model).values())
+    parameters = list(choose_last_trained_parameters(trial.model).values())
     key = f"gradient of {len(rows)}"
-    gradient: list[torch.Tensor] = compute_once(
-        trial, key, lambda: step_gradients(trial, [batch_of(trial, rows)], parameters)
+    gradient: list[torch.Tensor] = compute_once_for_same_weights(
+        trial, key, lambda: step_gradients(trial, [collate_rows_on_device(trial, rows)], parameters)
     )
     return gradient
 
@@ -83,7 +83,7 @@ def rows_of_unequal_length(trial: Trial) -> list[Any]:
     if not hasattr(getattr(trainer, "accelerator", None), "backward"):
         raise Untested("a loop of your own divides its loss itself")
     require_whole_weights(trial)
-    refuse_generators(trial)
+    refuse_trainers_that_sample_answers(trial)
     if trial.kind in TERMS_OF_WHOLE_BATCH:
         raise Untested(f"the loss is of a whole micro-batch, by {TERMS_OF_WHOLE_BATCH[trial.kind]}")
     if getattr(trainer, "neftune_noise_alpha", None):
@@ -98,7 +98,7 @@ def rows_of_unequal_length(trial: Trial) -> list[Any]:
     )
     if trial.kind == "dpo" and batchwise:
         raise Untested(f"the loss `{', '.join(sorted(batchwise))}` is of a whole micro-batch")
-    rows = rows_of(trial)
+    rows = rows_to_collate_shortest_first(trial)
     weights = sum(p.numel() for p in trial.model.parameters())
     wanted = 2 if weights > LARGE_MODEL_WEIGHTS else MAX_ROWS
     # The shortest and the longest: where all have one length, a wrong mean equals the right one.
@@ -120,7 +120,9 @@ def gradient_tolerance(trial: Trial) -> float:
     return TOLERANCES.get(coarsest_dtype(trial), TOLERANCE_16_BIT)
 
 
-def refuse_rounding_of_blocks(trial: Trial, value: float, tolerance: float, *, whole: bool) -> None:
+def refuse_difference_by_fused_attention(
+    trial: Trial, value: float, tolerance: float, *, whole: bool
+) -> None:
     """Raises Untested for a difference that a fused attention's rounding may have made."""
     on_cpu = next(trial.model.parameters()).device.type == "cpu"
     if whole or on_cpu or coarsest_dtype(trial) in TOLERANCES or value <= tolerance:

@@ -37,12 +37,12 @@ def measure_law(trial: Trial) -> Measured:
     if not trained:
         none = {"trained": 0, "adapter": _trains_adapter(trial)}
         return Measured(1.0, 0.0, "share of trained tensors without gradient or optimizer", none)
-    with undisturbed(trial, training=True), _watched_head(trial.model) as runs:
-        dead, zero, loss = _missing_gradients(trial, trained)
+    with undisturbed(trial, training=True), _list_calls_of_head(trial.model) as runs:
+        dead, zero, loss = _missing_and_zero_gradients_and_loss(trial, trained)
         normal = set(_may_be_zero_at_start(trial.model, trained, dead | zero))
         if not runs and len(dead) < len(trained):
             # A loss on embeddings never calls the head, so that this has no gradient is normal.
-            normal |= _of_head(trial.model) & dead
+            normal |= _names_of_head_parameters(trial.model) & dead
     without = sorted((dead | zero) - normal, key=list(trained).index)
     lost, foreign = _optimizer_mismatch(trial, trained)
     evidence: dict[str, Any] = {
@@ -70,7 +70,7 @@ def measure_law(trial: Trial) -> Measured:
     return Measured(value, 0.0, "share of trained tensors without gradient or optimizer", evidence)
 
 
-def _missing_gradients(
+def _missing_and_zero_gradients_and_loss(
     trial: Trial, trained: dict[str, torch.nn.Parameter]
 ) -> tuple[set[str], set[str], float | None]:
     """(names without a gradient, names whose gradient is all zero, the last loss) after some real batches."""
@@ -83,23 +83,25 @@ def _missing_gradients(
             raise Untested("the loss is not finite")
         loss.backward()  # type: ignore[no-untyped-call]
         last_loss = float(loss.detach())
-        dead, zero = _without_gradient(trained)
+        dead, zero = _names_of_missing_and_zero_gradients(trained)
         if not dead and not zero:
             break
     if last_loss is None:
         raise Untested("there is no batch")
-    dead, zero = _without_gradient(trained)
+    dead, zero = _names_of_missing_and_zero_gradients(trained)
     return dead, zero, last_loss
 
 
-def _without_gradient(trained: dict[str, torch.nn.Parameter]) -> tuple[set[str], set[str]]:
+def _names_of_missing_and_zero_gradients(
+    trained: dict[str, torch.nn.Parameter],
+) -> tuple[set[str], set[str]]:
     """Names of the tensors that have no gradient, and of those whose gradient is all zero."""
     reached = {name: p.grad for name, p in trained.items() if p.grad is not None}
     return set(trained) - set(reached), {n for n, grad in reached.items() if not bool(grad.any())}
 
 
 @contextmanager
-def _watched_head(model: Any) -> Iterator[list[str]]:
+def _list_calls_of_head(model: Any) -> Iterator[list[str]]:
     """Inside, the calls of the head over the vocabulary are listed: a loss on embeddings makes none."""
     calls: list[str] = []
     heads = _head_modules(model)
@@ -117,7 +119,7 @@ def _head_modules(model: Any) -> list[torch.nn.Module]:
     return [head] if isinstance(head, torch.nn.Module) else []
 
 
-def _of_head(model: Any) -> set[str]:
+def _names_of_head_parameters(model: Any) -> set[str]:
     """Names of the parameters of the head over the vocabulary."""
     own = {id(p) for head in _head_modules(model) for p in head.parameters()}
     return {name for name, p in model.named_parameters() if id(p) in own}
@@ -130,7 +132,9 @@ def _may_be_zero_at_start(
     for name in without:
         if _is_idle_expert(name, trained, without) or (
             trained[name].grad is not None
-            and (_has_zero_partner(model, name, trained[name]) or "trainable_tokens" in name)
+            and (
+                _has_zero_adapter_partner(model, name, trained[name]) or "trainable_tokens" in name
+            )
         ):
             yield name
 
@@ -143,7 +147,9 @@ def _is_idle_expert(name: str, trained: dict[str, torch.nn.Parameter], without: 
     )
 
 
-def _has_zero_partner(model: torch.nn.Module, name: str, tensor: torch.nn.Parameter) -> bool:
+def _has_zero_adapter_partner(
+    model: torch.nn.Module, name: str, tensor: torch.nn.Parameter
+) -> bool:
     """Is it a factor of an adapter whose other factor is zero? LoRA's B is at the start, so A has no gradient yet."""
     if not ADAPTER_TENSOR.search(name):
         return False

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.compute_logits import batch_with_ids, is_causal
+from truetune.probe.measuring.compute_logits import first_batch_with_ids, is_causal
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.learned_targets import NEXT, LearnedTargets, learned_targets
 
@@ -24,7 +24,7 @@ def measure_law(trial: Trial) -> Measured:
     """Share of the positions with gradient or label that learn another token, or disagree with the labels."""
     if trial.kind == "reward":
         raise Untested("a reward model learns no tokens")
-    refuse_other_models(trial)
+    refuse_models_that_see_ahead(trial)
     passes = learned_targets(trial)
     targets = Counter(target for _, pass_ in passes for target in pass_.target)
     looked_at = sum(targets.values())
@@ -34,7 +34,7 @@ def measure_law(trial: Trial) -> Measured:
     others = {name: count for name, count in targets.items() if name not in (NEXT, None)}
     with_gradient = sum(int(p.gradient.sum()) for _, p in passes)
     labelled = sum(int(p.labelled.sum()) for _, p in passes if p.labelled is not None)
-    beside = sum(int(_learned_without_label(p).sum()) for _, p in passes)
+    beside = sum(int(_positions_learned_without_label(p).sum()) for _, p in passes)
     silent = sum(p.silent for _, p in passes)
     wrong = max(
         sum(others.values()) / looked_at, beside / max(1, with_gradient), silent / max(1, labelled)
@@ -69,7 +69,7 @@ def _examples_of_faults(
         ]
         places_of_kinds: tuple[Any, ...] = (
             with_other_target,
-            _learned_without_label(pass_).nonzero(),
+            _positions_learned_without_label(pass_).nonzero(),
             pass_.unheard,
         )
         for kind, places in zip(examples, places_of_kinds, strict=True):
@@ -80,10 +80,10 @@ def _examples_of_faults(
     return examples
 
 
-def refuse_other_models(trial: Trial) -> None:
+def refuse_models_that_see_ahead(trial: Trial) -> None:
     """Raises Untested where the model sees the tokens behind a position: then it is not taught the next one there."""
     try:
-        causal = is_causal(trial, batch_with_ids(trial))
+        causal = is_causal(trial, first_batch_with_ids(trial))
     except Untested:
         return  # pairs, or no logits of each token: what the loss teaches is read from its gradient
     if not causal:
@@ -93,7 +93,7 @@ def refuse_other_models(trial: Trial) -> None:
         )
 
 
-def _learned_without_label(pass_: LearnedTargets) -> torch.Tensor:
+def _positions_learned_without_label(pass_: LearnedTargets) -> torch.Tensor:
     """(lines, tokens) bool: positions with a gradient that no label asks for; none where there are no labels."""
     if pass_.labelled is None:
         return torch.zeros_like(pass_.gradient)

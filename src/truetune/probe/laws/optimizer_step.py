@@ -9,7 +9,7 @@ import torch
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
-    refuse_generators,
+    refuse_trainers_that_sample_answers,
     replace_attribute,
     require_whole_weights,
     step_gradients,
@@ -32,7 +32,7 @@ MIN_GRADIENT = 1e-7
 def measure_law(trial: Trial) -> Measured:
     """Share of the trained weights with a gradient that are the same after some steps; they are put back."""
     require_whole_weights(trial)
-    refuse_generators(trial)
+    refuse_trainers_that_sample_answers(trial)
     trainer = trial.trainer
     if not hasattr(trainer, "create_optimizer"):
         raise Untested("the optimizer of a loop of your own is not known")
@@ -43,7 +43,7 @@ def measure_law(trial: Trial) -> Measured:
     }
     if not trained or sum(p.numel() for p in trained.values()) > MAX_COPIED_WEIGHTS:
         raise Untested("no tensor is trained, or too many to be copied")
-    same, counts = _unchanged_weights(trial, trained)
+    same, counts = _count_unchanged_weights_after_steps(trial, trained)
     total = sum(counts.values())
     if not total:
         raise Untested("no weight has a gradient")
@@ -64,14 +64,16 @@ def measure_law(trial: Trial) -> Measured:
     )
 
 
-def _unchanged_weights(
+def _count_unchanged_weights_after_steps(
     trial: Trial, trained: dict[str, torch.nn.Parameter]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Of each tensor: how many weights with a gradient are the same after some steps, and how many have one."""
     before = {name: p.detach().clone() for name, p in trained.items()}
     try:
         with undisturbed(trial), replace_attribute(trial.trainer, "optimizer", None):
-            touched = _train_steps(trial, trained, trial.trainer.create_optimizer())
+            touched = _train_and_mark_weights_with_gradient(
+                trial, trained, trial.trainer.create_optimizer()
+            )
         same = {
             name: int(((p == before[name]) & touched[name]).sum()) for name, p in trained.items()
         }
@@ -82,7 +84,7 @@ def _unchanged_weights(
     return same, {name: int(touched[name].sum()) for name in trained}
 
 
-def _train_steps(
+def _train_and_mark_weights_with_gradient(
     trial: Trial, trained: dict[str, torch.nn.Parameter], optimizer: torch.optim.Optimizer
 ) -> dict[str, torch.Tensor]:
     """Which weights had a gradient in one of the steps."""

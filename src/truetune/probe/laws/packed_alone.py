@@ -13,8 +13,12 @@ from truetune.probe.measuring.compute_logits import (
     compute_logits,
 )
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
-from truetune.probe.measuring.packed_documents import Span, document_spans, lines_of
-from truetune.probe.measuring.rounding_tolerance import routed_difference
+from truetune.probe.measuring.packed_documents import (
+    Span,
+    document_spans,
+    lines_with_ids_of_batches,
+)
+from truetune.probe.measuring.rounding_tolerance import relative_difference_allowing_expert_routing
 
 COST: Cost = "quick"
 
@@ -37,7 +41,9 @@ def measure_law(trial: Trial) -> Measured:
         alone = compute_logits(
             trial.model, {"input_ids": row, "attention_mask": torch.ones_like(row)}
         )[0]
-        worst[f"document {number}"] = routed_difference(alone, piece, trial.model)
+        worst[f"document {number}"] = relative_difference_allowing_expert_routing(
+            alone, piece, trial.model
+        )
     value = float(torch.tensor(list(worst.values())).max())
     evidence = {"by document": worst, "documents": len(documents)}
     explained = allowed_difference(trial.model, batch, together, keep=keep)
@@ -46,7 +52,7 @@ def measure_law(trial: Trial) -> Measured:
 
 def _choose_packed_line(trial: Trial) -> tuple[dict[str, Any], int, list[Span]]:
     """Choose the first packed line: its batch, its number and its documents. Raises Untested."""
-    for batch, line in lines_of(trial.batches):
+    for batch, line in lines_with_ids_of_batches(trial.batches):
         if len(candidates := document_spans(batch, line)) > 1:
             return batch, line, candidates
     raise Untested("no line of the batches holds several documents that the batch tells apart")

@@ -10,8 +10,15 @@ import torch
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import MAX_KEPT_POSITIONS, alter_tokens, compute_logits
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
-from truetune.probe.measuring.packed_documents import Span, document_spans, lines_of
-from truetune.probe.measuring.rounding_tolerance import rounding_tolerance, routed_difference
+from truetune.probe.measuring.packed_documents import (
+    Span,
+    document_spans,
+    lines_with_ids_of_batches,
+)
+from truetune.probe.measuring.rounding_tolerance import (
+    relative_difference_allowing_expert_routing,
+    rounding_tolerance,
+)
 
 COST: Cost = "quick"
 
@@ -30,7 +37,7 @@ def measure_law(trial: Trial) -> Measured:
             compute_logits(trial.model, batch | {"input_ids": x}, keep=keep)[line]
             for x in (ids, other)
         )
-        worst[name] = routed_difference(before, after, trial.model)
+        worst[name] = relative_difference_allowing_expert_routing(before, after, trial.model)
     value = float(torch.tensor(list(worst.values())).max())
     evidence = {
         "by changed document": worst,
@@ -48,7 +55,7 @@ def measure_law(trial: Trial) -> Measured:
 
 def _choose_packed_line(trial: Trial) -> tuple[dict[str, Any], int, list[Span], list[str]]:
     """Choose a packed line: its batch, its number, its documents, and the keys that tell them apart."""
-    for batch, line in lines_of(trial.batches):
+    for batch, line in lines_with_ids_of_batches(trial.batches):
         if len(candidates := document_spans(batch, line)) > 1:
             return (
                 batch,
@@ -56,13 +63,13 @@ def _choose_packed_line(trial: Trial) -> tuple[dict[str, Any], int, list[Span], 
                 candidates,
                 [key for key in batch if key not in ("input_ids", "labels")],
             )
-    for batch, line in lines_of(trial.batches):
-        if len(candidates := _by_stop_tokens(trial, batch, line)) > 1:
+    for batch, line in lines_with_ids_of_batches(trial.batches):
+        if len(candidates := _documents_by_stop_tokens(trial, batch, line)) > 1:
             return batch, line, candidates, []
     raise Untested("no line of the batches holds several documents")
 
 
-def _by_stop_tokens(trial: Trial, batch: dict[str, Any], line: int) -> list[Span]:
+def _documents_by_stop_tokens(trial: Trial, batch: dict[str, Any], line: int) -> list[Span]:
     """Documents of a trainer that packs and gives no key that tells them apart: each ends with a stop token."""
     ids, stop = batch["input_ids"][line], getattr(trial.tokenizer, "eos_token_id", None)
     if stop is None or not getattr(getattr(trial.trainer, "args", None), "packing", False):

@@ -9,15 +9,15 @@ import torch
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import (
     allowed_difference,
-    batch_with_ids,
     compute_logits,
+    first_batch_with_ids,
     padding_side,
     stack_rows,
     unpadded_documents,
 )
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.packed_documents import holds_packed_line
-from truetune.probe.measuring.rounding_tolerance import routed_difference
+from truetune.probe.measuring.rounding_tolerance import relative_difference_allowing_expert_routing
 
 COST: Cost = "quick"
 # One, and an odd number that is no multiple of a kernel's block.
@@ -29,7 +29,7 @@ def measure_law(trial: Trial) -> Measured:
     with positions that do not count the pads, as generation gives them."""
     if trial.tokenizer is None or trial.tokenizer.pad_token_id is None:
         raise Untested("there is no pad token")
-    if holds_packed_line(batch_with_ids(trial)):
+    if holds_packed_line(first_batch_with_ids(trial)):
         raise Untested("the batches are packed, without padding")
     rows = _rows_of_unequal_length(unpadded_documents(trial))
     alone = [
@@ -72,7 +72,8 @@ def _padding_difference(
     values = compute_logits(trial.model, padded)
     own = [values[i][padded["attention_mask"][i] != 0] for i in range(len(rows))]
     return _largest_value(
-        routed_difference(a, b, trial.model) for a, b in zip(alone, own, strict=True)
+        relative_difference_allowing_expert_routing(a, b, trial.model)
+        for a, b in zip(alone, own, strict=True)
     )
 
 

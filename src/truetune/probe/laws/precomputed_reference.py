@@ -8,10 +8,10 @@ from truetune.probe.laws import Cost
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
+    log_probabilities_by_live_reference,
     log_probability_tolerance,
     pair_batches,
-    reference_of,
-    refuse_others_figures,
+    refuse_precomputed_by_another_model,
     require_start_with_reference,
 )
 from truetune.probe.measuring.trainer_gradients import undisturbed
@@ -22,14 +22,14 @@ COST: Cost = "quick"
 def measure_law(trial: Trial) -> Measured:
     """Largest difference over some rows, in nats a token of the shorter side."""
     require_start_with_reference(trial)
-    refuse_others_figures(trial)
+    refuse_precomputed_by_another_model(trial)
     if trial.kind != "dpo" or "ref_chosen_logps" not in trial.batches[0]:
         raise Untested("no reference log-probabilities were computed beforehand")
     worst, rows = 0.0, []
     with undisturbed(trial):
         for batch in pair_batches(trial):
             stored = torch.cat([batch["ref_chosen_logps"], batch["ref_rejected_logps"]]).float()
-            live = reference_of(trial, batch)
+            live = log_probabilities_by_live_reference(trial, batch)
             apart = float((stored - live).abs().max()) / fewest_supervised_tokens(batch)
             worst = apart if not apart <= worst else worst
             rows.append({"given": stored.tolist(), "live": live.tolist()})

@@ -11,19 +11,19 @@ from truetune.probe.laws import Cost
 from truetune.probe.laws.gradient_accumulation import (
     gradient_of_one_batch,
     gradient_tolerance,
-    refuse_rounding_of_blocks,
+    refuse_difference_by_fused_attention,
     rows_of_unequal_length,
 )
 from truetune.probe.measuring.law_trial import Measured, Trial
 from truetune.probe.measuring.trainer_gradients import (
-    batch_of,
-    choose_parameters,
+    attention_without_blocks,
+    choose_last_trained_parameters,
+    collate_rows_on_device,
     gradient_distance,
     num_items_in_batch,
     pretend_process_count,
     step_gradients,
     undisturbed,
-    whole_attention,
 )
 
 # Quick, since both processes are computed in this one (see above) and none is started.
@@ -36,9 +36,11 @@ def measure_law(trial: Trial) -> Measured:
     """
     rows = rows_of_unequal_length(trial)
     half = len(rows) // 2
-    with undisturbed(trial), whole_attention(trial, rows) as whole:
-        parameters = list(choose_parameters(trial.model).values())
-        ranks = [batch_of(trial, part) for part in (rows[:half], rows[half : 2 * half])]
+    with undisturbed(trial), attention_without_blocks(trial, rows) as whole:
+        parameters = list(choose_last_trained_parameters(trial.model).values())
+        ranks = [
+            collate_rows_on_device(trial, part) for part in (rows[:half], rows[half : 2 * half])
+        ]
         with pretend_process_count(trial, 1):
             one = gradient_of_one_batch(trial, rows[: 2 * half])
             counts = [num_items_in_batch(trial, [batch]) for batch in ranks]
@@ -57,7 +59,7 @@ def measure_law(trial: Trial) -> Measured:
         "world": args.world_size,
     }
     tolerance = gradient_tolerance(trial)
-    refuse_rounding_of_blocks(trial, gradients["relative"], tolerance, whole=whole)
+    refuse_difference_by_fused_attention(trial, gradients["relative"], tolerance, whole=whole)
     return Measured(
         gradients["relative"],
         tolerance,

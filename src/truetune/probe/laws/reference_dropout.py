@@ -10,10 +10,10 @@ import torch
 
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import (
-    batch_with_ids,
     compute_logits,
     cut_rows,
     dropout_rates,
+    first_batch_with_ids,
 )
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
@@ -24,10 +24,10 @@ COST: Cost = "quick"
 def measure_law(trial: Trial) -> Measured:
     """Two passes over one batch, with different random numbers, in the trainer's own mode: through the reference,
     and through the policy in training mode."""
-    batch = batch_with_ids(trial)
+    batch = first_batch_with_ids(trial)
     if any(name.startswith(("ref_", "reference_")) for name in batch):
         raise Untested("the reference's log-probabilities were computed beforehand")
-    with _reference_model(trial) as (reference, training):
+    with _reference_model_and_its_mode(trial) as (reference, training):
         apart = {"reference": _difference_of_two_passes(trial, reference, training, batch)}
     apart["policy"] = _difference_of_two_passes(trial, trial.model, True, batch)
     rates: dict[str, int] = {}
@@ -56,7 +56,7 @@ def _difference_of_two_passes(
 
 
 @contextmanager
-def _reference_model(trial: Trial) -> Iterator[tuple[Any, bool]]:
+def _reference_model_and_its_mode(trial: Trial) -> Iterator[tuple[Any, bool]]:
     """The reference model and whether it is in training mode: a model of its own; or the policy with its adapter
     taken off, or with the adapter `ref`."""
     own = getattr(trial.trainer, "ref_model", None)

@@ -6,13 +6,13 @@ from truetune.probe.laws import Cost
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
+    log_probabilities_by_live_reference,
     log_probability_tolerance,
     pair_batches,
-    reference_of,
     require_start_with_reference,
 )
 from truetune.probe.measuring.trainer_gradients import (
-    choose_parameters,
+    choose_last_trained_parameters,
     nudge_weights,
     require_whole_weights,
     undisturbed,
@@ -34,13 +34,13 @@ def measure_law(trial: Trial) -> Measured:
         raise Untested("the reference is no model but numbers computed beforehand")
     batch = pair_batches(trial)[0]
     with undisturbed(trial):
-        before = reference_of(trial, batch)
-        if float((reference_of(trial, batch) - before).abs().max()) / fewest_supervised_tokens(
-            batch
-        ) > log_probability_tolerance(trial):
+        before = log_probabilities_by_live_reference(trial, batch)
+        if float(
+            (log_probabilities_by_live_reference(trial, batch) - before).abs().max()
+        ) / fewest_supervised_tokens(batch) > log_probability_tolerance(trial):
             raise Untested("the reference is not the same twice")
-        with nudge_weights(list(choose_parameters(trial.model).values()), 1.0):
-            after = reference_of(trial, batch)
+        with nudge_weights(list(choose_last_trained_parameters(trial.model).values()), 1.0):
+            after = log_probabilities_by_live_reference(trial, batch)
     moved = float((after - before).abs().max()) / fewest_supervised_tokens(batch)
     return Measured(
         moved,

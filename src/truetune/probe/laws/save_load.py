@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.compute_logits import batch_with_ids, compute_logits, cut_rows
+from truetune.probe.measuring.compute_logits import compute_logits, cut_rows, first_batch_with_ids
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
@@ -42,9 +42,9 @@ def measure_law(trial: Trial) -> Measured:
         getattr(model, "config", None), "quantization_config", None
     ):
         raise Untested("the model is quantized")
-    inputs = cut_rows(trial, batch_with_ids(trial))
+    inputs = cut_rows(trial, first_batch_with_ids(trial))
     base = _copy_base_model(model) if hasattr(model, "peft_config") else None
-    with tempfile.TemporaryDirectory() as folder, _nudge_trained(model), _no_output():
+    with tempfile.TemporaryDirectory() as folder, _nudge_trained(model), _silence_transformers():
         expected = compute_logits(model, inputs, training=False)
         _save_as_trainer(trial, folder)
         loaded = _load_again(model, base, folder).to(expected.device)
@@ -118,7 +118,7 @@ def _load_again(model: Any, base: Any, folder: str) -> Any:
 
 
 @contextmanager
-def _no_output() -> Iterator[None]:
+def _silence_transformers() -> Iterator[None]:
     """transformers neither logs nor draws bars."""
     from transformers.utils import logging
 

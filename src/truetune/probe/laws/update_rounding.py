@@ -35,14 +35,17 @@ def measure_law(trial: Trial) -> Measured:
     """Share of the trained weights that half of a spacing keeps where they are, at the highest rate of the run."""
     require_whole_weights(trial)
     rate, optimizer = _highest_rate(trial)
-    trained = _trained_tensors(trial)
+    trained = _trained_tensors_of_known_rounding(trial)
     if not trained:
         raise Untested("no tensor of the model is trained")
     seen = {
         name: p.detach().flatten()[:: max(1, p.numel() // MAX_SAMPLED_WEIGHTS)]
         for name, p in trained.items()
     }
-    share = {name: stuck_weights(weights, rate) / len(weights) for name, weights in seen.items()}
+    share = {
+        name: count_weights_stuck_by_rounding(weights, rate) / len(weights)
+        for name, weights in seen.items()
+    }
     total = sum(p.numel() for p in trained.values())
     stuck = round(sum(share[name] * p.numel() for name, p in trained.items()))
     worst = sorted(share, key=lambda name: -share[name])[:MAX_SHOWN_TENSORS]
@@ -52,27 +55,29 @@ def measure_law(trial: Trial) -> Measured:
         "weights": total,
         "stuck": stuck,
         "dtypes": sorted({str(p.dtype).removeprefix("torch.") for p in trained.values()}),
-        "size": typical_size({name: seen[name] for name, p in trained.items() if p.dim() > 1}),
+        "size": typical_size_of_weight_matrices(
+            {name: seen[name] for name, p in trained.items() if p.dim() > 1}
+        ),
         "by tensor": {name: round(share[name], 4) for name in worst},
     }
     unit = "share of trained weights that a step can't move"
     return Measured(stuck / total, TOLERANCE, unit, evidence)
 
 
-def _trained_tensors(trial: Trial) -> dict[str, torch.nn.Parameter]:
+def _trained_tensors_of_known_rounding(trial: Trial) -> dict[str, torch.nn.Parameter]:
     """The trained tensors of a dtype whose rounding is known, by name."""
     named = trial.model.named_parameters()
     return {name: p for name, p in named if p.requires_grad and p.dtype in SIGNIFICANT_BITS}
 
 
-def typical_size(seen: Mapping[str, torch.Tensor]) -> float | None:
+def typical_size_of_weight_matrices(seen: Mapping[str, torch.Tensor]) -> float | None:
     """The size (root mean square) of the trained matrices: the median, by tensor. Those that begin as zeros, as LoRA's
     B, and vectors have none to compare a step with; None where there is no other."""
     sizes = [float(weights.detach().float().square().mean().sqrt()) for weights in seen.values()]
     return median(size for size in sizes if size > 0) if any(sizes) else None
 
 
-def stuck_weights(weights: torch.Tensor, rate: float) -> int:
+def count_weights_stuck_by_rounding(weights: torch.Tensor, rate: float) -> int:
     """How many of them stay as they are when `rate` is added or taken away, rounded to the nearest."""
     _, exponent = torch.frexp(weights.detach().float())
     # Half of the distance to the next number of this dtype: less is rounded away.

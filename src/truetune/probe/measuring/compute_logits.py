@@ -14,12 +14,16 @@ from typing import Any
 import torch
 
 from truetune.probe.measuring.law_trial import Trial, Untested
-from truetune.probe.measuring.packed_documents import document_spans, holds_packed_line, lines_of
+from truetune.probe.measuring.packed_documents import (
+    document_spans,
+    holds_packed_line,
+    lines_with_ids_of_batches,
+)
 from truetune.probe.measuring.rounding_tolerance import (
     coarsest_precision,
-    inputs_of,
+    forward_inputs_without_labels,
+    relative_difference_allowing_expert_routing,
     rounding_tolerance,
-    routed_difference,
 )
 
 # Rows, and tokens of each, that a law uses of a batch; a batch with images is used whole. Chosen, not measured: faults
@@ -51,8 +55,12 @@ def compute_logits(
     """
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise Untested("the model is an encoder-decoder")
-    arguments = inputs_of({**({"use_cache": False} if training else {}), **inputs, **more}, model)
-    partly = keep is not None and "logits_to_keep" in inputs_of({"logits_to_keep": 0}, model)
+    arguments = forward_inputs_without_labels(
+        {**({"use_cache": False} if training else {}), **inputs, **more}, model
+    )
+    partly = keep is not None and "logits_to_keep" in forward_inputs_without_labels(
+        {"logits_to_keep": 0}, model
+    )
     model.train(training)
     # Also without a seed: layers that draw (router jitter, noise) draw the same in each call.
     torch.manual_seed(seed or 0)
@@ -105,7 +113,7 @@ def allowed_difference(
     finally:
         for hook in hooks:
             hook.remove()
-    rounding = routed_difference(model_logits, moved, model)
+    rounding = relative_difference_allowing_expert_routing(model_logits, moved, model)
     # Twice, as the two computations that a law compares each round on their own.
     return max(least, min(2 * rounding, MAX_ROUNDING_DIFFERENCE)) if rounding == rounding else least
 
@@ -149,9 +157,9 @@ def dropout_rates(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str
                 yield module, name, value
 
 
-def batch_with_ids(trial: Trial) -> dict[str, Any]:
+def first_batch_with_ids(trial: Trial) -> dict[str, Any]:
     """The first batch with (rows, tokens) ids. Raises Untested."""
-    for batch, _ in lines_of(trial.batches):
+    for batch, _ in lines_with_ids_of_batches(trial.batches):
         return batch
     raise Untested("no batch has input_ids")
 
@@ -160,7 +168,7 @@ def cut_rows(trial: Trial, batch: dict[str, Any], rows: int = MAX_ROWS) -> dict[
     """Cut a real batch to its first rows, and these to LONGEST tokens; it stays whole where keys belong to
     no single token (images, packs).
     """
-    inputs = inputs_of(batch, trial.model)
+    inputs = forward_inputs_without_labels(batch, trial.model)
     if holds_packed_line(batch):
         return inputs
     shape = batch["input_ids"].shape
@@ -184,7 +192,7 @@ def unpadded_documents(trial: Trial) -> list[torch.Tensor]:
         raise Untested("rows hold more than text, and can't be taken out of their batch")
     documents = [
         batch["input_ids"][line, a:b][:MAX_ROW_TOKENS]
-        for batch, line in lines_of(trial.batches)
+        for batch, line in lines_with_ids_of_batches(trial.batches)
         for a, b in document_spans(batch, line)
     ]
     if not documents:
@@ -240,7 +248,7 @@ def is_causal(trial: Trial, batch: dict[str, Any]) -> bool:
     inputs = cut_rows(trial, batch, rows=1)
     ids = inputs["input_ids"][:1]
     text = torch.nonzero(
-        inputs["attention_mask"][0] if _is_plain(inputs, ids) else torch.ones_like(ids[0])
+        inputs["attention_mask"][0] if _has_mask_of_lines(inputs, ids) else torch.ones_like(ids[0])
     ).flatten()
     last = int(text[-1])
     if last < 1:
@@ -258,12 +266,12 @@ def is_causal(trial: Trial, batch: dict[str, Any]) -> bool:
     before, after = (
         compute_logits(trial.model, rest | {"input_ids": x})[:, :last] for x in (ids, other)
     )
-    return routed_difference(before, after, trial.model) <= allowed_difference(
-        trial.model, rest, compute_logits(trial.model, rest)
-    )
+    return relative_difference_allowing_expert_routing(
+        before, after, trial.model
+    ) <= allowed_difference(trial.model, rest, compute_logits(trial.model, rest))
 
 
-def _is_plain(inputs: Mapping[str, Any], ids: torch.Tensor) -> bool:
-    """Is the mask one of lines, (rows, tokens) as the ids are?"""
+def _has_mask_of_lines(inputs: Mapping[str, Any], ids: torch.Tensor) -> bool:
+    """Has the batch a mask of lines, (rows, tokens) as the ids are?"""
     mask = inputs.get("attention_mask")
     return isinstance(mask, torch.Tensor) and mask.dim() == 2 and mask.shape[1] == ids.shape[1]

@@ -8,7 +8,7 @@ and the weight w, whatever the labels are called, whether the logits were ever m
 2. For each position the same gradient is made of each target that it may have: the next token, the one after, itself,
    its label (`_target_gradients`).
 3. The target whose gradient explains the real one, up to a factor, is what is learned; the factor is its weight
-   (`_nearest_candidate`).
+   (`_nearest_target_and_weight`).
 
 The trade-off: a loss on whole distributions (distillation) has no single target, and its law is untested.
 """
@@ -23,7 +23,7 @@ import torch
 
 from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
-    compute_once,
+    compute_once_for_same_weights,
     loss_of,
     replace_attribute,
     trainer_autocast,
@@ -74,7 +74,7 @@ class LearnedTargets:
 
 def learned_targets(trial: Trial) -> list[tuple[int, LearnedTargets]]:
     """What the loss of the first batches teaches, with the batch's number. Raises Untested where none can be read."""
-    targets: list[tuple[int, LearnedTargets]] = compute_once(
+    targets: list[tuple[int, LearnedTargets]] = compute_once_for_same_weights(
         trial, "learned targets", lambda: _targets_of_batches(trial)
     )
     return targets
@@ -162,14 +162,14 @@ def _forward_passes(
     with_gradient = [
         (*pass_, gradient)
         for pass_, gradient in zip(seen, gradients, strict=True)
-        if _is_gradient(gradient)
+        if _is_nonzero_gradient(gradient)
     ]
     if not with_gradient:
         raise Untested("the loss has no gradient at the hidden states")
     return with_gradient
 
 
-def _is_gradient(gradient: torch.Tensor | None) -> bool:
+def _is_nonzero_gradient(gradient: torch.Tensor | None) -> bool:
     """Is there one, and is it not all zero?"""
     return gradient is not None and bool((gradient != 0).any())
 
@@ -212,17 +212,17 @@ def _read_targets(
     learns = (gradient != 0).any(-1)
     labels = _labels_in_fitting_convention(batch, ids, learns)
     labelled = None if labels is None else labels != IGNORED
-    places = _spread_evenly(learns.nonzero())
-    candidates = list(_target_candidates(ids, labels, places))
+    places = _evenly_limited_positions(learns.nonzero())
+    candidates = list(_candidate_targets_of_positions(ids, labels, places))
     own = [
         _target_gradients(trial, inner, backbone, head, output, hidden, places, targets)
         for _, targets in candidates
     ]
-    target, weight = _nearest_candidate(
+    target, weight = _nearest_target_and_weight(
         gradient[places[:, 0], places[:, 1]].float(), [name for name, _ in candidates], own
     )
     missing = places[:0] if labelled is None else (labelled & ~learns).nonzero()
-    unheard, silent = _spread_evenly(missing), 0
+    unheard, silent = _evenly_limited_positions(missing), 0
     if len(unheard) and labels is not None:
         targets = labels[unheard[:, 0], unheard[:, 1]]
         expected = _target_gradients(trial, inner, backbone, head, output, hidden, unheard, targets)
@@ -238,7 +238,7 @@ def _labels_in_fitting_convention(
     """The label of what is predicted at each position, in the convention (shifted by one, or not) that fits better."""
     if "shift_labels" in batch and batch["shift_labels"].shape == ids.shape:
         return torch.as_tensor(batch["shift_labels"])
-    labels_by_line = [label for line in ids for label in _label_of(batch, line)]
+    labels_by_line = [label for line in ids for label in _labels_of_row_in_line(batch, line)]
     if len(labels_by_line) != len(ids):
         return None
     as_given = torch.stack(labels_by_line)
@@ -247,7 +247,7 @@ def _labels_in_fitting_convention(
     return shifted if fits[0] >= fits[1] else as_given
 
 
-def _label_of(batch: dict[str, Any], line: torch.Tensor) -> Iterator[torch.Tensor]:
+def _labels_of_row_in_line(batch: dict[str, Any], line: torch.Tensor) -> Iterator[torch.Tensor]:
     """The labels of the row of the batch that this line holds; the first that fits.
 
     A trainer may put chosen and rejected rows into one pass, or cut padding off: a line is found again by its ids.
@@ -255,7 +255,7 @@ def _label_of(batch: dict[str, Any], line: torch.Tensor) -> Iterator[torch.Tenso
     for key in batch:
         if not key.endswith("input_ids") or not isinstance(batch[key], torch.Tensor):
             continue
-        labels = _labels_beside(batch, key)
+        labels = _labels_for_ids_key(batch, key)
         if labels is None or labels.shape != batch[key].shape:
             continue
         for row, label in zip(batch[key], labels, strict=True):
@@ -267,7 +267,7 @@ def _label_of(batch: dict[str, Any], line: torch.Tensor) -> Iterator[torch.Tenso
                 return
 
 
-def _labels_beside(batch: dict[str, Any], key: str) -> torch.Tensor | None:
+def _labels_for_ids_key(batch: dict[str, Any], key: str) -> torch.Tensor | None:
     """The labels that belong to the ids under this key, with what masks and weights leave out; None without any."""
     prefix = key.removesuffix("input_ids")
     labels, mask = batch.get(f"{prefix}labels"), batch.get(f"{prefix}completion_mask")
@@ -280,12 +280,12 @@ def _labels_beside(batch: dict[str, Any], key: str) -> torch.Tensor | None:
     return labels
 
 
-def _spread_evenly(places: torch.Tensor) -> torch.Tensor:
-    """At most MAX_POSITIONS of them, evenly."""
+def _evenly_limited_positions(places: torch.Tensor) -> torch.Tensor:
+    """At most MAX_POSITIONS of the positions, evenly spread."""
     return places[:: max(1, -(-len(places) // MAX_POSITIONS))]
 
 
-def _target_candidates(
+def _candidate_targets_of_positions(
     ids: torch.Tensor, labels: torch.Tensor | None, places: torch.Tensor
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """What a position may have as its target: (name, (n,) ids, IGNORED where there is none)."""
@@ -327,17 +327,21 @@ def _logits_of_hidden(
         with replace_attribute(backbone, "forward", lambda *_, **__: body_output):
             logits: torch.Tensor = inner(input_ids=ids).logits
     except (AttributeError, TypeError, ValueError, RuntimeError):
-        logits = _as_model_logits(inner, head(hidden))
-    return logits if logits.shape[:2] == hidden.shape[:2] else _as_model_logits(inner, head(hidden))
+        logits = _head_logits_with_vocabulary_ids(inner, head(hidden))
+    return (
+        logits
+        if logits.shape[:2] == hidden.shape[:2]
+        else _head_logits_with_vocabulary_ids(inner, head(hidden))
+    )
 
 
-def _as_model_logits(inner: Any, logits: torch.Tensor) -> torch.Tensor:
+def _head_logits_with_vocabulary_ids(inner: Any, logits: torch.Tensor) -> torch.Tensor:
     """Logits of the head alone, in which ids are columns, as in those of the whole model."""
     border = vocab_map_of(inner)
     return logits if border is None else as_vocab_tensor(logits, border)
 
 
-def _nearest_candidate(
+def _nearest_target_and_weight(
     gradient: torch.Tensor, names: list[str], own: list[torch.Tensor]
 ) -> tuple[list[str | None], torch.Tensor]:
     """The candidate that explains each gradient best, the first of equals, and its weight."""

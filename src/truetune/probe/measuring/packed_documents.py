@@ -18,10 +18,14 @@ Span = tuple[int, int]
 
 def holds_packed_line(batch: dict[str, Any]) -> bool:
     """Does any line hold several documents that the batch tells apart?"""
-    return any(len(document_spans(batch, line)) > 1 for batch, line in lines_of([batch]))
+    return any(
+        len(document_spans(batch, line)) > 1 for batch, line in lines_with_ids_of_batches([batch])
+    )
 
 
-def lines_of(batches: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
+def lines_with_ids_of_batches(
+    batches: list[dict[str, Any]],
+) -> Iterator[tuple[dict[str, Any], int]]:
     """Every line of every batch with ids: the batch and the line's number."""
     for batch in batches:
         ids = batch.get("input_ids")
@@ -76,7 +80,7 @@ def _starts_by_positions(positions: Any, line: int, attended: torch.Tensor) -> t
     """(tokens - 1,) bool from the second token on: do positions restart here?"""
     if not isinstance(positions, torch.Tensor) or positions.dim() != 2:
         return torch.zeros(len(attended) - 1, dtype=torch.bool)
-    own = _of_line(positions, line)
+    own = _values_of_line(positions, line)
     # A jump to another position than 0 counts only behind padding: left padding, or positions that count on.
     return (own[1:] != own[:-1] + 1) & ((own[1:] == 0) | ~attended[:-1])
 
@@ -85,7 +89,7 @@ def _starts_by_numbers(numbers: Any, line: int, attended: torch.Tensor) -> torch
     """(tokens - 1,) bool from the second token on: does the document's number change, with no padding beside?"""
     if not isinstance(numbers, torch.Tensor) or numbers.dim() != 2:
         return torch.zeros(len(attended) - 1, dtype=torch.bool)
-    own = _of_line(numbers, line)
+    own = _values_of_line(numbers, line)
     return (own[1:] != own[:-1]) & attended[1:] & attended[:-1]
 
 
@@ -97,6 +101,6 @@ def _starts_by_block_mask(mask: torch.Tensor, length: int) -> torch.Tensor:
     return first == torch.arange(length)
 
 
-def _of_line(values: torch.Tensor, line: int) -> torch.Tensor:
+def _values_of_line(values: torch.Tensor, line: int) -> torch.Tensor:
     """The values of one line; a collator may give one line of positions for all."""
     return values[min(line, len(values) - 1)].cpu()

@@ -15,8 +15,8 @@ import torch
 
 from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
-    batch_of,
     coarsest_dtype,
+    collate_rows_on_device,
     loss_of,
     trainer_autocast,
 )
@@ -46,16 +46,16 @@ def require_start_with_reference(trial: Trial) -> None:
         raise Untested("the loss is free of a reference")
 
 
-def is_precomputed(trial: Trial) -> bool:
+def is_reference_precomputed(trial: Trial) -> bool:
     """Do the batches hold log-probabilities of the reference that were computed beforehand?"""
     return any("ref" in key and "logp" in key for key in trial.batches[0])
 
 
-def refuse_others_figures(trial: Trial) -> None:
+def refuse_precomputed_by_another_model(trial: Trial) -> None:
     """Raises Untested where what was computed beforehand is of another model than this one: a miniature that took the
     model's place after it, or whose vocabulary was cut since."""
     config = getattr(trial.model, "config", None)
-    if is_precomputed(trial) and (
+    if is_reference_precomputed(trial) and (
         vocab_map_of(trial.model) is not None or getattr(config, SHRUNK_ATTRIBUTE, False)
     ):
         raise Untested(
@@ -68,20 +68,22 @@ def pair_batches(trial: Trial) -> list[dict[str, Any]]:
     if trial.kind != "dpo":
         return trial.batches[:MAX_PAIRS]
     rows = [row for batch in trial.rows for row in batch][:MAX_PAIRS]
-    return [batch_of(trial, [row]) for row in rows]
+    return [collate_rows_on_device(trial, [row]) for row in rows]
 
 
-def log_ratios(trial: Trial, batch: dict[str, Any]) -> tuple[float, dict[str, float]]:
+def loss_and_log_ratios_by_side(
+    trial: Trial, batch: dict[str, Any]
+) -> tuple[float, dict[str, float]]:
     """The loss of a batch, and the mean log-ratio of policy to reference by side, in nats a row, as the trainer logs
     it. Raises Untested where it logs none."""
     # Only what this pass has added counts: earlier values are of other batches.
-    before = {id(values): len(values) for _, values in _logged_metrics(trial.trainer)}
+    before = {id(values): len(values) for _, values in _lists_of_metrics_to_log(trial.trainer)}
     with torch.no_grad():
         loss = float(loss_of(trial, batch))
     beta = float(getattr(trial.trainer, "beta", 0) or 0)
     ratios = {
         key.rpartition("/")[2]: float(values[-1]) / beta
-        for key, values in _logged_metrics(trial.trainer)
+        for key, values in _lists_of_metrics_to_log(trial.trainer)
         if beta
         and "rewards/" in key
         and key.endswith(("chosen", "rejected"))
@@ -92,7 +94,7 @@ def log_ratios(trial: Trial, batch: dict[str, Any]) -> tuple[float, dict[str, fl
     return loss, ratios
 
 
-def _logged_metrics(trainer: Any) -> Iterator[tuple[str, list[Any]]]:
+def _lists_of_metrics_to_log(trainer: Any) -> Iterator[tuple[str, list[Any]]]:
     """Yield the lists to which a trainer adds what it will log, by their name."""
     # TRL's names for them, of newer and of older releases.
     for name in ("_metrics", "_stored_metrics"):
@@ -115,7 +117,7 @@ def fewest_supervised_tokens(batch: dict[str, Any]) -> int:
     return max(1, min((int((mask != 0).sum(-1).min()) for mask in counts), default=1))
 
 
-def reference_of(trial: Trial, batch: dict[str, Any]) -> torch.Tensor:
+def log_probabilities_by_live_reference(trial: Trial, batch: dict[str, Any]) -> torch.Tensor:
     """Log-probabilities of the answers by the live reference, chosen before rejected. Raises Untested."""
     compute = getattr(trial.trainer, "compute_ref_log_probs", None)
     if compute is None:

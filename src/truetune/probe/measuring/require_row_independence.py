@@ -16,7 +16,7 @@ import torch
 
 from truetune.probe.measuring.compute_logits import alter_tokens
 from truetune.probe.measuring.law_trial import Trial, Untested
-from truetune.probe.measuring.trainer_gradients import batch_of, loss_of, undisturbed
+from truetune.probe.measuring.trainer_gradients import collate_rows_on_device, loss_of, undisturbed
 
 # Share of one row's effect that may depend on the other rows: rounding makes some, contrastive losses 0.2 and more.
 MAX_JOINT_SHARE = 0.05
@@ -25,7 +25,7 @@ IGNORED = -100
 
 def refuse_random_collators(trial: Trial, rows: Sequence[Any]) -> None:
     """Raises Untested where the collator makes another batch of the same rows."""
-    one, other = batch_of(trial, rows), batch_of(trial, rows)
+    one, other = collate_rows_on_device(trial, rows), collate_rows_on_device(trial, rows)
     for key, value in one.items():
         if isinstance(value, torch.Tensor) and not torch.equal(value, torch.as_tensor(other[key])):
             raise Untested(
@@ -39,17 +39,18 @@ def refuse_joint_losses(trial: Trial, rows: Sequence[Any]) -> None:
     Two rows, each with its own or with other tokens, make four losses. Of a sum over rows (divided by whatever stays
     the same) the two effects add up.
     """
-    batch = batch_of(trial, rows[:2])
+    batch = collate_rows_on_device(trial, rows[:2])
     ids = [
         key
         for key, value in batch.items()
-        if key.endswith("input_ids") and _line_count(value) % 2 == 0 < _line_count(value)
+        if key.endswith("input_ids")
+        and _line_count_of_matrix(value) % 2 == 0 < _line_count_of_matrix(value)
     ]
     if not ids or len(rows) < 2:
         return
     with undisturbed(trial), torch.no_grad():
         both = [
-            float(loss_of(trial, _change_rows(trial, batch, ids, halves)))
+            float(loss_of(trial, _alter_tokens_of_rows(trial, batch, ids, halves)))
             for halves in ((), (0,), (1,), (0, 1))
         ]
     # The mixed second difference: 0 for every sum over rows, whatever the single losses are.
@@ -62,12 +63,12 @@ def refuse_joint_losses(trial: Trial, rows: Sequence[Any]) -> None:
         )
 
 
-def _line_count(value: Any) -> int:
+def _line_count_of_matrix(value: Any) -> int:
     """Lines of a (lines, tokens) tensor; 0 of anything else."""
     return len(value) if isinstance(value, torch.Tensor) and value.dim() == 2 else 0
 
 
-def _change_rows(
+def _alter_tokens_of_rows(
     trial: Trial, batch: Mapping[str, Any], keys: Sequence[str], halves: Sequence[int]
 ) -> dict[str, Any]:
     """The batch with other tokens in the lines of these of its two rows; labels that repeat them follow."""

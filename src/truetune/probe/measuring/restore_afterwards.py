@@ -47,15 +47,15 @@ def restore_afterwards(*models: Any, trainer: Any = None) -> Iterator[None]:
         stack.enter_context(preserve_state(getattr(trainer, "compute_loss_func", None)))
         for model in models:
             if isinstance(model, torch.nn.Module):
-                stack.enter_context(_restore_model(model))
+                stack.enter_context(_restore_model_but_weights(model))
         for holder in (trainer, getattr(trainer, "state", None), getattr(trainer, "control", None)):
             if holder is not None:
-                stack.enter_context(_restore_counters(holder))
+                stack.enter_context(_restore_numbers_texts_and_containers(holder))
         yield
 
 
 @contextmanager
-def _restore_model(model: torch.nn.Module) -> Iterator[None]:
+def _restore_model_but_weights(model: torch.nn.Module) -> Iterator[None]:
     """Keep what a forward or backward pass, or a switch of mode, changes in a model besides its weights."""
     modules = list(model.modules())
     modes = [(module, module.training) for module in modules]
@@ -81,7 +81,7 @@ def _restore_model(model: torch.nn.Module) -> Iterator[None]:
             parameter.grad = gradient
             parameter.requires_grad = requires_grad
         _restore_buffers(buffers)
-        _restore_switches(switches)
+        _set_module_attributes_again(switches)
         for current, before in hooks:
             _restore_hooks(current, before)
         for config, settings in configs:
@@ -121,7 +121,7 @@ def _restore_hooks(current: dict[int, Any], before: dict[int, Any]) -> None:
         current.update(before)
 
 
-def _restore_switches(switches: list[tuple[torch.nn.Module, str, Any]]) -> None:
+def _set_module_attributes_again(switches: list[tuple[torch.nn.Module, str, Any]]) -> None:
     """Set the attributes of modules again; one that was not there is taken away."""
     for module, name, value in switches:
         # By `vars`, as a module's own `__setattr__` and `__delattr__` look for parameters first.
@@ -141,13 +141,13 @@ def _plain_attributes(holder: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _restore_counters(holder: Any) -> Iterator[None]:
+def _restore_numbers_texts_and_containers(holder: Any) -> Iterator[None]:
     """Numbers and texts of an object, and its containers of such."""
     simple, names = _plain_attributes(holder), set(vars(holder))
     containers = [
         (value, copy.deepcopy(value))
         for value in vars(holder).values()
-        if isinstance(value, dict | list | deque) and _is_plain(value, 4)
+        if isinstance(value, dict | list | deque) and _is_plain_to_depth(value, 4)
     ]
     try:
         yield
@@ -163,14 +163,14 @@ def _restore_counters(holder: Any) -> Iterator[None]:
                 container.extend(before)
 
 
-def _is_plain(value: Any, depth: int) -> bool:
+def _is_plain_to_depth(value: Any, depth: int) -> bool:
     """Is it made of texts, numbers and None alone, nested so deep at most? Else a copy could be of a whole model."""
     if isinstance(value, dict):
-        return depth > 0 and all(_is_plain(v, depth - 1) for v in value.values())
+        return depth > 0 and all(_is_plain_to_depth(v, depth - 1) for v in value.values())
     if isinstance(value, list | tuple | deque):
         return (
             depth > 0
             and len(value) < MAX_BUFFER_ELEMENTS
-            and all(_is_plain(v, depth - 1) for v in value)
+            and all(_is_plain_to_depth(v, depth - 1) for v in value)
         )
     return isinstance(value, str | int | float | None)

@@ -77,7 +77,9 @@ def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
     return float(apart / size.clamp_min(1e-12))
 
 
-def routed_difference(a: torch.Tensor, b: torch.Tensor, model: torch.nn.Module) -> float:
+def relative_difference_allowing_expert_routing(
+    a: torch.Tensor, b: torch.Tensor, model: torch.nn.Module
+) -> float:
     """`relative_difference` of (..., tokens, vocabulary) logits.
 
     In 16 bits a mixture of experts sends a token with two nearly equal scores to another expert by rounding alone:
@@ -103,7 +105,7 @@ def is_mixture_of_experts(model: torch.nn.Module) -> bool:
     return any((getattr(config, name, None) or 0) > 1 for name in names)
 
 
-def inputs_of(batch: dict[str, Any], model: torch.nn.Module) -> dict[str, Any]:
+def forward_inputs_without_labels(batch: dict[str, Any], model: torch.nn.Module) -> dict[str, Any]:
     """What of a batch the model's forward takes, without its labels."""
     base: Any = getattr(model, "get_base_model", None)
     inner = base() if base is not None else model

@@ -22,7 +22,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.restore_afterwards import restore_afterwards
-from truetune.probe.measuring.rounding_tolerance import coarsest_precision, inputs_of
+from truetune.probe.measuring.rounding_tolerance import (
+    coarsest_precision,
+    forward_inputs_without_labels,
+)
 from truetune.probe.measuring.trainer_loss import (
     count_items,
     forward_as_prepared,
@@ -45,7 +48,10 @@ ADAPTER_TENSOR = re.compile(
 def undisturbed(trial: Trial, *, training: bool = False) -> Iterator[None]:
     """Inside, the model stays in train or eval mode, and no process waits for another. Afterwards all is as before."""
     model, reference = trial.model, getattr(trial.trainer, "ref_model", None)
-    with restore_afterwards(model, reference, trainer=trial.trainer), _no_gathering(trial.trainer):
+    with (
+        restore_afterwards(model, reference, trainer=trial.trainer),
+        _gather_own_process_alone(trial.trainer),
+    ):
         model.train(training)
         # The trainer calls `model.train()` at each step, which would switch dropout on again.
         with replace_attribute(model, "train", lambda mode=True: model), warnings.catch_warnings():
@@ -54,7 +60,7 @@ def undisturbed(trial: Trial, *, training: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def whole_attention(trial: Trial, rows: Sequence[Any]) -> Iterator[bool]:
+def attention_without_blocks(trial: Trial, rows: Sequence[Any]) -> Iterator[bool]:
     """Inside, torch's attention computes its matrix whole and not by blocks, where it can: yields whether it does.
 
     The blocks of a fused kernel depend on the shape of a batch, and so does what it rounds in 16 bits. On an H200 the
@@ -98,7 +104,7 @@ def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _no_gathering(trainer: Any) -> Iterator[None]:
+def _gather_own_process_alone(trainer: Any) -> Iterator[None]:
     """What is gathered over the processes is this process's own."""
     accelerator = getattr(trainer, "accelerator", None)
     with ExitStack() as stack:
@@ -132,7 +138,7 @@ def coarsest_dtype(trial: Trial) -> torch.dtype:
 
 def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
     """The loss of one micro-batch. Raises Untested where it can't be computed alone, or is not one number."""
-    refuse_generators(trial)
+    refuse_trainers_that_sample_answers(trial)
     if getattr(trial.trainer, "is_fsdp_enabled", False):
         raise Untested("the weights are spread over processes (FSDP)")
     loss = trial.loss(trial.model, dict(batch))
@@ -143,7 +149,7 @@ def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
     return loss
 
 
-def refuse_generators(trial: Trial) -> None:
+def refuse_trainers_that_sample_answers(trial: Trial) -> None:
     """Raises Untested for trainers whose batches are sampled from the model: they hold prompts alone."""
     if generates_answers(trial.trainer) or (
         trial.trainer is not None and not any(map(holds_answers, trial.batches))
@@ -174,7 +180,7 @@ def require_whole_weights(trial: Trial) -> None:
         raise Untested("some weights are not in this process")
 
 
-def choose_parameters(
+def choose_last_trained_parameters(
     model: torch.nn.Module, limit: int = MAX_COMPARED_WEIGHTS
 ) -> dict[str, torch.nn.Parameter]:
     """Trained tensors, the last ones first, of at most `limit` weights in all. Raises Untested where there is none."""
@@ -288,7 +294,7 @@ def gradient_distance(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> d
     }
 
 
-def rows_of(trial: Trial) -> list[Any]:
+def rows_to_collate_shortest_first(trial: Trial) -> list[Any]:
     """Rows of the first batches as the collator takes them, shortest supervised part first. Raises Untested."""
     rows = [row for batch in trial.rows for row in batch]
     if trial.collate is None or len(rows) < 2:
@@ -309,7 +315,7 @@ def _count_supervised(row: Any) -> int:
     return _row_length(row)
 
 
-def batch_of(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
+def collate_rows_on_device(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
     """Rows through the run's own collator, on the model's device. Raises Untested where it gives no mapping."""
     device = next(trial.model.parameters()).device
     # Copies, since some collators pop keys from the rows.
@@ -322,7 +328,7 @@ def batch_of(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def compute_once(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
+def compute_once_for_same_weights(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
     """What several laws need of one trial, made once for the same weights. What it raises is raised each time."""
     # `_version` counts in-place changes: after a step of the optimizer it is another key.
     kept, key = (
@@ -361,7 +367,7 @@ def logits_of_first_batch(trial: Trial) -> torch.Tensor:
     with trainer_autocast(trial), torch.no_grad():
         return torch.as_tensor(
             trial.model(
-                **inputs_of(
+                **forward_inputs_without_labels(
                     {
                         k: v[:2] if isinstance(v, torch.Tensor) and v.dim() > 1 else v
                         for k, v in batch.items()

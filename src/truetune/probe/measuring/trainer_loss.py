@@ -48,7 +48,7 @@ class TrainerLoss:
             getattr(getattr(self.trainer, "args", None), "gradient_accumulation_steps", 1) or 1
         )
         for number, batch in enumerate(self.batches):
-            if _are_same(batch, inputs):
+            if _hold_same_tensors(batch, inputs):
                 first = number - number % size
                 return count_items(self.trainer, model, self.batches[first : first + size])
         return count_items(self.trainer, model, [inputs])
@@ -112,7 +112,7 @@ def _takes_argument(function: Any, name: str) -> bool:
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
-def _are_same(batch: Mapping[str, Any], inputs: Mapping[str, Any]) -> bool:
+def _hold_same_tensors(batch: Mapping[str, Any], inputs: Mapping[str, Any]) -> bool:
     """Do both hold the same tensors?"""
     tensors = [
         (value, inputs.get(key)) for key, value in batch.items() if isinstance(value, torch.Tensor)

@@ -19,7 +19,7 @@ from truetune.report.page.token_rows import (
     REFUSED_ROW_CODE,
     TokenRow,
     fit_rows_into_budget,
-    range_kept_by_limit,
+    kept_range_of_cut_example,
     row_of_batch_line,
     row_of_view,
     row_without_tokens,
@@ -39,7 +39,7 @@ def _rows_of_data_report(report: DataReport) -> list[TokenRow]:
     """
     made = render_rows_beside_contract(report.spec, [view.example.row for view in report.views])
     found = (
-        [row_of_view(view) | range_kept_by_limit(view, report.spec) for view in report.views]
+        [row_of_view(view) | kept_range_of_cut_example(view, report.spec) for view in report.views]
         if made is None
         else made
     )

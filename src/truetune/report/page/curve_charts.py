@@ -175,7 +175,10 @@ def run_charts(
 def _names_of_curves(curves: Sequence[Curves]) -> list[str]:
     """Each quantity once that any run has a point of, in the order in which runs list them."""
     names = (
-        name for run_curves in curves for name, curve in run_curves.items() if has_point(curve)
+        name
+        for run_curves in curves
+        for name, curve in run_curves.items()
+        if has_drawable_point(curve)
     )
     return list(dict.fromkeys(names))
 
@@ -184,10 +187,10 @@ def _is_worth_a_line(panel: Panel, name: str, curves: Sequence[Curves]) -> bool:
     """Is a quantity drawn in a panel? Shares that stay at 0 in all runs are not, but for the first
     two names of the panel, of which a flat line at 0 is news.
     """
-    return not panel.share or name in panel.names[:2] or _leaves_zero(curves, name)
+    return not panel.share or name in panel.names[:2] or _has_nonzero_value_in_any_run(curves, name)
 
 
-def has_point(curve: Mapping[str, Any]) -> bool:
+def has_drawable_point(curve: Mapping[str, Any]) -> bool:
     """Has a curve any point that can be drawn?"""
     return any(y is not None for y in curve["y"])
 
@@ -225,7 +228,7 @@ def _panel_lines(
     several = len(curves) > 1
     for number, name in enumerate(names):
         for run, run_curves in enumerate(curves):
-            if name in run_curves and has_point(run_curves[name]):
+            if name in run_curves and has_drawable_point(run_curves[name]):
                 # With two runs the dash says which run, and the colour which quantity; with one
                 # the dash repeats the colour for those who see none.
                 dash = DASHES[run % len(DASHES)] if several else DASHES[number % len(DASHES)]
@@ -259,7 +262,7 @@ def _step_range(curves: Sequence[Curves]) -> tuple[float, float]:
     return (left, right) if right > left else (left, left + 1)
 
 
-def _leaves_zero(curves: Sequence[Curves], name: str) -> bool:
+def _has_nonzero_value_in_any_run(curves: Sequence[Curves], name: str) -> bool:
     """Has a quantity a value other than 0 in any run?"""
     return any(y for run_curves in curves for y in run_curves.get(name, {"y": ()})["y"])
 

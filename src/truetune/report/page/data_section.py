@@ -82,7 +82,7 @@ def _length_chart(lengths: dict[str, Any], shares: dict[str, Any] | None) -> Bar
         title = f"{span} tokens: {examples}, {learned} of their tokens supervised"
         bars.append(Bar([(count, colour)], title))
         table.append((span, f"{count:,}", format_per_cent_share(count, total), learned))
-    line = _limit_in_bars(limit, edges)
+    line = _limit_place_in_bars(limit, edges)
     about = (
         f"median {lengths['median']:,}, 95 % up to {lengths['p95']:,}, longest"
         f" {lengths['longest']:,}"
@@ -101,7 +101,7 @@ def _length_chart(lengths: dict[str, Any], shares: dict[str, Any] | None) -> Bar
     )
 
 
-def _limit_in_bars(limit: int | None, edges: list[int]) -> float | None:
+def _limit_place_in_bars(limit: int | None, edges: list[int]) -> float | None:
     """Where the length limit is in the chart, in bars from the left; None where no bar reaches it."""
     if limit is None or not edges or limit >= edges[-1]:
         return None

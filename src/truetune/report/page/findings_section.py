@@ -49,7 +49,7 @@ def findings_section(result: Result) -> Section | None:
         for i, (finding, anchor) in enumerate(findings_with_anchors(result))
     ]
     counts = [(s, sum(finding["severity"] == s for finding in findings)) for s in SEVERITIES]
-    word, beyond = outcome_in_words(result)
+    word, beyond = describe_outcome_without_findings(result)
     html = render_template(
         "findings.html.jinja",
         findings=findings,
@@ -62,14 +62,14 @@ def findings_section(result: Result) -> Section | None:
     return Section("findings", "Findings", html, {"count": len(findings)})
 
 
-def outcome_in_words(result: Result) -> tuple[str, str]:
+def describe_outcome_without_findings(result: Result) -> tuple[str, str]:
     """The outcome of a result without findings above a note, in words: a heading, and what it
     means.
 
     Never "no findings" where nothing was judged: a reader takes it for "all is fine".
     """
     examined = len(result.get("examined") or ())
-    curves = _unseen_by_curves(result)
+    curves = _warning_that_curves_miss_answers(result)
     if result.get("failed"):
         return "failed", str(result.get("summary") or result.get("verdict"))
     if result.get("outcome") == "not judged":
@@ -89,7 +89,7 @@ def _reasons_not_judged(result: Result) -> str:
     return "; ".join(f"{part['what']}: {part['reason']}" for part in missing) or NOTHING_TO_JUDGE
 
 
-def _unseen_by_curves(result: Result) -> str:
+def _warning_that_curves_miss_answers(result: Result) -> str:
     """The warning that curves do not show answers, of a result that is on curves alone; empty of
     others.
     """

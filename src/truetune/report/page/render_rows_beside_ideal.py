@@ -24,9 +24,9 @@ from truetune.render.renderer import Renderer
 from truetune.report.page.masks_by_marker_or_generation_tags import TrainerMasks
 from truetune.report.page.token_rows import (
     TokenRow,
+    kept_range_of_cut_example,
     mask_bits,
-    range_kept_by_limit,
-    raw_text_of,
+    raw_text_in_place_of_tokens,
     row_of_view,
     row_without_tokens,
 )
@@ -60,7 +60,10 @@ class TokenRowRenderer:
         if batch.rejected:
             return [
                 row_without_tokens(
-                    row.origin, batch.rejected[0].reason, format=row.format, **raw_text_of(row.raw)
+                    row.origin,
+                    batch.rejected[0].reason,
+                    format=row.format,
+                    **raw_text_in_place_of_tokens(row.raw),
                 )
             ]
         examples = [
@@ -87,7 +90,7 @@ class TokenRowRenderer:
 
     def _token_row(self, view: TokenView, title: str | None) -> TokenRow:
         """One example as a token row, with the range of its tokens that the run's limit keeps."""
-        return row_of_view(view, title) | range_kept_by_limit(view, self.setup.spec)
+        return row_of_view(view, title) | kept_range_of_cut_example(view, self.setup.spec)
 
     def _expected_values(self, view: TokenView, title: str | None) -> TokenRow:
         """What a token row needs to show how it should be: the mask that is expected, or a twin
@@ -111,7 +114,7 @@ class TokenRowRenderer:
         """The same example rendered with settings that keep the inference contract, and their name;
         (None, None) where the run's settings keep it.
         """
-        changes = dict(self._contract_settings(view.example.row))
+        changes = dict(self._settings_that_restore_contract(view.example.row))
         if not changes:
             return None, None
         name = "; ".join(changes)
@@ -136,7 +139,9 @@ class TokenRowRenderer:
             self.setup.spec.model_copy(update=settings), only_reference=True
         ).probes.renderer()
 
-    def _contract_settings(self, row: Conversation) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _settings_that_restore_contract(
+        self, row: Conversation
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
         """(what a setting that keeps the contract does, the setting), for each one that the run
         breaks for this row.
         """

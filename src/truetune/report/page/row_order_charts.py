@@ -56,7 +56,9 @@ def row_order_charts(order: dict[str, Any], result: Result) -> dict[str, Any] | 
     if len(rows) < 2:
         return None
     names = [_stretch_name(i, each, count) for i, count in enumerate(rows)]
-    stretches = _Stretches(order, names, _stretch_links(order, result), *_rows_by_kind(order))
+    stretches = _Stretches(
+        order, names, _stretch_links(order, result), *_rows_by_kind_and_legend(order)
+    )
     charts = [_mean_length_chart(stretches), _supervised_share_chart(stretches)]
     if stretches.kinds:
         # What comes when explains how lengths and shares change below it.
@@ -91,7 +93,9 @@ def _stretch_links(order: dict[str, Any], result: Result) -> list[str | None]:
     return [f"#row={first[i]}" if i in first else None for i in range(len(order["rows"]))]
 
 
-def _rows_by_kind(order: dict[str, Any]) -> tuple[dict[str, list[int]], list[tuple[str, str]]]:
+def _rows_by_kind_and_legend(
+    order: dict[str, Any],
+) -> tuple[dict[str, list[int]], list[tuple[str, str]]]:
     """(rows of each kind by stretch, legend): the most frequent kinds, and the rest as one."""
     bare_names = _bare_file_names(list(order["kinds"]), order["by"])
     ranked = sorted(
@@ -143,7 +147,7 @@ def _kinds_chart(stretches: _Stretches) -> BarChart:
 def _mean_length_chart(stretches: _Stretches) -> BarChart:
     """A bar chart of the mean tokens of the examples of each stretch."""
     order = stretches.order
-    means = [_mean_of(*at) for at in zip(order["tokens"], order["examples"], strict=True)]
+    means = [_mean_or_zero(*at) for at in zip(order["tokens"], order["examples"], strict=True)]
     bars = [
         Bar([(mean, "b-main")], f"{name}: {mean:,.0f} tokens on average", link)
         for mean, name, link in zip(means, stretches.names, stretches.links, strict=True)
@@ -160,7 +164,7 @@ def _supervised_share_chart(stretches: _Stretches) -> BarChart:
     )
     bars = [
         Bar(
-            [(_mean_of(part, whole), "b-good")],
+            [(_mean_or_zero(part, whole), "b-good")],
             f"{name}: {format_per_cent_share(part, whole)} supervised",
             link,
         )
@@ -169,7 +173,7 @@ def _supervised_share_chart(stretches: _Stretches) -> BarChart:
     return BarChart("Supervised share along the file", bars, 1, "100 %", stretches.ticks)
 
 
-def _mean_of(total: int, count: int) -> float:
+def _mean_or_zero(total: int, count: int) -> float:
     """The mean; 0 of nothing."""
     return total / count if count else 0.0
 
@@ -182,7 +186,7 @@ def _describe_order(order: dict[str, Any]) -> str:
     # The first and the last tenth: one stretch alone would be noise, and half the file hides a curriculum.
     tenth = max(1, count // 10)
     ends = [
-        _mean_of(sum(order["tokens"][part]), sum(order["examples"][part]))
+        _mean_or_zero(sum(order["tokens"][part]), sum(order["examples"][part]))
         for part in (slice(tenth), slice(-tenth, None))
     ]
     sentence = (
@@ -191,7 +195,7 @@ def _describe_order(order: dict[str, Any]) -> str:
         f" beginning and {ends[1]:,.0f} at the end."
     )
     counts = [sum(at) for at in order["kinds"].values()]
-    if counts and _chance_of_one_kind(counts, order["each"]) < MAX_CHANCE_PURE:
+    if counts and _chance_that_stretch_is_one_kind(counts, order["each"]) < MAX_CHANCE_PURE:
         by_stretch = zip(*order["kinds"].values(), strict=True)
         pure = sum(sum(n > 0 for n in at) == 1 for at in by_stretch)
         sentence += f" {pure:,} of {count:,} stretches hold rows of one {order['by']} alone"
@@ -199,7 +203,7 @@ def _describe_order(order: dict[str, Any]) -> str:
     return sentence
 
 
-def _chance_of_one_kind(counts: list[int], stretch_rows: int) -> float:
+def _chance_that_stretch_is_one_kind(counts: list[int], stretch_rows: int) -> float:
     """How likely a stretch of `stretch_rows` rows, drawn at random, holds one kind alone: the sum
     of (share of it) ** stretch_rows.
     """
@@ -215,7 +219,7 @@ def _order_table(stretches: _Stretches) -> tuple[list[str], list[list[Any]]]:
         [
             (name, link),
             *(f"{counts[i]:,}" for counts in stretches.kinds.values()),
-            f"{_mean_of(order['tokens'][i], order['examples'][i]):,.0f}",
+            f"{_mean_or_zero(order['tokens'][i], order['examples'][i]):,.0f}",
             format_per_cent_share(order["supervised"][i], order["tokens"][i]),
         ]
         for i, (name, link) in enumerate(zip(stretches.names, stretches.links, strict=True))

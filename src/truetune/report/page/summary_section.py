@@ -12,7 +12,10 @@ from typing import Any
 
 from truetune.render.rendering import Source
 from truetune.report.audit_terminal import describe_loss_function
-from truetune.report.page.findings_section import findings_with_anchors, outcome_in_words
+from truetune.report.page.findings_section import (
+    describe_outcome_without_findings,
+    findings_with_anchors,
+)
 from truetune.report.page.page_section import Result, Section, render_template
 
 SEVERITIES = ("error", "warning", "info")
@@ -31,7 +34,7 @@ def summary_section(result: Result) -> Section:
         render_template(
             "verdict.html.jinja",
             result=result,
-            standing=outcome_in_words(result)[0],
+            standing=describe_outcome_without_findings(result)[0],
             verdict=result.get("summary") or result.get("verdict"),
             amiss=result.get("failed") and not result.get("findings"),
             next=_next_step_link(result),

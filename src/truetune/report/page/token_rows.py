@@ -128,7 +128,10 @@ def add_raw_text_to_bare_rows(rows: list[TokenRow], spec: RunSpec) -> list[Token
         return rows
     return [
         (
-            row | raw_text_of(raw_by_origin.get(Origin(row["file"], row["line"], row["row"])))
+            row
+            | raw_text_in_place_of_tokens(
+                raw_by_origin.get(Origin(row["file"], row["line"], row["row"]))
+            )
             if _needs_raw_text(row)
             else row
         )
@@ -146,7 +149,7 @@ def _needs_raw_text(row: TokenRow) -> bool:
     )
 
 
-def raw_text_of(value: Any) -> TokenRow:
+def raw_text_in_place_of_tokens(value: Any) -> TokenRow:
     """What a row that has no tokens shows instead: its text in the file, as far as there is any."""
     return (
         {}
@@ -203,20 +206,20 @@ def row_of_view(view: TokenView, title: str | None = None) -> TokenRow:
     }
 
 
-def range_kept_by_limit(view: TokenView, spec: RunSpec) -> TokenRow:
+def kept_range_of_cut_example(view: TokenView, spec: RunSpec) -> TokenRow:
     """`kept`: the range of a longer example that the run's limit leaves; empty where nothing is
     cut.
     """
     count, most = len(view.ids), spec.max_length
-    if most is None or count <= most or _overflow_is_not_cut(view, spec):
+    if most is None or count <= most or _overflow_is_split_or_packed(view, spec):
         return {}
     # Preference trainers may keep the end of a prompt instead of its beginning.
     from_end = view.example.row.is_preference and pair_length_limit(spec).from_end
     return {"kept": [count - most, count] if from_end else [0, most]}
 
 
-def _overflow_is_not_cut(view: TokenView, spec: RunSpec) -> bool:
-    """Are longer examples shared out, or laid end to end, and not cut?"""
+def _overflow_is_split_or_packed(view: TokenView, spec: RunSpec) -> bool:
+    """Are longer examples shared out over rows, or laid end to end, so that nothing is cut?"""
     strategy, plain = spec.training.packing_strategy, view.example.row.format == "text"
     return (
         spec.encode.overflow in ("split", "truncate-prompt")
@@ -246,7 +249,7 @@ def row_of_batch_line(sample: Sample) -> TokenRow:
         "attended": mask_bits(sample.attended),
         "padding": mask_bits(sample.padding),
         "documents": sample.documents.tolist(),
-        **labels_unlike_ids(sample.ids, sample.labels),
+        **labels_entry_where_unlike_ids(sample.ids, sample.labels),
     }  # fmt: skip
     if sample.expected is not None:
         row["expected"] = mask_bits(sample.expected)
@@ -255,7 +258,7 @@ def row_of_batch_line(sample: Sample) -> TokenRow:
     return row
 
 
-def labels_unlike_ids(
+def labels_entry_where_unlike_ids(
     ids: NDArray[Any], labels: NDArray[Any] | None
 ) -> dict[str, list[int | None]]:
     """The `labels` entry of a token row; only where a label is neither the token's id nor ignored."""
@@ -265,10 +268,8 @@ def labels_unlike_ids(
     return {"labels": [None if label == IGNORED else label for label in labels.tolist()]}
 
 
-def text_of_tokens(ids: NDArray[Any], vocabulary: TokenBytes) -> list[str]:
-    """The characters of each token where there is no text to compare with; bytes of a part as lone
-    surrogates.
-    """
+def spell_tokens_without_source_text(ids: NDArray[Any], vocabulary: TokenBytes) -> list[str]:
+    """The characters of each token where there is no text to compare with; bytes of a part as lone surrogates."""
     spellings = {
         id: vocabulary.spell(id).decode("utf-8", "surrogateescape")
         # Each id is spelled once, however often it occurs.
@@ -319,7 +320,7 @@ def _origin_runs(view: TokenView) -> Iterator[list[Any]]:
         jumps = known and reached - inside != start
         if place is not last or not i or added or jumps:
             last, reached = place, start + inside
-            yield [i, *_origin_run_values(place, start, added)]
+            yield [i, *_origin_as_path_offset_end_message(place, start, added)]
         reached += _count_characters(piece)
 
 
@@ -335,7 +336,7 @@ def _count_characters(piece: str) -> int:
     return sum(not _is_utf8_continuation(unit) for unit in piece)
 
 
-def _origin_run_values(
+def _origin_as_path_offset_end_message(
     place: TextOrigin | None, start: int, added: bool
 ) -> tuple[str, int, int, int | None]:
     """(path, offset, end, message) of a place; unknown ones are -1 and None."""

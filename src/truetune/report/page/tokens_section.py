@@ -25,7 +25,9 @@ def report_tokens_section(result: Result) -> Section | None:
     if not views:
         return None
     marks = marks_of_cited_rows(result, {(view.get("file"), view.get("row")) for view in views})
-    return token_view_section({"rows": views, "marks": marks}, _describe_left_out(result, marks))
+    return token_view_section(
+        {"rows": views, "marks": marks}, _note_on_rows_left_out(result, marks)
+    )
 
 
 def token_view_section(rows: dict[str, Any], note: str = "") -> Section:
@@ -39,7 +41,7 @@ def token_view_section(rows: dict[str, Any], note: str = "") -> Section:
     return Section("tokens", "Tokens", html, {"sources": SOURCES, **rows})
 
 
-def _describe_left_out(result: Result, marks: Marks) -> str:
+def _note_on_rows_left_out(result: Result, marks: Marks) -> str:
     """A note on how many of the rows, and of those that findings cite, are shown, where not all
     are.
     """

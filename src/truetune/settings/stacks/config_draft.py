@@ -201,7 +201,7 @@ class ConfigDraft:
         known = set(known)
         raw = self.values if self.raw is None else self.raw
         self._set_pad_masking()
-        rest = self._unread_settings(known)
+        rest = self._settings_without_own_field(known)
         self.fields["training.other"] = {**rest, **self.fields.get("training.other", {})}
         unknown = [self._location_of(key) for key in raw if key not in known]
         return Config(
@@ -242,7 +242,7 @@ class ConfigDraft:
             TRAINERS[trainer].pads_masked_by.value if trainer else None
         )
 
-    def _unread_settings(self, known: set[str]) -> dict[str, Any]:
+    def _settings_without_own_field(self, known: set[str]) -> dict[str, Any]:
         """The settings that have no field of ours. Tokens and passwords are left out: reports print the rest."""
         return {
             key: value

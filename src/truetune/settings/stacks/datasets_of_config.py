@@ -112,16 +112,18 @@ def set_datasets_of_draft(
         keys: the config's keys that name them.
         field: `data` or `eval_data`.
     """
-    sets = list(map(_add_reason_if_unreadable, sets))
+    sets = list(map(_dataset_with_reason_if_unreadable, sets))
     here = [dataset for dataset in sets if dataset.paths and not dataset.why_not]
-    form = _format_and_map_of_run(draft, here, field)
+    form = _format_and_map_of_field(draft, here, field)
     taken = [dataset for dataset in here if _format_and_map_of_dataset(dataset) == form]
     if taken:
         draft.put(field, tuple(path for dataset in taken for path in dataset.paths), *keys)
         if field == "data":
             _put_format_and_map(draft, form, taken)
-    _note_left_out(draft, sets, here, taken)
-    _keep_names_of_left_out(draft, [dataset.name for dataset in sets if dataset not in taken])
+    _note_why_datasets_left_out(draft, sets, here, taken)
+    _put_left_out_names_among_others(
+        draft, [dataset.name for dataset in sets if dataset not in taken]
+    )
 
 
 def _put_format_and_map(
@@ -132,15 +134,15 @@ def _put_format_and_map(
     """Put the format of the run's data into the draft, with the map of their columns."""
     format_name, columns = form
     draft.put("format", format_name)
-    draft.put("map", {**columns, **_map_of_unread_columns(taken)} or None)
+    draft.put("map", {**columns, **_map_of_columns_framework_leaves_out(taken)} or None)
 
 
-def _add_reason_if_unreadable(dataset: ConfigDataset) -> ConfigDataset:
+def _dataset_with_reason_if_unreadable(dataset: ConfigDataset) -> ConfigDataset:
     """The data set with the reason why its files cannot be read, if there is one."""
     return dataset._replace(why_not=dataset.why_not or _reason_if_unreadable(dataset.paths))
 
 
-def _format_and_map_of_run(
+def _format_and_map_of_field(
     draft: ConfigDraft, here: Sequence[ConfigDataset], field: str
 ) -> tuple[Any, dict[str, str]]:
     """The one format and map that the data of a field are read by.
@@ -160,7 +162,7 @@ def _format_and_map_of_dataset(dataset: ConfigDataset) -> tuple[FormatName | Non
     return dataset.format, dict(dataset.map)
 
 
-def _map_of_unread_columns(datasets: Sequence[ConfigDataset]) -> dict[str, str]:
+def _map_of_columns_framework_leaves_out(datasets: Sequence[ConfigDataset]) -> dict[str, str]:
     """A map for the columns that rows have and the framework reads from none of these data sets."""
     unread = frozenset.intersection(*(dataset.unread for dataset in datasets))
     if not unread:
@@ -173,14 +175,14 @@ def _map_of_unread_columns(datasets: Sequence[ConfigDataset]) -> dict[str, str]:
     }
 
 
-def _keep_names_of_left_out(draft: ConfigDraft, names: Sequence[str]) -> None:
+def _put_left_out_names_among_others(draft: ConfigDraft, names: Sequence[str]) -> None:
     """Keep the data sets that are not looked at among the other settings, so that a report can name them."""
     if names:
         other = draft.fields.setdefault("training.other", {})
         other.setdefault("datasets", []).extend(names)
 
 
-def _note_left_out(
+def _note_why_datasets_left_out(
     draft: ConfigDraft,
     sets: Iterable[ConfigDataset],
     here: Sequence[ConfigDataset],

@@ -21,7 +21,7 @@ from truetune.parsing.parse_python_within_limits import parse_python
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import variables_set_once_unconditionally
 from truetune.settings.config import Stack
-from truetune.settings.release_pins import project_folders
+from truetune.settings.release_pins import folders_up_to_project_root
 from truetune.settings.stacks import read_trl_yaml
 from truetune.settings.stacks.known_keys import RENAMED_KEYS, load_known_keys
 from truetune.settings.stacks.registry import readers_of_other_programs
@@ -92,9 +92,9 @@ def find_config_consumer(path: Path, keys: frozenset[str]) -> ConfigConsumer | N
     if by_command is not None:
         return by_command
     scripts = [file for file in files if file.suffix == ".py"]
-    scripts.sort(key=lambda script: -len(_words_of_file_name(script) & _words_of_file_name(path)))
+    scripts.sort(key=lambda script: -len(_words_in_file_name(script) & _words_in_file_name(path)))
     return next(
-        (reader for script in scripts for reader in _consumers_in_script(script, keys)), None
+        (reader for script in scripts for reader in _parsers_that_take_all_keys(script, keys)), None
     )
 
 
@@ -121,11 +121,11 @@ def commands_that_launch(script: Path) -> Iterator[str]:
     another folder is not meant: the command's path must lead to it from the command's file, or from one of the folders
     above the script.
     """
-    for file, number, line in _lines_that_launch(script):
+    for file, number, line in _command_lines_that_launch(script):
         yield _describe_launch(file, number, line)
 
 
-def _lines_that_launch(script: Path) -> Iterator[tuple[Path, int, str]]:
+def _command_lines_that_launch(script: Path) -> Iterator[tuple[Path, int, str]]:
     """(file, line, text) of the commands of the project that start this script, or a program with
     these settings.
     """
@@ -147,16 +147,18 @@ def commands_that_launch_several_processes(path: Path) -> Iterator[str]:
     """The commands of the project that start this script, or a program that reads these settings, as several
     processes, each with where it stands."""
     for command in commands_that_launch(path):
-        if SEVERAL_PROCESSES.search(command) or _config_starts_several(command, path):
+        if SEVERAL_PROCESSES.search(command) or _named_accelerate_config_starts_several(
+            command, path
+        ):
             yield command
 
 
-def _config_starts_several(command: str, script: Path) -> bool:
+def _named_accelerate_config_starts_several(command: str, script: Path) -> bool:
     """Does the command name a configuration of accelerate, in a folder of the script's project, that starts several?"""
     named = CONFIG_OF_ACCELERATE.search(command)
     if named is None or PROCESS_COUNT.search(command):
         return False
-    for folder in project_folders(script):
+    for folder in folders_up_to_project_root(script):
         text = read_project_text_cached(str(folder / named[1]))
         if text:
             count = COUNT_IN_CONFIG.search(text)
@@ -164,13 +166,13 @@ def _config_starts_several(command: str, script: Path) -> bool:
     return False
 
 
-def launched_processes(path: Path) -> tuple[int, str] | None:
+def launched_process_count_and_command(path: Path) -> tuple[int, str] | None:
     """How many processes the project's commands start a script, or a program with these settings, as; and a command.
 
     None where no command says it, or two say different numbers.
     """
     counts: dict[int, str] = {}
-    for file, number, line in _lines_that_launch(path):
+    for file, number, line in _command_lines_that_launch(path):
         count = _process_count_of_command(line) or _process_count_of_variables(file, line)
         if count is None:
             return None
@@ -214,7 +216,7 @@ def word_names_script(word: str, file: Path, script: Path) -> bool:
     return any((folder / given).resolve() == script for folder in (file.parent, *script.parents))
 
 
-def _words_of_file_name(path: Path) -> set[str]:
+def _words_in_file_name(path: Path) -> set[str]:
     """The words of a file's name: `grpo.py` reads `grpo_lora.yaml` rather than `sft.py` does."""
     return set(re.split(r"[\W_]+", path.stem.lower()))
 
@@ -264,7 +266,7 @@ def _command_lines_cached(path: str, _changed: int) -> tuple[tuple[int, str], ..
     return run or tuple(lines)
 
 
-def _consumers_in_script(file: Path, keys: frozenset[str]) -> Iterator[ConfigConsumer]:
+def _parsers_that_take_all_keys(file: Path, keys: frozenset[str]) -> Iterator[ConfigConsumer]:
     """A script's parser that takes each of these keys, and not by the words of `TrainingArguments` alone."""
     base = load_known_keys("transformers").classes["TrainingArguments"]
     of_trl = read_trl_yaml.trl_keys() - set(base) - read_trl_yaml.trl_launcher_keys()
@@ -291,7 +293,7 @@ def _parsers_of_trl_classes(path: str, _changed: int) -> tuple[_ArgumentParser, 
             continue
         if _last_name_of_class(call.func) not in PARSER_CLASSES:
             continue
-        names = _class_names(call.args[0], assigned)
+        names = _names_of_written_or_assigned_classes(call.args[0], assigned)
         if any(_is_trl_arguments_class(name, classes) for name in names):
             fields = frozenset(
                 field for name in names for field in _dataclass_fields(name, classes)
@@ -323,7 +325,9 @@ def _assigned_values(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
     return values
 
 
-def _class_names(node: ast.expr, assigned: Mapping[str, ast.expr]) -> list[str]:
+def _names_of_written_or_assigned_classes(
+    node: ast.expr, assigned: Mapping[str, ast.expr]
+) -> list[str]:
     """The classes of `(ScriptArguments, SFTConfig)`, written there or assigned to a name."""
     if isinstance(node, ast.Name) and isinstance(assigned.get(node.id), (ast.Tuple, ast.List)):
         node = assigned[node.id]
@@ -366,7 +370,7 @@ def _last_name_of_class(node: ast.expr) -> str:
 def files_around(path: Path) -> Iterator[Path]:
     """The scripts, commands and READMEs in the folders from the file up to the root of its project, and in those
     directly below the root."""
-    folders = project_folders(path)
+    folders = folders_up_to_project_root(path)
     below = sorted(
         Path(entry.path)
         for entry in _folder_entries_or_none(folders[-1])

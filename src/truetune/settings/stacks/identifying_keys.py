@@ -77,7 +77,9 @@ def keys_identify(stack: Stack, value: Mapping[object, object]) -> bool:
         return read_torchtune_recipe.is_recipe(value)
     if stack == "llama-factory":
         signs = given & LLAMA_FACTORY_SIGNS
-        if not _keys_unknown_to(given, read_llama_factory_settings.llama_factory_keys()):
+        if not _keys_neither_known_nor_misspelt(
+            given, read_llama_factory_settings.llama_factory_keys()
+        ):
             return bool(signs)
         return len(signs) >= MIN_SIGNS and bool(signs - MODEL_KEYS)
     count = len(given & _exclusive_keys_by_stack()[stack]) + _names_model_and_rows(stack, value)
@@ -93,7 +95,7 @@ def _are_all_trainer_keys(given: set[str]) -> bool:
     `trl sft --config` and `trl dpo --config` take, and one sign.
     """
     of_the_trainer = given & frozenset(load_known_keys("transformers").classes["TrainingArguments"])
-    return len(of_the_trainer) >= MIN_TRAINING_ARGUMENTS and not _keys_unknown_to(
+    return len(of_the_trainer) >= MIN_TRAINING_ARGUMENTS and not _keys_neither_known_nor_misspelt(
         given, read_trl_yaml.trl_keys()
     )
 
@@ -108,10 +110,12 @@ def _has_key_of_trl_trainer(given: set[str]) -> bool:
     own = {key for name in TRL_TRAINERS for key in classes[name]} - frozenset(
         load_known_keys("transformers").classes["TrainingArguments"]
     )
-    return bool(given & own) and not _keys_unknown_to(given, read_trl_yaml.trl_keys())
+    return bool(given & own) and not _keys_neither_known_nor_misspelt(
+        given, read_trl_yaml.trl_keys()
+    )
 
 
-def _keys_unknown_to(given: set[str], known: frozenset[str]) -> set[str]:
+def _keys_neither_known_nor_misspelt(given: set[str], known: frozenset[str]) -> set[str]:
     """Keys that this program does not know, and that are no misspelling of one."""
     return {key for key in given - known if find_misspelt_key(key, known) is None}
 
@@ -140,18 +144,20 @@ def _names_model_and_rows(stack: Stack, value: Mapping[object, object]) -> bool:
             isinstance(value.get(key), str)
             for key in ("dataset_name", "dataset_mixture", "dataset_mixer")
         )
-        return "model_name_or_path" in value and (rows or _is_list_of_tables(value.get("datasets")))
+        return "model_name_or_path" in value and (
+            rows or _is_list_of_tables_with_path(value.get("datasets"))
+        )
     return (
         stack == "axolotl"
         and "base_model" in value
         and any(
-            _is_list_of_tables(value.get(key)) or isinstance(value.get(key), str)
+            _is_list_of_tables_with_path(value.get(key)) or isinstance(value.get(key), str)
             for key in ("datasets", "pretraining_dataset")
         )
     )
 
 
-def _is_list_of_tables(value: object) -> bool:
+def _is_list_of_tables_with_path(value: object) -> bool:
     """Is a value a list of dictionaries with a `path`, at least one?"""
     return (
         isinstance(value, list)

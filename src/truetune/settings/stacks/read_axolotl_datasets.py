@@ -42,7 +42,7 @@ def read_axolotl_datasets(draft: ConfigDraft, document: LocatedDocument) -> None
     """
     first: dict[str, Any] = {}
     for key in DATASET_KEYS:
-        entries = _dataset_entries(draft.get(key))
+        entries = _dataset_entries_of_key(draft.get(key))
         for index, entry in enumerate(entries):
             _note_unknown_keys_of_dataset(draft, document, (key, index), entry)
         datasets = [_read_dataset(draft, entry, key == "pretraining_dataset") for entry in entries]
@@ -55,7 +55,7 @@ def read_axolotl_datasets(draft: ConfigDraft, document: LocatedDocument) -> None
     draft.put("history", "single")
 
 
-def _dataset_entries(value: Any) -> list[dict[str, Any]]:
+def _dataset_entries_of_key(value: Any) -> list[dict[str, Any]]:
     """The data sets of a key: a list, one alone, or a name alone."""
     entries = value if isinstance(value, list) else [value]
     return [
@@ -106,7 +106,7 @@ def _read_supervision(draft: ConfigDraft, item: dict[str, Any]) -> None:
     if is_switched_on(draft.get("train_on_inputs")) or draft.fields.get("format") == "text":
         draft.put("learn", {"what": "all"}, "train_on_inputs")
     draft.put("append_eos", item.get("type") == "completion" or None)
-    strategy = preference_strategy(draft.get("rl"), item.get("type"))
+    strategy = preference_strategy_with_own_template(draft.get("rl"), item.get("type"))
     if strategy:
         draft.own_prompt = True
         draft.notes.append(
@@ -125,7 +125,7 @@ def _read_supervision(draft: ConfigDraft, item: dict[str, Any]) -> None:
             other.setdefault(f"datasets.{key}", item[key])
 
 
-def preference_strategy(method: Any, kind: Any) -> str:
+def preference_strategy_with_own_template(method: Any, kind: Any) -> str:
     """The strategy of a preference data set, where it writes its own template; empty for any other data set."""
     if method not in (*PAIR_METHODS, "kto"):
         return ""
@@ -139,14 +139,14 @@ def _read_dataset(draft: ConfigDraft, item: dict[str, Any], pretraining: bool) -
     """One data set of the YAML: its files, format and columns."""
     name = str(item.get("path"))
     paths = local_dataset_files(draft, name, item.get("data_files"), item.get("data_dir"))
-    made = _format_and_map(draft, item, pretraining)
+    made = _format_and_map_or_reason(draft, item, pretraining)
     if isinstance(made, str):
         return ConfigDataset(name, paths, why_not=made)
-    return ConfigDataset(name, paths, *made, unread=_unread_columns(item))
+    return ConfigDataset(name, paths, *made, unread=_input_column_unread_by_own_format(item))
 
 
-def _unread_columns(item: dict[str, Any]) -> frozenset[str]:
-    """The input, where the `format` of a `type` of one's own does not write it: Axolotl says nothing of it."""
+def _input_column_unread_by_own_format(item: dict[str, Any]) -> frozenset[str]:
+    """The column `input`, where the `format` of a `type` of one's own leaves it out; Axolotl says nothing of it."""
     kind = item.get("type")
     written = kind.get("format") if isinstance(kind, dict) else None
     if not isinstance(written, str) or "{input}" in written:
@@ -154,7 +154,7 @@ def _unread_columns(item: dict[str, Any]) -> frozenset[str]:
     return frozenset(("input",))
 
 
-def _format_and_map(
+def _format_and_map_or_reason(
     draft: ConfigDraft, item: dict[str, Any], pretraining: bool
 ) -> tuple[FormatName | None, dict[str, str]] | str:
     """The format and the column map of a data set, or why it cannot be read."""
@@ -170,10 +170,10 @@ def _format_and_map(
         return _format_and_map_of_alpaca(kind)
     if method == "kto":
         return "kto", {}
-    return _format_and_map_of_type(kind, item)
+    return _format_and_map_by_supervised_type(kind, item)
 
 
-def _format_and_map_of_type(
+def _format_and_map_by_supervised_type(
     kind: Any, item: dict[str, Any]
 ) -> tuple[FormatName | None, dict[str, str]] | str:
     """The format and the column map of a supervised data set by its `type`: `alpaca`,

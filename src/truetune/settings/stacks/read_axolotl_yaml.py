@@ -23,7 +23,7 @@ from truetune.settings.stacks.read_shared_stack_arguments import (
     read_gradient_checkpointing,
     read_sharding,
 )
-from truetune.settings.stacks.read_trainer_arguments import read_quantization
+from truetune.settings.stacks.read_trainer_arguments import read_load_in_bits
 
 FIELD_KEYS = {
     "learning_rate": "learning_rate", "lr_scheduler_type": "lr_scheduler", "warmup_steps": "warmup_steps",
@@ -84,13 +84,13 @@ def read_axolotl_config(document: LocatedDocument) -> Config:
     for field, key in FIELD_KEYS.items():
         draft.take(f"training.{field}", key)
     _read_training_method(draft)
-    _read_batch_sizes(draft)
-    _read_model(draft)
+    _read_evaluation_batch_size(draft)
+    _read_model_tokenizer_and_template(draft)
     _read_precision(draft)
     if draft.get("adapter") in ("lora", "qlora"):
         _read_lora(draft)
-    _read_schedule(draft)
-    _read_tokens(draft)
+    _read_evaluation_saving_packing_shuffling(draft)
+    _read_special_and_added_tokens(draft)
     read_sharding(draft)
     _read_gradient_checkpointing(draft)
     read_axolotl_datasets(draft, document)
@@ -130,7 +130,7 @@ def _read_training_method(draft: ConfigDraft) -> None:
         draft.used.discard("trl")
 
 
-def _read_batch_sizes(draft: ConfigDraft) -> None:
+def _read_evaluation_batch_size(draft: ConfigDraft) -> None:
     """Read the batch size of evaluations, and note a `batch_size` that does nothing."""
     draft.take("training.per_device_eval_batch_size", "eval_batch_size", "micro_batch_size")
     if draft.get("batch_size") is not None:
@@ -140,7 +140,7 @@ def _read_batch_sizes(draft: ConfigDraft) -> None:
         )
 
 
-def _read_model(draft: ConfigDraft) -> None:
+def _read_model_tokenizer_and_template(draft: ConfigDraft) -> None:
     """Read the model, its tokenizer and template, and how it is loaded."""
     base = draft.folder(draft.get("base_model"))
     own = draft.get("tokenizer_config")
@@ -207,7 +207,7 @@ def _read_precision(draft: ConfigDraft) -> None:
     if is_bfloat16:
         dtype = "bfloat16"
     draft.put("training.dtype", dtype, "bf16", "bfloat16", "fp16", "float16")
-    read_quantization(draft)
+    read_load_in_bits(draft)
 
 
 def _read_lora(draft: ConfigDraft) -> None:
@@ -232,7 +232,7 @@ def _target_module_names(value: Any) -> Any:
     )
 
 
-def _read_schedule(draft: ConfigDraft) -> None:
+def _read_evaluation_saving_packing_shuffling(draft: ConfigDraft) -> None:
     """Read when it evaluates and saves, how it packs, and whether it shuffles."""
     has_evaluation = bool(draft.get("val_set_size") or draft.get("test_datasets"))
     _read_event_interval(draft, "eval", "no", is_off=not has_evaluation)
@@ -288,7 +288,7 @@ def _read_gradient_checkpointing(draft: ConfigDraft) -> None:
         draft.put("training.use_reentrant", draft.fields.get("training.deepspeed_stage") == 3)
 
 
-def _read_tokens(draft: ConfigDraft) -> None:
+def _read_special_and_added_tokens(draft: ConfigDraft) -> None:
     """Read special and added tokens."""
     special = {
         key: value for key, value in draft.table("special_tokens").items() if isinstance(value, str)

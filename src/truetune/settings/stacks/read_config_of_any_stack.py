@@ -99,20 +99,20 @@ def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None
     path = Path(path) / CONFIG_NAME if Path(path).is_dir() else Path(path)
     if path.suffix == ".toml":
         return read_truetune_yaml.read_truetune_config(
-            LocatedDocument(str(path), located_document.read_config_text(path), {}, {})
+            LocatedDocument(str(path), located_document.read_text_of_config_size(path), {}, {})
         )
     document = located_document.read_located_document(path)
     stack = identify_stack(document.value, path, trained_by)
     if stack is None:
         unlock = advise_how_to_identify(document.value)
         raise SpecError(
-            f"{path}: found {_describe_value(document.value)}; expected the settings of truetune, TRL, "
-            "Axolotl (base_model, datasets) or LLaMA-Factory (stage, model_name_or_path, dataset)"
+            f"{path}: found {_describe_value_without_settings(document.value)}; expected the settings of truetune, "
+            "TRL, Axolotl (base_model, datasets) or LLaMA-Factory (stage, model_name_or_path, dataset)"
             f"{'. ' * bool(unlock)}{unlock}"
         )
     config = _add_keys_of_consumer(
         config_readers()[stack].read(document),
-        _find_consumer(stack, document.value, path, trained_by),
+        _consumer_by_user_or_project(stack, document.value, path, trained_by),
     )
     repeated = tuple(
         (
@@ -123,7 +123,7 @@ def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None
     )
     also = [
         other
-        for other in _stacks_shown_by_keys(document.value, _fitting_stacks(document.value))
+        for other in _fitting_stacks_shown_by_keys(document.value, _fitting_stacks(document.value))
         if other != stack
     ]
     notes = (
@@ -143,10 +143,14 @@ def identify_stack(
     fitting = _fitting_stacks(value)
     if trained_by in fitting:
         return next(stack for stack in fitting if stack == trained_by)
-    sure = _stacks_shown_by_keys(value, fitting)
+    sure = _fitting_stacks_shown_by_keys(value, fitting)
     if sure:
         return sure[0]
-    reader = _find_consumer(None, value, path, None) if fitting and path is not None else None
+    reader = (
+        _consumer_by_user_or_project(None, value, path, None)
+        if fitting and path is not None
+        else None
+    )
     return reader.stack if reader is not None and reader.stack in fitting else None
 
 
@@ -155,7 +159,7 @@ def advise_how_to_identify(value: object) -> str:
     is known.
     """
     fitting = _fitting_stacks(value)
-    if not fitting or _stacks_shown_by_keys(value, fitting):
+    if not fitting or _fitting_stacks_shown_by_keys(value, fitting):
         return ""
     names = " or ".join(fitting)
     command = config_readers()[fitting[0]].command
@@ -165,7 +169,7 @@ def advise_how_to_identify(value: object) -> str:
     )
 
 
-def _find_consumer(
+def _consumer_by_user_or_project(
     stack: Stack | None, value: object, path: Path | None, trained_by: TrainerName | None
 ) -> ConfigConsumer | None:
     """The program that reads the file, as the user or its project says; if `stack` is given, only
@@ -190,7 +194,7 @@ def _add_keys_of_consumer(config: Config, reader: ConfigConsumer | None) -> Conf
     return replace(config, unknown=unknown, read_by=reader.told_by, notes=notes)
 
 
-def _stacks_shown_by_keys(value: object, fitting: tuple[Stack, ...]) -> tuple[Stack, ...]:
+def _fitting_stacks_shown_by_keys(value: object, fitting: tuple[Stack, ...]) -> tuple[Stack, ...]:
     """Those of the fitting stacks that the keys alone show."""
     if not isinstance(value, dict):
         return ()
@@ -203,7 +207,11 @@ def _stacks_shown_by_keys(value: object, fitting: tuple[Stack, ...]) -> tuple[St
 
 def _fitting_stacks(value: object) -> tuple[Stack, ...]:
     """The stacks whose keys the file's may be, those that fit best first."""
-    if not isinstance(value, dict) or not value or name_foreign_file(value) is not None:
+    if (
+        not isinstance(value, dict)
+        or not value
+        or name_file_without_run_settings(value) is not None
+    ):
         return ()
     if _are_truetune_settings(value):
         return ("truetune",)
@@ -238,7 +246,7 @@ def _are_truetune_settings(value: Mapping[object, object]) -> bool:
         for key, item in given.items()
         if key in TRUETUNE_KEYS and isinstance(item, dict) <= (key in TABLE_KEYS)
     }
-    if _holds_rows(given):
+    if _is_data_a_list_of_rows(given):
         fitting.discard("data")
     rest = given.keys() - fitting
     if len(fitting) < len(rest):
@@ -251,13 +259,13 @@ def _are_truetune_settings(value: Mapping[object, object]) -> bool:
     return bool(fitting & KEYS_OF_TRUETUNE_ALONE)
 
 
-def _holds_rows(value: Mapping[str, object]) -> bool:
+def _is_data_a_list_of_rows(value: Mapping[str, object]) -> bool:
     """Is `data` a list of rows, so that the file holds data and no settings?"""
     data = value.get("data")
     return isinstance(data, list) and any(isinstance(item, dict) for item in data)
 
 
-def name_foreign_file(value: object) -> str | None:
+def name_file_without_run_settings(value: object) -> str | None:
     """What a file is that is no run's settings, by its keys."""
     given = {str(key) for key in value} if isinstance(value, dict) else set()
     if (
@@ -269,9 +277,9 @@ def name_foreign_file(value: object) -> str | None:
     return next((name for name, keys in KEYS_OF_OTHER_FILES.items() if given & keys), None)
 
 
-def _describe_value(value: object) -> str:
+def _describe_value_without_settings(value: object) -> str:
     """A phrase on a value that is no settings."""
-    if (name := name_foreign_file(value)) is not None:
+    if (name := name_file_without_run_settings(value)) is not None:
         return name
     keys = format_name_list(value, empty="") if isinstance(value, dict) else ""
     return f"the keys {keys}" if keys else "nothing" if value is None else "no settings by name"

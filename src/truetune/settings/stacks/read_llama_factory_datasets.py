@@ -67,7 +67,7 @@ def read_llama_factory_datasets(draft: ConfigDraft) -> None:
     draft.get("dataset_dir")
     for key, field in (("dataset", "data"), ("eval_dataset", "eval_data")):
         wanted = list_of_names(draft.get(key))
-        info, folder = _read_dataset_info(draft) if wanted else (None, None)
+        info, folder = _read_dataset_info_and_folder(draft) if wanted else (None, None)
         set_datasets_of_draft(
             draft,
             [_read_dataset(draft, name, key, info, folder) for name in wanted],
@@ -76,7 +76,9 @@ def read_llama_factory_datasets(draft: ConfigDraft) -> None:
         )
 
 
-def _read_dataset_info(draft: ConfigDraft) -> tuple[Mapping[str, Any] | None, Path | None]:
+def _read_dataset_info_and_folder(
+    draft: ConfigDraft,
+) -> tuple[Mapping[str, Any] | None, Path | None]:
     """The content of dataset_info.json, and its folder; None if it is not here."""
     where = draft.get("dataset_dir")
     folder = draft.find(str(where)) if isinstance(where, str) else None
@@ -109,17 +111,17 @@ def _read_dataset(
         return ConfigDataset(name, ())
     path = folder / str(about.get("file_name"))
     if draft.get("stage") == "pt":
-        draft.notes += _notes_on_pretraining(name, about)
+        draft.notes += _notes_on_parts_unread_in_pretraining(name, about)
     made = _format_and_map(about, str(draft.get("stage")))
     paths = (str(path),) if path.exists() else ()
     return (
         ConfigDataset(name, paths, why_not=made)
         if isinstance(made, str)
-        else ConfigDataset(name, paths, *made, unread=_unread_columns(about))
+        else ConfigDataset(name, paths, *made, unread=_columns_left_out_by_entry(about))
     )
 
 
-def _unread_columns(about: Mapping[str, Any]) -> frozenset[str]:
+def _columns_left_out_by_entry(about: Mapping[str, Any]) -> frozenset[str]:
     """The columns that an entry does not name, and which LLaMA-Factory leaves out then, whatever rows hold."""
     columns = about.get("columns")
     mapped = columns if isinstance(columns, dict) else DEFAULT_COLUMNS
@@ -127,7 +129,7 @@ def _unread_columns(about: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(ours for ours, theirs in known.items() if not mapped.get(theirs))
 
 
-def _notes_on_pretraining(name: str, about: Mapping[str, Any]) -> list[str]:
+def _notes_on_parts_unread_in_pretraining(name: str, about: Mapping[str, Any]) -> list[str]:
     """What `stage: pt` does not read of a data set: the response, and all messages but the first."""
     columns = about.get("columns")
     if about.get("formatting", "alpaca") != "alpaca":
@@ -177,8 +179,8 @@ def _format_and_map(
         )
         if stage == "pt":
             # Its processor reads the prompt alone, and no response, be it mapped.
-            return "text", _map_of_named_columns({"text": columns_of_row["instruction"]})
-        return label_format or "alpaca", _map_of_named_columns({**columns_of_row, **extra})
+            return "text", _map_of_columns_entry_names({"text": columns_of_row["instruction"]})
+        return label_format or "alpaca", _map_of_columns_entry_names({**columns_of_row, **extra})
     return _format_and_map_of_messages(about, column_of("messages"), label_format, extra)
 
 
@@ -209,7 +211,10 @@ def _format_and_map_of_messages(
     elif keys == ("from", "value"):
         form = "sharegpt"
     ours = "messages" if form == "messages" and label_format is None else "conversations"
-    return label_format or form, {**_map_of_named_columns({ours: messages, **extra}), **inside}
+    return label_format or form, {
+        **_map_of_columns_entry_names({ours: messages, **extra}),
+        **inside,
+    }
 
 
 def _is_plain_name(tag: object) -> bool:
@@ -226,6 +231,6 @@ def _names_in_messages(tags: Mapping[str, str]) -> dict[str, str]:
     return inside
 
 
-def _map_of_named_columns(columns: Mapping[str, str | None]) -> dict[str, str]:
+def _map_of_columns_entry_names(columns: Mapping[str, str | None]) -> dict[str, str]:
     """The columns that an entry names, as a map."""
     return {ours: str(theirs) for ours, theirs in columns.items() if theirs and theirs != ours}

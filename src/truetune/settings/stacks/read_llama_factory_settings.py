@@ -78,14 +78,14 @@ def read_llama_factory_config(document: LocatedDocument) -> Config:
     for field, key in FIELD_KEYS.items():
         draft.take(f"training.{field}", key)
     _read_training_method(draft)
-    _read_model(draft)
+    _read_model_and_template(draft)
     kind = draft.get("finetuning_type")
     if kind == "lora":
         _read_lora(draft)
     elif kind != "full":
         draft.notes.append(f"finetuning_type: {kind} is read as if all weights were trained")
-    _read_tokens(draft)
-    _read_data_loading(draft)
+    _read_added_tokens(draft)
+    _read_packing_shuffling_and_evaluation(draft)
     read_sharding(draft)
     read_llama_factory_datasets(draft)
     limit = draft.get("cutoff_len")
@@ -119,7 +119,7 @@ def _read_training_method(draft: ConfigDraft) -> None:
     draft.put("history", "single")
 
 
-def _read_model(draft: ConfigDraft) -> None:
+def _read_model_and_template(draft: ConfigDraft) -> None:
     """Read the model, its template, and how it is loaded."""
     model = draft.folder(draft.get("model_name_or_path"))
     draft.put("model", model, "model_name_or_path")
@@ -176,7 +176,7 @@ def _target_module_names(value: Any) -> Any:
     return "all-linear" if found == ["all"] else found
 
 
-def _read_tokens(draft: ConfigDraft) -> None:
+def _read_added_tokens(draft: ConfigDraft) -> None:
     """Read the added tokens."""
     added = [
         *list_of_names(draft.get("add_tokens")),
@@ -185,7 +185,7 @@ def _read_tokens(draft: ConfigDraft) -> None:
     draft.put("training.added_tokens", added or None, "add_special_tokens", "add_tokens")
 
 
-def _read_data_loading(draft: ConfigDraft) -> None:
+def _read_packing_shuffling_and_evaluation(draft: ConfigDraft) -> None:
     """Read packing, shuffling, and when it evaluates."""
     draft.put("training.remove_unused_columns", False)
     draft.put(

@@ -24,7 +24,7 @@ def read_sharding(draft: ConfigDraft) -> None:
     value = draft.get("deepspeed")
     if value is None or value is UNKNOWN_VALUE or value == "":
         return
-    zero = _zero_settings(draft, value)
+    zero = _zero_settings_if_here(draft, value)
     if zero is None:
         return
     draft.put("training.deepspeed_stage", _zero_stage(draft, zero), "deepspeed")
@@ -55,7 +55,7 @@ def _is_moved_off_gpu(value: Any) -> bool:
     return isinstance(value, dict) and value.get("device") not in (None, "none")
 
 
-def _zero_settings(draft: ConfigDraft, value: Any) -> dict[str, Any] | None:
+def _zero_settings_if_here(draft: ConfigDraft, value: Any) -> dict[str, Any] | None:
     """`zero_optimization` of DeepSpeed's settings, empty where they have none; None where their file is not here."""
     if isinstance(value, str):
         path = draft.find(value)
@@ -114,7 +114,7 @@ def device_map_name(value: Any) -> str | None:
     return value if isinstance(value, str) else None if value is None else str(value)
 
 
-def read_special_tokens(draft: ConfigDraft, *keys: str) -> None:
+def read_special_token_keys(draft: ConfigDraft, *keys: str) -> None:
     """Read the keys that set a special token (`pad_token: <|pad|>`) into the draft."""
     found = {key: draft.values[key] for key in keys if isinstance(draft.values.get(key), str)}
     if found:

@@ -85,8 +85,8 @@ def read_swift_options(document: LocatedDocument, command: str = "sft") -> Confi
     )
     attention = ATTENTION_NAMES.get(str(draft.get("attn_impl")))
     draft.put("training.attn_implementation", attention, "attn_impl")
-    _read_evaluation(draft)
-    _read_sharding(draft)
+    _read_evaluation_interval(draft)
+    _read_deepspeed(draft)
     limit = draft.get("max_length")
     limit = limit if isinstance(limit, int) else None
     draft.put("max_length", limit, "max_length")
@@ -129,7 +129,7 @@ def _read_precision(draft: ConfigDraft) -> None:
         draft.put("training.fp16", dtype == "float16", "torch_dtype")
 
 
-def _read_evaluation(draft: ConfigDraft) -> None:
+def _read_evaluation_interval(draft: ConfigDraft) -> None:
     """Read when it evaluates: if rows are held out and no strategy is named, as often as it saves;
     otherwise never.
     """
@@ -139,7 +139,7 @@ def _read_evaluation(draft: ConfigDraft) -> None:
         draft.put("training.eval_strategy", strategy, "save_strategy")
 
 
-def _read_sharding(draft: ConfigDraft) -> None:
+def _read_deepspeed(draft: ConfigDraft) -> None:
     """Read DeepSpeed's settings, by a name or a file."""
     stage = ZERO_STAGES.get(str(draft.get("deepspeed")))
     if stage is None:

@@ -38,7 +38,7 @@ RENAMED_MODULES = {"output_proj": "o_proj"}
 """torchtune's names of matrices that others call something else"""
 
 
-def torchtune_keys() -> frozenset[str]:
+def keys_that_tell_torchtune_recipe() -> frozenset[str]:
     """Keys that tell a recipe."""
     return RECIPE_KEYS
 
@@ -52,7 +52,7 @@ def read_torchtune_config(document: LocatedDocument) -> Config:
     """A recipe's YAML. Raises SpecError."""
     draft = draft_of_document(document, "torchtune", TORCHTUNE_RELEASE, DEFAULTS)
     builder = _component_name(draft.get("model")).rpartition(".")[2]
-    _read_model(draft)
+    _read_weights_folder_or_name(draft)
     draft.put(
         "training.method", "dpo" if "DPO" in _component_name(draft.get("loss")) else "sft", "loss"
     )
@@ -61,7 +61,7 @@ def read_torchtune_config(document: LocatedDocument) -> Config:
     draft.take("training.per_device_train_batch_size", "batch_size")
     draft.take("training.gradient_accumulation_steps", "gradient_accumulation_steps")
     draft.take("training.num_train_epochs", "epochs")
-    _read_step_limit(draft)
+    _read_step_limit_of_run(draft)
     draft.take("training.max_grad_norm", "clip_grad_norm")
     draft.take("training.shuffle", "shuffle")
     draft.take("training.gradient_checkpointing", "enable_activation_checkpointing")
@@ -90,7 +90,7 @@ def _component_name(part: Any) -> str:
     return str(part.get("_component_", "")) if isinstance(part, Mapping) else ""
 
 
-def _read_model(draft: ConfigDraft) -> None:
+def _read_weights_folder_or_name(draft: ConfigDraft) -> None:
     """Read the folder of the weights; if it is not on this machine, its last name."""
     folder = draft.table("checkpointer").get("checkpoint_dir")
     if not isinstance(folder, str):
@@ -101,7 +101,7 @@ def _read_model(draft: ConfigDraft) -> None:
     draft.put("tokenizer", named if found is not None else None, "tokenizer", "checkpointer")
 
 
-def _read_step_limit(draft: ConfigDraft) -> None:
+def _read_step_limit_of_run(draft: ConfigDraft) -> None:
     """Read the limit of steps for the whole run; torchtune limits those of each epoch."""
     steps, epochs = draft.get("max_steps_per_epoch"), draft.get("epochs")
     if type(steps) is int and type(epochs) is int:

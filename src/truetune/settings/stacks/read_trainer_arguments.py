@@ -19,7 +19,7 @@ from truetune.settings.stacks.read_shared_stack_arguments import (
     join_loss_types,
     read_gradient_checkpointing,
     read_sharding,
-    read_special_tokens,
+    read_special_token_keys,
 )
 from truetune.trainers import TRAINERS
 from truetune.trainers.trainer_fact_types import RowKind
@@ -92,7 +92,7 @@ def read_class_of_arguments(draft: ConfigDraft, name: str) -> int | None:
         draft.put("training.eval_steps", draft.get("logging_steps"))
     draft.take("training.eval_strategy", "eval_strategy", "evaluation_strategy")
     draft.take("training.loss_type", "loss_type", made=join_loss_types)
-    read_special_tokens(draft, "pad_token", "eos_token")
+    read_special_token_keys(draft, "pad_token", "eos_token")
     if name == "SFTConfig":
         _read_sft_arguments(draft)
     _read_model_init_kwargs(draft, draft.table("model_init_kwargs"), "model_init_kwargs")
@@ -126,11 +126,13 @@ def read_trl_supervision(draft: ConfigDraft) -> None:
             draft.put("mask_by", "generation-tags", "assistant_only_loss")
     elif found:
         kind: RowKind = "prompt-completion" if {"prompt", "completion"} <= found else "chat"
-        decision = TRAINERS["trl"].decision(kind, lambda name: _switch_if_set(draft.get(name)))
+        decision = TRAINERS["trl"].decision(
+            kind, lambda name: _switch_or_none_if_unset(draft.get(name))
+        )
         draft.put("learn", {"what": decision.learned}, "completion_only_loss")
 
 
-def _switch_if_set(value: Any) -> bool | None:
+def _switch_or_none_if_unset(value: Any) -> bool | None:
     """A switch as it is set; None where it is not."""
     return None if value is None else is_switched_on(value)
 
@@ -190,10 +192,10 @@ def read_model_arguments(draft: ConfigDraft) -> None:
         draft.get("use_flash_attention_2")
     ):
         draft.put("training.attn_implementation", "flash_attention_2", "use_flash_attention_2")
-    read_quantization(draft)
+    read_load_in_bits(draft)
 
 
-def read_quantization(draft: ConfigDraft) -> None:
+def read_load_in_bits(draft: ConfigDraft) -> None:
     """Read `load_in_4bit` and `load_in_8bit`."""
     for bits in (8, 4):
         if is_switched_on(draft.get(f"load_in_{bits}bit")):

@@ -95,7 +95,7 @@ def trl_keys() -> frozenset[str]:
 
 
 @cache
-def _defaults_of_trainer_script(name: str) -> dict[str, Any]:
+def _keys_and_defaults_of_trainer_script(name: str) -> dict[str, Any]:
     """The keys and defaults of all that the script of a trainer's class merges."""
     made = class_defaults(name)
     for part in (*SHARED_CLASSES, *SCRIPT_CLASSES.get(name, ())):
@@ -103,14 +103,15 @@ def _defaults_of_trainer_script(name: str) -> dict[str, Any]:
     return made
 
 
-def guess_trainer_class(document: LocatedDocument) -> tuple[str, bool]:
+def guess_trainer_class_and_if_sure(document: LocatedDocument) -> tuple[str, bool]:
     """The trainer's class, and whether the keys leave no other."""
     given = set(document.value)
     base = set(load_known_keys("transformers").classes["TrainingArguments"]).union(
         *(load_known_keys("trl").classes[name] for name in SHARED_CLASSES)
     )
     own = {
-        name: set(_defaults_of_trainer_script(name)) - base | TRAINER_SIGNS.get(name, frozenset())
+        name: set(_keys_and_defaults_of_trainer_script(name)) - base
+        | TRAINER_SIGNS.get(name, frozenset())
         for name in TRAINER_CLASSES
     }
     scores = {
@@ -134,9 +135,9 @@ def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
     Raises:
         SpecError: a value that its field does not take.
     """
-    name, is_sure = (trainer, True) if trainer else guess_trainer_class(document)
+    name, is_sure = (trainer, True) if trainer else guess_trainer_class_and_if_sure(document)
     release = load_known_keys("trl").release
-    defaults = _defaults_of_trainer_script(name)
+    defaults = _keys_and_defaults_of_trainer_script(name)
     known = {*defaults, *trl_launcher_keys()}
     pins = pins_of_project_files(document.path)
     # Before the same major number, a key that is not set may have had another default: then nothing is known of it.
@@ -159,12 +160,12 @@ def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
     # What is learned depends on the columns of the rows, so it comes after the data.
     if name == "SFTConfig":
         read_trl_supervision(draft)
-    _read_template(draft)
-    _note_own_keys(draft, document)
+    _read_template_if_file_is_here(draft)
+    _note_keys_of_scripts_own_settings(draft, document)
     return draft.config(known, limit, ("transformers", "trl"))
 
 
-def _read_template(draft: ConfigDraft) -> None:
+def _read_template_if_file_is_here(draft: ConfigDraft) -> None:
     """Read the chat template, if its file is here; the folder of another tokenizer is not read."""
     template = draft.get("chat_template_path")
     path = draft.find(template) if isinstance(template, str) else None
@@ -172,7 +173,7 @@ def _read_template(draft: ConfigDraft) -> None:
         draft.put("template", str(path), "chat_template_path")
 
 
-def _note_own_keys(draft: ConfigDraft, document: LocatedDocument) -> None:
+def _note_keys_of_scripts_own_settings(draft: ConfigDraft, document: LocatedDocument) -> None:
     """Say which keys a script that merges its own settings with TRL's must have brought."""
     # A key that transformers has given up is one of an earlier release, and no script's.
     known = trl_keys() | RENAMED_KEYS["transformers"].keys()

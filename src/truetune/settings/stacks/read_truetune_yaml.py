@@ -10,7 +10,7 @@ from pathlib import Path
 from truetune.package import __version__
 from truetune.settings.config import Config, SettingLocation
 from truetune.settings.located_document import LocatedDocument
-from truetune.settings.read_truetune_settings import find_settings, validate_settings
+from truetune.settings.read_truetune_settings import find_own_settings_and_file, validate_settings
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.config_draft import location_of_keys
 
@@ -22,7 +22,7 @@ def truetune_keys() -> frozenset[str]:
 
 def read_truetune_config(document: LocatedDocument) -> Config:
     """The settings in a truetune.yaml as a Config. Raises SpecError."""
-    settings, _ = find_settings(document.path, Path(document.path).parent)
+    settings, _ = find_own_settings_and_file(document.path, Path(document.path).parent)
     spec = validate_settings(settings, document.path)
     places: dict[str, SettingLocation] = {}
     for keys in document.spots:

@@ -78,11 +78,13 @@ def find_removed_argument(package: str, trainer: str, name: str) -> RemovedArgum
     return RemovedArgument(
         name,
         RemovalWindow(releases[releases.index(gone) - 1], gone),
-        *_find_replacement(trainer, name, newest),
+        *_replacement_and_new_name(trainer, name, newest),
     )
 
 
-def _find_replacement(trainer: str, name: str, takes: list[str]) -> tuple[str | None, str | None]:
+def _replacement_and_new_name(
+    trainer: str, name: str, takes: list[str]
+) -> tuple[str | None, str | None]:
     """What to write, and the argument's new name where it only changed its name."""
     new_name = RENAMED_KEYS["transformers"].get(name) or name
     if new_name in takes:

@@ -19,8 +19,8 @@ from truetune.settings.stacks.read_trainer_arguments import (
     METHOD_OF_CLASS,
     class_defaults,
     read_class_of_arguments,
+    read_load_in_bits,
     read_model_arguments,
-    read_quantization,
     steady_defaults,
 )
 
@@ -58,10 +58,10 @@ def config_of_one_call(
     text: str,
 ) -> Config:
     """One call as a Config. Raises SpecError for a value that its field does not take."""
-    return config_of_calls_in_run([ConfigCall(class_name, arguments, places)], path, text)
+    return config_of_calls_of_one_run([ConfigCall(class_name, arguments, places)], path, text)
 
 
-def config_of_calls_in_run(calls: Iterable[ConfigCall], path: str, text: str) -> Config:
+def config_of_calls_of_one_run(calls: Iterable[ConfigCall], path: str, text: str) -> Config:
     """The calls of one run as a Config.
 
     Args:
@@ -81,22 +81,24 @@ def config_of_calls_in_run(calls: Iterable[ConfigCall], path: str, text: str) ->
     limit = None
     if trainer is not None:
         known = set(class_defaults(trainer))
-        limit = _read_trainer_arguments(draft, arguments_call, trainer)
+        limit = _read_arguments_and_give_length_limit(draft, arguments_call, trainer)
     unknown = {key for key in draft.values if key not in known}
     draft.raw, draft.where = dict(draft.values), dict(draft.where)
     for name in PART_READERS:
         if name in by_name:
             part = _draft_of_call(by_name[name], package, path, text)
-            unknown |= _merge_call_into_draft(draft, part, by_name[name])
+            unknown |= _merge_call_and_give_unknown_keys(draft, part, by_name[name])
     return draft.config(draft.raw.keys() - unknown, limit, ("transformers", "trl"))
 
 
-def _read_trainer_arguments(draft: ConfigDraft, call: ConfigCall, trainer: str) -> int | None:
+def _read_arguments_and_give_length_limit(
+    draft: ConfigDraft, call: ConfigCall, trainer: str
+) -> int | None:
     """Read the call of a trainer's class of arguments into the draft; returns the limit on an
     example's length.
     """
     # `**kwargs` may set any key: then nothing is known to have its default.
-    draft.defaults = _known_defaults_of_call(call) if call.complete else {}
+    draft.defaults = _known_defaults_of_omitted_arguments(call) if call.complete else {}
     limit = read_class_of_arguments(draft, trainer)
     if not call.complete and draft.get("max_length", "max_seq_length") is None:
         # Among what is not seen may be a limit.
@@ -104,14 +106,16 @@ def _read_trainer_arguments(draft: ConfigDraft, call: ConfigCall, trainer: str) 
     return limit
 
 
-def _known_defaults_of_call(call: ConfigCall) -> dict[str, Any]:
+def _known_defaults_of_omitted_arguments(call: ConfigCall) -> dict[str, Any]:
     """The defaults of what a call of a class of arguments leaves out, as far as they are known."""
     if call.older is None:
         return class_defaults(call.name)
     return steady_defaults(call.name, call.older)
 
 
-def _merge_call_into_draft(draft: ConfigDraft, part: ConfigDraft, call: ConfigCall) -> set[str]:
+def _merge_call_and_give_unknown_keys(
+    draft: ConfigDraft, part: ConfigDraft, call: ConfigCall
+) -> set[str]:
     """Put what a call beside that of the arguments says into the draft; returns its keys that its class lacks.
 
     Its keys are named after the call (`LoraConfig.r`), so that they do not hide those of the arguments.
@@ -161,12 +165,12 @@ def _sorted_list_if_set(value: Any) -> Any:
     return sorted(value) if isinstance(value, (set, frozenset)) else value
 
 
-def _read_bits_and_bytes(draft: ConfigDraft, complete: bool) -> None:
+def _read_bits_and_bytes_config(draft: ConfigDraft, complete: bool) -> None:
     """Read the arguments of BitsAndBytesConfig."""
-    read_quantization(draft)
+    read_load_in_bits(draft)
 
 
-def _read_from_pretrained(draft: ConfigDraft, complete: bool) -> None:
+def _read_from_pretrained_arguments(draft: ConfigDraft, complete: bool) -> None:
     """Read the arguments of `from_pretrained`."""
     read_model_arguments(draft)
     name = draft.folder(draft.get("pretrained_model_name_or_path"))
@@ -189,8 +193,8 @@ def _read_model_config(draft: ConfigDraft, complete: bool) -> None:
 
 PART_READERS: Mapping[str, Callable[[ConfigDraft, bool], None]] = {
     "LoraConfig": _read_lora,
-    "BitsAndBytesConfig": _read_bits_and_bytes,
-    "from_pretrained": _read_from_pretrained,
+    "BitsAndBytesConfig": _read_bits_and_bytes_config,
+    "from_pretrained": _read_from_pretrained_arguments,
     "train": _read_train_arguments,
     "ModelConfig": _read_model_config,
 }

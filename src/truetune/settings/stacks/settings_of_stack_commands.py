@@ -41,10 +41,10 @@ WORD_VALUES = {"true": True, "false": False, "none": None, "null": None}
 """Of an option's value, in small letters"""
 
 
-def configs_of_commands(file: CommandFile) -> Iterator[Config]:
+def configs_of_commands_without_settings_file(file: CommandFile) -> Iterator[Config]:
     """The settings of each command of a file that trains by options alone, as a Config."""
     for command in file.commands:
-        name, options = _class_and_options_of_command(command)
+        name, options = _settings_class_and_options_of_command(command)
         if name and options:
             yield read_trl_yaml.read_trl_config(_options_as_document(file, command, options), name)
             continue
@@ -61,7 +61,7 @@ def configs_of_commands(file: CommandFile) -> Iterator[Config]:
             )
 
 
-def _class_and_options_of_command(command: ShellCommand) -> tuple[str, Sequence[str]]:
+def _settings_class_and_options_of_command(command: ShellCommand) -> tuple[str, Sequence[str]]:
     """The class of the settings, and the options; empty if it is no such command, or names a file
     of settings.
     """
@@ -95,7 +95,7 @@ def _options_as_document(
     return LocatedDocument(file.path, "", values, spots)
 
 
-def _without_redirection(words: Sequence[str]) -> Sequence[str]:
+def _words_before_redirection(words: Sequence[str]) -> Sequence[str]:
     """The words before `> run.log` and `2>&1`, which are no values."""
     end = next((n for n, word in enumerate(words) if set(word) <= set("<>&") and word), len(words))
     is_stream = end < len(words) and words[end] == ">&" and words[end - 1] in ("1", "2")
@@ -106,7 +106,7 @@ def parse_options(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """The options with their values; True for one that has none, a list for several."""
     name = ""
     given: list[str] = []
-    for word in (*_without_redirection(words), "--end"):
+    for word in (*_words_before_redirection(words), "--end"):
         if OPTION_WORD.fullmatch(word) is None:
             given.append(word)
             continue

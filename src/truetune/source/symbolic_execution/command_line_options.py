@@ -47,7 +47,7 @@ def _parser_of_option_group(receiver: Opaque) -> Opaque:
     return receiver
 
 
-def record_added_option(
+def record_option_of_add_argument(
     receiver: Opaque, args: tuple[Value, ...], keywords: dict[str, Value]
 ) -> None:
     """Keep the option that `add_argument` adds."""
@@ -79,7 +79,7 @@ def namespace_of_options(parser: Opaque, method: str, node: ast.AST) -> Value | 
 
 def option_that_fills_parameter(function: Function, name: str) -> Option | None:
     """The option that fills a parameter of a command of click or typer; None for any other function."""
-    decorators = [_decorator_name(one) for one in function.decorators]
+    decorators = [_qualified_or_method_name_of_decorator(one) for one in function.decorators]
     if not any(one.rpartition(".")[2] in COMMAND_DECORATORS for one in decorators):
         return None
     for decorator in function.decorators:
@@ -101,7 +101,7 @@ def _parameters_filled_by_click(decorator: Result) -> set[str]:
     return {flag.lstrip("-").replace("-", "_") for flag in flags}
 
 
-def _decorator_name(decorator: Value) -> str:
+def _qualified_or_method_name_of_decorator(decorator: Value) -> str:
     """The qualified name of a decorator, or its method's name."""
     if isinstance(decorator, Library):
         return decorator.name

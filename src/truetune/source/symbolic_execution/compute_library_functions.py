@@ -133,7 +133,7 @@ def _argument_returned_or_copied(
 ) -> Value | None:
     """The argument that a function returns, copied if it is a dictionary."""
     given = args[-1] if name == "typing.cast" else args[0]
-    if name == "copy.deepcopy" and _is_loaded_model(given):
+    if name == "copy.deepcopy" and _is_result_of_model_load(given):
         # Its weights are others from here on: a reference that the policy's training leaves as it is.
         return None
     if isinstance(given, Instance) and name in ("vars", "dataclasses.asdict"):
@@ -142,19 +142,19 @@ def _argument_returned_or_copied(
         return None if name == "dict" else given
     copied = Mapping(dict(given.entries), given.rest, given.is_open, node=given.node)
     for other in args[1:]:
-        update_dict(copied, other, _set_entry_of_copy)
+        update_dict(copied, other, _set_entry_without_undo)
     for key, value in keywords.items():
         if name == "dict" and key != "**":
             copied.entries[key] = value
     return copied
 
 
-def _is_loaded_model(value: Value) -> bool:
+def _is_result_of_model_load(value: Value) -> bool:
     """Is it, by one way back, the result of a load of a model?"""
     loads = [one.load for one in lineages(value)]
     return any(load is not None and load.named(*MODEL_LOADS) for load in loads)
 
 
-def _set_entry_of_copy(names: dict[Any, Value], key: Any, value: Value) -> None:
+def _set_entry_without_undo(names: dict[Any, Value], key: Any, value: Value) -> None:
     """Set an entry of a copy, which no branch needs to take back."""
     names[key] = value

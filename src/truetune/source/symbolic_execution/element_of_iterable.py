@@ -157,12 +157,12 @@ def _element_of_call_result(call: CallEvent, depth: int) -> Value | None:
     if call.named(*PASSES_ON) and call.args:
         return element_of(call.args[0], depth + 1)
     if call.named(*LOADERS):
-        return _element_of_loader(call, depth)
+        return _batch_of_loader(call, depth)
     if call.named("map") and call.returned_by_callbacks:
         return call.returned_by_callbacks[-1][1]
     if call.method == "map":
-        return _mapped_row(call, depth)
-    kept = _iterable_kept_by_method(call)
+        return _row_of_mapped_data_set(call, depth)
+    kept = _receiver_whose_rows_method_keeps(call)
     return None if kept is None else element_of(kept, depth + 1)
 
 
@@ -174,14 +174,14 @@ def _tuple_of_elements(call: CallEvent, depth: int) -> Sequence:
     return Sequence("tuple", parts)
 
 
-def _iterable_kept_by_method(call: CallEvent) -> Value | None:
+def _receiver_whose_rows_method_keeps(call: CallEvent) -> Value | None:
     """The loader or data set whose rows the result of a method has too; None for any other method."""
     if call.method in PREPARING_METHODS and len(call.args) == 1:
         return call.args[0]
     return call.receiver if call.method in KEEPS_ROWS else None
 
 
-def _element_of_loader(call: CallEvent, depth: int) -> Value | None:
+def _batch_of_loader(call: CallEvent, depth: int) -> Value | None:
     """One batch of a loader: what its collator gives, else rows of the data set."""
     collator = call.argument(6, "collate_fn")
     if collator is not None and call.returned_by_callbacks:
@@ -193,7 +193,7 @@ def _element_of_loader(call: CallEvent, depth: int) -> Value | None:
     return None
 
 
-def _mapped_row(call: CallEvent, depth: int) -> Value | None:
+def _row_of_mapped_data_set(call: CallEvent, depth: int) -> Value | None:
     """One row of a data set that was mapped: the columns that the function gives, beside those that were there."""
     if call.receiver is None or not call.returned_by_callbacks:
         return None

@@ -145,14 +145,14 @@ class _Folding:
         if isinstance(value, Option):
             return self.fold(value.default, depth) if self._with_defaults else NO_CONSTANT
         if isinstance(value, Choice):
-            return self._constant_of_all_options(value, depth)
+            return self._constant_shared_by_all_options(value, depth)
         if isinstance(value, Operation):
             return self._constant_of_operation(value, depth)
         if isinstance(value, Sequence | Mapping):
             return self._constant_of_container(value, depth)
         return NO_CONSTANT
 
-    def _fold_all(self, values: Iterable[Value], depth: int) -> list[Any] | None:
+    def _fold_all_or_none(self, values: Iterable[Value], depth: int) -> list[Any] | None:
         """The constants that all values are; None at the first that is none."""
         plain: list[Any] = []
         for value in values:
@@ -162,9 +162,9 @@ class _Folding:
             plain.append(constant)
         return plain
 
-    def _constant_of_all_options(self, value: Choice, depth: int) -> Any:
+    def _constant_shared_by_all_options(self, value: Choice, depth: int) -> Any:
         """The constant that all options of a choice are; NO_CONSTANT if they differ."""
-        constants = self._fold_all(value.options, depth)
+        constants = self._fold_all_or_none(value.options, depth)
         if constants is None:
             return NO_CONSTANT
         first = constants[0]
@@ -173,7 +173,7 @@ class _Folding:
 
     def _constant_of_operation(self, value: Operation, depth: int) -> Any:
         """The constant that an operator gives on constants; NO_CONSTANT if an operand is none."""
-        operands = self._fold_all(value.operands, depth)
+        operands = self._fold_all_or_none(value.operands, depth)
         if operands is None:
             return NO_CONSTANT
         if value.operator == "format":
@@ -189,7 +189,7 @@ class _Folding:
         if value.is_open or (isinstance(value, Mapping) and value.rest is not None):
             return NO_CONSTANT
         parts = value.items if isinstance(value, Sequence) else list(value.entries.values())
-        plain = self._fold_all(parts, depth)
+        plain = self._fold_all_or_none(parts, depth)
         if plain is None:
             return NO_CONSTANT
         if isinstance(value, Mapping):
@@ -229,7 +229,7 @@ def format_f_string_part(plain: Any, conversion: int, how: Any) -> Any:
         return NO_CONSTANT
 
 
-def constants_of_options(value: Value | None) -> list[Any]:
+def constants_among_options(value: Value | None) -> list[Any]:
     """The plain values that a value may be, one for each of its options that is constant."""
     if value is None:
         return []

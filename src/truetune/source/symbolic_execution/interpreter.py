@@ -28,7 +28,7 @@ from truetune.source.symbolic_execution.command_line_options import (
     PARSING_METHODS,
     namespace_of_options,
     option_that_fills_parameter,
-    record_added_option,
+    record_option_of_add_argument,
 )
 from truetune.source.symbolic_execution.compute_library_functions import result_of_known_function
 from truetune.source.symbolic_execution.element_of_iterable import (
@@ -50,7 +50,7 @@ from truetune.source.symbolic_execution.lists_and_dicts import (
     call_dict_method,
     call_list_method,
     call_text_method,
-    constant_key,
+    constant_key_of_index,
     item_or_slice_of_list,
     join_lists,
     plain_to_value,
@@ -268,7 +268,7 @@ class Interpreter:
             whole = self._list_to_extend_by(added, node)
             call_list_method(earlier, "extend", (whole,), in_loop=self._is_in_loop())
             value: Value = earlier
-        elif _is_number(earlier) and _is_number(added) and self._counts_passes(target):
+        elif _is_number(earlier) and _is_number(added) and self._is_changed_in_each_pass(target):
             # Two passes stand for any number of them, so 1 and 2 would be two of its values.
             value = self._keep(Element(Constant(COUNTER), node=node))
         else:
@@ -340,7 +340,7 @@ class Interpreter:
         iterable = self.evaluate(node.iter, scope)
         items = self._items_of(iterable)
         if items is None:
-            items = [self._element(iterable, node.iter)] * self._passes_of_unknown_loop()
+            items = [self._element(iterable, node.iter)] * self._passes_to_run_of_unknown_loop()
         for number, item in enumerate(items):
             ending = self._run_loop_pass(node, iterable, scope, item, repeated=number > 0)
             if ending == BREAKS:
@@ -354,7 +354,7 @@ class Interpreter:
         test = self.evaluate(node.test, scope)
         if truth_of_test(test) is False:
             return self._run_block(node.orelse, scope)
-        for number in range(self._passes_of_unknown_loop()):
+        for number in range(self._passes_to_run_of_unknown_loop()):
             ending = self._run_loop_pass(node, test, scope, None, repeated=number > 0)
             if ending == BREAKS:
                 return FALLS_THROUGH
@@ -366,7 +366,7 @@ class Interpreter:
         """The items of which each gets a pass of its own; None where they are not known, or too many."""
         return items_of_short_list(iterable)
 
-    def _passes_of_unknown_loop(self) -> int:
+    def _passes_to_run_of_unknown_loop(self) -> int:
         """How often the body of a loop is run whose number of passes is not known."""
         frames = [] if self._frame is None else list(self._frame.around())
         return 2 if sum(frame.kind == "loop" for frame in frames) < MAX_LOOP_DEPTH else 1
@@ -409,7 +409,9 @@ class Interpreter:
         decorators = tuple(self.evaluate(one, scope) for one in node.decorator_list)
         value: Value = self._make_function(node, scope, decorators)
         for decorator in reversed(decorators):
-            if isinstance(decorator, Function) and not _only_registers_function(decorator):
+            if isinstance(decorator, Function) and not _decorator_only_registers_function(
+                decorator
+            ):
                 value = self.call(decorator, Arguments((value,), {}), node, scope.home)
         self._bind_name(node.name, value, scope, node)
 
@@ -475,10 +477,12 @@ class Interpreter:
                 wanted = self.evaluate(pattern.value, scope)
                 self._operate("==", (subject, wanted), pattern)
         arms: list[Callable[[], int]] = [lambda: FALLS_THROUGH]
-        arms += [self._case_arm(node, case, subject, scope) for case in node.cases]
+        arms += [
+            self._match_case_as_alternative_arm(node, case, subject, scope) for case in node.cases
+        ]
         return self._run_alternatives(arms, scope)
 
-    def _case_arm(
+    def _match_case_as_alternative_arm(
         self, node: ast.Match, case: ast.match_case, subject: Value, scope: Scope
     ) -> Callable[[], int]:
         """One `case` as an arm that a run may take."""
@@ -539,13 +543,13 @@ class Interpreter:
         for (identity, key), names in places.items():
             options: list[Value] = []
             for ending, changes in zip(endings, written, strict=True):
-                if not _keeps_writes_after_branch(ending, names is scope.names):
+                if not _do_writes_count_after_branch(ending, names is scope.names):
                     continue
                 value = changes.get((identity, key), names.get(key))
                 if value is not None:
                     options.append(value)
             if options:
-                self._write(names, key, self._choice(options))
+                self._write(names, key, self._choice_known_to_trace(options))
         return min(endings)
 
     def _undo_writes_since(
@@ -565,7 +569,7 @@ class Interpreter:
                 names[key] = earlier
         return changes
 
-    def _choice(self, values: list[Value]) -> Value:
+    def _choice_known_to_trace(self, values: list[Value]) -> Value:
         """One of several values, known to the trace."""
         return self._keep(choice_of_values(values))
 
@@ -597,7 +601,7 @@ class Interpreter:
         frames = () if self._frame is None else self._frame.around()
         return any(frame.kind in ("loop", "comprehension") for frame in frames)
 
-    def _counts_passes(self, target: ast.expr) -> bool:
+    def _is_changed_in_each_pass(self, target: ast.expr) -> bool:
         """Is a name or attribute changed in each pass of a loop whose number of passes is not known?"""
         frames = () if self._frame is None else self._frame.around()
         # A local name begins again with each call; an attribute does not.
@@ -712,7 +716,7 @@ class Interpreter:
         is_augmented: bool = False,
     ) -> None:
         """Set an item of an object."""
-        plain = constant_key(key)
+        plain = constant_key_of_index(key)
         for one in options_of_choice(base):
             if isinstance(one, Mapping) and plain is not None:
                 self._write(one.entries, plain, value)
@@ -739,7 +743,9 @@ class Interpreter:
     def _attribute(self, base: Value, name: str, node: ast.AST | None) -> Value:
         """An attribute of a value."""
         if isinstance(base, Choice):
-            return self._choice([self._attribute(one, name, node) for one in base.options])
+            return self._choice_known_to_trace(
+                [self._attribute(one, name, node) for one in base.options]
+            )
         if isinstance(base, Library):
             return Library(shorten_library_name(f"{base.name}.{name}"), node=node)
         if isinstance(base, ProjectModule):
@@ -793,12 +799,12 @@ class Interpreter:
     def _item(self, base: Value, key: Value, node: ast.AST | None) -> Value:
         """An item or slice of a value."""
         if isinstance(base, Choice):
-            return self._choice([self._item(one, key, node) for one in base.options])
+            return self._choice_known_to_trace([self._item(one, key, node) for one in base.options])
         if isinstance(base, Class) or (
-            isinstance(base, Library) and _is_class_that_takes_types(base.name)
+            isinstance(base, Library) and _is_class_indexed_by_types(base.name)
         ):
             return base
-        plain = constant_key(key)
+        plain = constant_key_of_index(key)
         if isinstance(base, Opaque) and plain is not None:
             if plain not in base.entries:
                 base.entries[plain] = self._keep(Item(base, key, node=node))
@@ -813,7 +819,7 @@ class Interpreter:
         if isinstance(base, Mapping):
             return self._item_of_mapping(base, plain, key, node)
         if isinstance(base, Constant):
-            return _item_of_constant(base.value, plain)
+            return _item_of_constant_if_known(base.value, plain)
         known = item_or_slice_of_list(base, key) if isinstance(base, Sequence) else None
         if isinstance(known, Sequence) and known.part_of is not None:
             self._keep(known)
@@ -825,7 +831,7 @@ class Interpreter:
         """An entry of a dictionary, or of what its other entries come from."""
         if plain is None:
             values = list(base.entries.values())
-            return self._choice(values) if values and not base.is_open else None
+            return self._choice_known_to_trace(values) if values and not base.is_open else None
         if plain in base.entries:
             return base.entries[plain]
         return None if base.rest is None else self._item(base.rest, key, node)
@@ -940,7 +946,7 @@ class Interpreter:
             if key is None:
                 update_dict(made, given, self._write)
                 continue
-            plain = constant_key(self.evaluate(key, scope))
+            plain = constant_key_of_index(self.evaluate(key, scope))
             if plain is None:
                 made.is_open = True
             else:
@@ -1020,14 +1026,16 @@ class Interpreter:
             return operands[0]
         if is_and:
             return self._keep(Operation("and", tuple(operands), node=node))
-        return self._choice(operands)
+        return self._choice_known_to_trace(operands)
 
     def _value_of_if_exp(self, node: ast.IfExp, scope: Scope) -> Value:
         """The value of `a if test else b`; a choice of both if the test is not decided."""
         truth = truth_of_test(self.evaluate(node.test, scope))
         if truth is not None:
             return self.evaluate(node.body if truth else node.orelse, scope)
-        return self._choice([self.evaluate(node.body, scope), self.evaluate(node.orelse, scope)])
+        return self._choice_known_to_trace(
+            [self.evaluate(node.body, scope), self.evaluate(node.orelse, scope)]
+        )
 
     def _value_of_lambda(self, node: ast.Lambda, scope: Scope) -> Value:
         """The function that a lambda makes."""
@@ -1075,20 +1083,20 @@ class Interpreter:
         made = Mapping({}, node=node)
 
         def add(inner: Scope) -> Value:
-            plain = constant_key(self.evaluate(node.key, inner))
+            plain = constant_key_of_index(self.evaluate(node.key, inner))
             value = self.evaluate(node.value, inner)
             if plain is not None:
                 made.entries[plain] = value
             elif made.rest is None:
                 made.is_open = True
-                made.rest = self._rest_of_comprehension(node, inner, value)
+                made.rest = self._dictionary_that_comprehension_maps(node, inner, value)
             return value
 
         _, is_open, _ = self._run_comprehension(node.generators, scope, add)
         made.is_open = made.is_open or is_open
         return self._keep(made)
 
-    def _rest_of_comprehension(
+    def _dictionary_that_comprehension_maps(
         self, node: ast.DictComp, inner: Scope, value: Value
     ) -> Value | None:
         """`batch` in `{k: v.to(device) for k, v in batch.items()}`: its entries are those of the new one."""
@@ -1153,7 +1161,7 @@ class Interpreter:
     def _value_of_call(self, node: ast.Call, scope: Scope) -> Value:
         """The result of a call."""
         if isinstance(node.func, ast.Name) and node.func.id == "super":
-            return self._super_proxy(scope, node)
+            return self._proxy_of_super_in_method(scope, node)
         given = self._arguments(node, scope)
         if isinstance(node.func, ast.Attribute):
             receiver = self.evaluate(node.func.value, scope)
@@ -1188,7 +1196,7 @@ class Interpreter:
                 keywords[UNPACKED] = value
         return Arguments(tuple(args), keywords, is_open, spread)
 
-    def _super_proxy(self, scope: Scope, node: ast.Call) -> Value:
+    def _proxy_of_super_in_method(self, scope: Scope, node: ast.Call) -> Value:
         """`super()` in a method."""
         function = scope.function
         if function is None or function.owner is None or function.receiver is None:
@@ -1199,7 +1207,9 @@ class Interpreter:
         """The result of calling any value."""
         self._count_step()
         if isinstance(function, Choice):
-            return self._choice([self.call(one, given, node, home) for one in function.options[:4]])
+            return self._choice_known_to_trace(
+                [self.call(one, given, node, home) for one in function.options[:4]]
+            )
         if isinstance(function, Function):
             return self._call_function(function, given, node)
         if isinstance(function, Class):
@@ -1218,7 +1228,7 @@ class Interpreter:
         if isinstance(function, Attribute):
             return self._event((), function.name, function.base, given, node, home).result
         event = self._event((), "__call__", function, given, node, home)
-        wrapped = _wrapped_module(function)
+        wrapped = _module_wrapped_by_library_call(function)
         return event.result if wrapped is None else self._call_instance(wrapped, given, node, home)
 
     def _call_instance(
@@ -1236,9 +1246,9 @@ class Interpreter:
         self, receiver: Value, name: str, given: Arguments, node: ast.AST, home: Module
     ) -> Value:
         """A call of `receiver.name(...)`."""
-        if isinstance(receiver, Choice) and any(map(_has_methods_of_run, receiver.options)):
-            _open_lists_of_choice(receiver.options)
-            return self._choice(
+        if isinstance(receiver, Choice) and any(map(_are_methods_known_to_run, receiver.options)):
+            _mark_lists_of_choice_open(receiver.options)
+            return self._choice_known_to_trace(
                 [self._call_method(one, name, given, node, home) for one in receiver.options]
             )
         if isinstance(receiver, Library):
@@ -1263,7 +1273,7 @@ class Interpreter:
     ) -> Value:
         """The result of a method that the project does not define."""
         if name == "add_argument" and isinstance(receiver, Opaque):
-            record_added_option(receiver, given.args, given.keywords)
+            record_option_of_add_argument(receiver, given.args, given.keywords)
         if name in PARSING_METHODS and isinstance(receiver, Opaque):
             parsed = self._options_of_command_line(receiver, name, node)
             if parsed is not None:
@@ -1297,7 +1307,7 @@ class Interpreter:
             if isinstance(one, Class):
                 instance = self._instantiate(one, Arguments((), {}, False), node)
                 if isinstance(instance, Instance):
-                    for name in _all_fields(one):
+                    for name in _annotated_names_bases_first(one):
                         default = instance.attributes.get(name)
                         instance.attributes[name] = Option(
                             name, default, node=getattr(default, "node", None)
@@ -1323,14 +1333,14 @@ class Interpreter:
         items = classes.items if isinstance(classes, Sequence) else [classes]
         if not isinstance(settings, Mapping):
             return None
-        made = [self._arguments_of_file(one, settings, node) for one in items]
+        made = [self._object_of_entries_of_file(one, settings, node) for one in items]
         return Sequence("tuple", made, node=node)
 
-    def _arguments_of_file(self, made_of: Value, settings: Mapping, node: ast.AST) -> Value:
+    def _object_of_entries_of_file(self, made_of: Value, settings: Mapping, node: ast.AST) -> Value:
         """An object of one class that a parser is given, of the entries of a file that are its own."""
         entries = settings.entries
         if isinstance(made_of, Class):
-            own = _all_fields(made_of)
+            own = _annotated_names_bases_first(made_of)
             entries = {key: value for key, value in entries.items() if key in own}
         given = {key: value for key, value in entries.items() if isinstance(key, str)}
         return self.call(made_of, Arguments((), given, False), node, self._entry)
@@ -1424,7 +1434,7 @@ class Interpreter:
         if name == "zip" and given.spread is not None and not args:
             return columns_of_zipped_rows(element_of(given.spread), node)
         if name == "map" and len(args) == 2 and isinstance(args[0], Library):
-            return self._mapped_items(args[0], args[1], node, home)
+            return self._items_of_map_by_library(args[0], args[1], node, home)
         return None
 
     def _set_named_attribute(self, args: tuple[Value, ...], node: ast.AST, home: Module) -> None:
@@ -1433,7 +1443,7 @@ class Interpreter:
         if isinstance(attribute, str) and isinstance(node, ast.Call):
             self._set_attribute(args[0], attribute, args[2], Scope({}, None, home), node)
 
-    def _mapped_items(
+    def _items_of_map_by_library(
         self, function: Library, iterable: Value, node: ast.AST, home: Module
     ) -> Value | None:
         """What `map(torch.stack, columns)` gives, where the items are known; None where they are not."""
@@ -1608,7 +1618,9 @@ class Interpreter:
             if ending != RAISES:
                 scope.returned.append(Constant(None))
         return (
-            self._choice(scope.returned) if scope.returned else Unknown("raises", node=definition)
+            self._choice_known_to_trace(scope.returned)
+            if scope.returned
+            else Unknown("raises", node=definition)
         )
 
     def _bind_parameters(
@@ -1686,7 +1698,7 @@ class Interpreter:
             self._call_function(_bind_method(construct, instance), given, node)
             return
         bases = library_bases(made)
-        if _is_filled_by_fields(made, bases):
+        if _is_constructed_from_annotated_names(made, bases):
             self._fill_fields(instance, given, node)
         elif bases:
             instance.construction = self._event(bases, None, None, given, node, made.home)
@@ -1694,7 +1706,7 @@ class Interpreter:
 
     def _fill_fields(self, instance: Instance, given: Arguments, node: ast.AST) -> None:
         """Set the fields of a dataclass from the arguments and their defaults."""
-        names = _all_fields(instance.made_of)
+        names = _annotated_names_bases_first(instance.made_of)
         for name, value in zip(names, given.args, strict=False):
             instance.attributes[name] = value
         for name in names[len(given.args) :]:
@@ -1733,7 +1745,7 @@ class Interpreter:
         return None
 
 
-def _wrapped_module(value: Value) -> Instance | None:
+def _module_wrapped_by_library_call(value: Value) -> Instance | None:
     """The module of the project that was moved, compiled or prepared: what runs is its `forward`; else None."""
     if not isinstance(value, Result | Item):
         return None
@@ -1752,7 +1764,7 @@ def _visitor_name(prefix: str, kind: str) -> str:
     return prefix + re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
 
 
-def _keeps_writes_after_branch(ending: int, is_local: bool) -> bool:
+def _do_writes_count_after_branch(ending: int, is_local: bool) -> bool:
     """Does what an arm wrote count behind the branch? The names of a function that returned do not."""
     return ending != RAISES and not (ending == RETURNS and is_local)
 
@@ -1766,7 +1778,7 @@ def _value_bound_by_with(manager: Value) -> Value:
     return manager
 
 
-def _only_registers_function(function: Function) -> bool:
+def _decorator_only_registers_function(function: Function) -> bool:
     """Does a decorator of the project only register the function, so that calls go to the function itself?"""
     return not function.definition.args.args
 
@@ -1840,7 +1852,7 @@ def _methods_of(made: Class) -> list[Function]:
     return list(methods.values())
 
 
-def _all_fields(made: Class) -> list[str]:
+def _annotated_names_bases_first(made: Class) -> list[str]:
     """The annotated names of a class, those of its bases first."""
     names: dict[str, None] = {}
     for one in reversed(_class_and_bases(made)):
@@ -1848,7 +1860,7 @@ def _all_fields(made: Class) -> list[str]:
     return list(names)
 
 
-def _is_filled_by_fields(made: Class, bases: tuple[str, ...]) -> bool:
+def _is_constructed_from_annotated_names(made: Class, bases: tuple[str, ...]) -> bool:
     """Is its constructor made of its annotated names?"""
     names = [
         one.call.names[0]
@@ -1869,13 +1881,13 @@ def _qualified_names_of_inherited_method(receiver: Value, name: str) -> tuple[st
     return ()
 
 
-def _is_class_that_takes_types(name: str) -> bool:
+def _is_class_indexed_by_types(name: str) -> bool:
     """Is it a class, so that an index is about types (`list[int]`) and gives no item?"""
     last = name.rpartition(".")[2]
     return last[:1].isupper() or name in ("list", "dict", "tuple", "set", "type", "frozenset")
 
 
-def _item_of_constant(plain: Any, key: Hashable | None) -> Value | None:
+def _item_of_constant_if_known(plain: Any, key: Hashable | None) -> Value | None:
     """A character of a text and the like; None where it is not known."""
     if key is None:
         return None
@@ -1899,21 +1911,21 @@ def _arguments_of_callback(value: Function | Partial, event: CallEvent) -> Argum
     if event.method in ("submit", "apply_async", "run_in_executor"):
         return Arguments(event.args[1:], {})
     if event.method in ("map", "filter") and event.receiver is not None:
-        return _arguments_of_mapped(event, event.receiver)
+        return _arguments_given_to_mapped_function(event, event.receiver)
     if event.named("map", "filter") and len(event.args) > 1:
         return Arguments((element_of(event.args[1]),), {})
     function = _unwrap_partial(value)
     if not isinstance(function, Function):
         return Arguments((), {})
-    return Arguments(_unknown_arguments(function, event), {})
+    return Arguments(_arguments_library_fills_without_default(function, event), {})
 
 
-def _has_methods_of_run(value: Value) -> bool:
+def _are_methods_known_to_run(value: Value) -> bool:
     """Is it a value whose methods the run knows, or looks up by the name of a library?"""
     return isinstance(value, Instance | Mapping | Sequence | Library | ProjectModule | Class)
 
 
-def _open_lists_of_choice(options: Iterable[Value]) -> None:
+def _mark_lists_of_choice_open(options: Iterable[Value]) -> None:
     """Open the lists among values of which a method is called: which of them it changes is not known.
 
     `(rest if is_bias else decay).append(p)`
@@ -1931,7 +1943,7 @@ def _arguments_of_started_process(event: CallEvent) -> Arguments:
     return Arguments((*rank, *known), {}, not isinstance(given, Sequence))
 
 
-def _arguments_of_mapped(event: CallEvent, holder: Value) -> Arguments:
+def _arguments_given_to_mapped_function(event: CallEvent, holder: Value) -> Arguments:
     """What `rows.map(f, fn_kwargs=...)`, `rows.filter(f)` and `pool.map(f, rows)` give to their function."""
     keywords = event.keywords.get("fn_kwargs")
     entries = keywords.entries if isinstance(keywords, Mapping) else {}
@@ -1939,7 +1951,9 @@ def _arguments_of_mapped(event: CallEvent, holder: Value) -> Arguments:
     return Arguments((element_of(rows),), {str(key): one for key, one in entries.items()})
 
 
-def _unknown_arguments(function: Function, event: CallEvent) -> tuple[Value, ...]:
+def _arguments_library_fills_without_default(
+    function: Function, event: CallEvent
+) -> tuple[Value, ...]:
     """One parameter that the library fills for each without a default."""
     positional = [*function.definition.args.posonlyargs, *function.definition.args.args]
     is_bound = function.receiver is not None

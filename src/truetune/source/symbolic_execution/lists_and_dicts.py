@@ -62,7 +62,7 @@ TEXT_METHODS = frozenset(
 """Methods of a text whose result is computed where all is constant"""
 
 
-def constant_key(key: Value) -> Hashable | None:
+def constant_key_of_index(key: Value) -> Hashable | None:
     """The constant that an index is; None if it is not known, a slice, or nothing that can be a
     key.
     """
@@ -89,7 +89,7 @@ def plain_to_value(plain: Any, depth: int = 0) -> Value:
 def item_or_slice_of_list(value: Sequence, key: Value) -> Value | None:
     """The item or slice of a list; None if it is not known."""
     if isinstance(key, Slice):
-        return _slice_of_list(value, key)
+        return _slice_or_all_of_list(value, key)
     index = constant_of(key)
     # Of any number of items that were sorted, the first is another than the last: which ones is not known.
     if value.is_open and value.ordered_by is not None and isinstance(index, int):
@@ -103,7 +103,7 @@ def item_or_slice_of_list(value: Sequence, key: Value) -> Value | None:
     return choice_of_values(value.items) if value.items else None
 
 
-def _slice_of_list(value: Sequence, key: Slice) -> Value:
+def _slice_or_all_of_list(value: Sequence, key: Slice) -> Value:
     """A slice of a list; all items if its limits are not known."""
     limits = [
         None if limit is None else constant_of(limit) for limit in (key.start, key.stop, key.step)
@@ -130,7 +130,7 @@ def call_list_method(
         return Sequence(value.kind, list(value.items), value.is_open)
     if method == "pop":
         return _pop_from_list(value, args, in_loop=in_loop)
-    if not _add_to_list(value, method, args) and not _reorder_or_clear_list(
+    if not _add_to_list_by_method(value, method, args) and not _reorder_or_clear_list(
         value, method, in_loop=in_loop
     ):
         return None
@@ -138,7 +138,7 @@ def call_list_method(
     return Constant(None)
 
 
-def _add_to_list(value: Sequence, method: str, args: tuple[Value, ...]) -> bool:
+def _add_to_list_by_method(value: Sequence, method: str, args: tuple[Value, ...]) -> bool:
     """Add to a list what a method adds; False for a method that adds nothing."""
     if method in ("append", "add") and args:
         value.items.append(args[-1])
@@ -224,7 +224,7 @@ def _get_pop_or_setdefault(
     write: Callable[[dict[Any, Value], Any, Value], None],
 ) -> Value | None:
     """The result of `get`, `pop` and `setdefault` of a dictionary; None if it is not known."""
-    key = constant_key(args[0])
+    key = constant_key_of_index(args[0])
     default = args[1] if len(args) > 1 else Constant(None)
     if key is None:
         # `groups.setdefault(row["label"], [])`: an entry more, under a name that only the data say.

@@ -132,11 +132,11 @@ def _wrapped_value_and_call(value: Value) -> tuple[Value | None, CallEvent | Non
     if isinstance(value, Item) and isinstance(value.base, Result):
         return _prepared_argument_and_call(value, value.base.call)
     if isinstance(value, Result):
-        return _value_wrapped_by_call(value.call), value.call
+        return _model_or_loader_wrapped_by_call(value.call), value.call
     return None, None
 
 
-def _value_wrapped_by_call(call: CallEvent) -> Value | None:
+def _model_or_loader_wrapped_by_call(call: CallEvent) -> Value | None:
     """The model, adapter or loader that the result of a call wraps, or is; None for any other call."""
     if call.method in KEEPING_METHODS:
         takes_model = call.method.startswith(("unwrap", "prepare"))

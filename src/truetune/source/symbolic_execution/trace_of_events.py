@@ -173,18 +173,20 @@ class Trace:
         """Calls of what is named so, in order; each place of the text once for each function call that leads to it."""
         # Rules ask for the same names again for each value that they follow: 800 times in a script of 700 lines.
         if patterns not in self._calls_by_patterns:
-            found = tuple(event for event in self._first_calls if event.named(*patterns))
+            found = tuple(
+                event for event in self._calls_without_later_passes if event.named(*patterns)
+            )
             self._calls_by_patterns[patterns] = found
         yield from self._calls_by_patterns[patterns]
 
     def methods(self, *names: str) -> Iterator[CallEvent]:
         """Calls of a method of that name, in order, later passes of loops left out."""
-        for event in self._first_calls:
+        for event in self._calls_without_later_passes:
             if event.method in names:
                 yield event
 
     @cached_property
-    def _first_calls(self) -> list[CallEvent]:
+    def _calls_without_later_passes(self) -> list[CallEvent]:
         """Every call of a library, without later passes of loops."""
         return [event for event in self.all_calls if not event.is_repeated]
 

@@ -278,7 +278,7 @@ def choice_of_values(values: list[Value]) -> Value:
     options: list[Value] = []
     for value in values:
         for option in value.options if isinstance(value, Choice) else (value,):
-            if not any(_are_same_value(option, other) for other in options):
+            if not any(_are_same_object_or_constant(option, other) for other in options):
                 options.append(option)
     if len(options) == 1:
         return options[0]
@@ -287,7 +287,7 @@ def choice_of_values(values: list[Value]) -> Value:
     return Choice(tuple(options))
 
 
-def _are_same_value(one: Value, other: Value) -> bool:
+def _are_same_object_or_constant(one: Value, other: Value) -> bool:
     """Are two values one: the same object, or constants that are equal and of one type?"""
     if one is other:
         return True
@@ -318,10 +318,10 @@ def parts_of_value(value: Value) -> Iterator[Value]:
     elif isinstance(value, Slice):
         yield from (part for part in (value.start, value.stop, value.step) if part is not None)
     elif isinstance(value, Opaque):
-        yield from _values_that_opaque_comes_from(value)
+        yield from _values_opaque_is_part_of(value)
 
 
-def _values_that_opaque_comes_from(value: Opaque) -> Iterator[Value]:
+def _values_opaque_is_part_of(value: Opaque) -> Iterator[Value]:
     """What an opaque value is an attribute, item, element or result of."""
     if isinstance(value, Attribute):
         yield value.base

@@ -25,7 +25,7 @@ from truetune.errors import UsageError
 from truetune.generation import sampling_pass_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.identical_answers import mark_identical_answers
-from truetune.probe.find_trainers_and_their_datasets import trainer_of_frames
+from truetune.probe.find_trainers_and_their_datasets import innermost_trainer_on_stack
 from truetune.settings.run_spec import RunSpec
 from truetune.training.watch.exchange_between_sampling_processes import (
     broadcast_object,
@@ -34,10 +34,10 @@ from truetune.training.watch.exchange_between_sampling_processes import (
     process_count,
     process_rank,
 )
-from truetune.training.watch.experiment_trackers import track_pass
+from truetune.training.watch.experiment_trackers import send_pass_to_trackers
 from truetune.training.watch.forget_later_samples import forget_later_samples
 from truetune.training.watch.losses_by_source import SourceLosses, losses_from_log_history
-from truetune.training.watch.sample_answers import make_answer_sampler, measure_pass_costs
+from truetune.training.watch.sample_answers import make_answer_sampler, measure_row_and_token_costs
 from truetune.training.watch.sampling_pass_lines_and_record import (
     describe_pass,
     finding_line,
@@ -116,7 +116,7 @@ class Watcher(TrainerCallback):
         """
         self._began, self._first, self._next = time.monotonic(), state.global_step, None
         self.looks, self.stopped_by = [], None
-        trainer = trainer_of_frames()
+        trainer = innermost_trainer_on_stack()
         # The trainer is not among a callback's arguments; it is found through the frames that
         # called.
         ledger = getattr(trainer, "ledger", None)
@@ -138,12 +138,12 @@ class Watcher(TrainerCallback):
         # The first process has the files; all must ask the same prompts, or they wait in different
         # collectives.
         resumed = broadcast_object(
-            self._resume_passes(state.global_step) if process_rank() == 0 else None
+            self._prompts_and_limit_to_resume(state.global_step) if process_rank() == 0 else None
         )
         if resumed is not None:
             self.prompts, self.limit = resumed
         else:
-            size = self._choose_size(args, state, model, left + 1)
+            size = self._choose_pass_size(args, state, model, left + 1)
             if size is None:
                 return
             self._pace.sizing, self._pace.expected = time.monotonic() - self._began, size.seconds
@@ -175,7 +175,7 @@ class Watcher(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Say how long the sampling passes took."""
         if process_rank() == 0 and self._pace.looks:
-            share = self._write_record()
+            share = self._write_record_and_give_time_share()
             over = " (the first and the last one are always made)" if share > self.budget else ""
             self.say(
                 f"watching: {len(self._pace.looks)} looks took {self.seconds:.1f} s, {share:.1%} of"
@@ -192,7 +192,7 @@ class Watcher(TrainerCallback):
             total=state.max_steps,
         )
 
-    def _resume_passes(self, step: int) -> tuple[tuple[Prompt, ...], int] | None:
+    def _prompts_and_limit_to_resume(self, step: int) -> tuple[tuple[Prompt, ...], int] | None:
         """The prompts and the limit of the looks up to a step, whose later ones are forgotten; None where there are no
         such, or of other prompts."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -219,12 +219,12 @@ class Watcher(TrainerCallback):
         self.looks = [look for look, of in earlier if of == limit]
         return tuple(prompt_of_ids[ids] for ids in asked_ids), limit
 
-    def _choose_size(self, args: Any, state: Any, model: Any, planned: int) -> PassSize | None:
+    def _choose_pass_size(self, args: Any, state: Any, model: Any, planned: int) -> PassSize | None:
         """How many prompts and tokens a pass has, by what a pass and the run will take; None where
         the model can't be run so.
         """
         try:
-            took: Any = measure_pass_costs(self.speech, model, self.prompts)
+            took: Any = measure_row_and_token_costs(self.speech, model, self.prompts)
         except (
             Exception
         ) as error:  # of a model that can't generate: the run continues without being watched
@@ -314,11 +314,11 @@ class Watcher(TrainerCallback):
             UsageError
         ) as error:  # a file of the user's stands there: it stays, and the run continues
             self._note_once(f"the answers of step {state.global_step:,} are not kept: {error}")
-        for refused in track_pass(look, self._callbacks, args, state, control, model):
+        for refused in send_pass_to_trackers(look, self._callbacks, args, state, control, model):
             self._note_once(f"a tracker did not take the samples: {refused}")
         self.show(look)
         self._judge_and_report(state)
-        self._write_record()
+        self._write_record_and_give_time_share()
 
     def _judge_and_report(self, state: Any) -> None:
         """Judge the passes so far: say what is new, and decide whether it ends the run."""
@@ -343,7 +343,7 @@ class Watcher(TrainerCallback):
                 f" (watch.stop_on: {least})"
             )
 
-    def _write_record(self) -> float:
+    def _write_record_and_give_time_share(self) -> float:
         """Write watch.json; gives the share of the time that the passes have taken."""
         share = self.seconds / max(1e-9, time.monotonic() - self._began)
         facts = watch_record(

@@ -37,7 +37,7 @@ MEAN_SCORES = (
 TABLE_COLUMNS = ("step", "prompt", "answer", "reference", "stopped", "stop_probability", "overlap")
 
 
-def score_curves(sampling_pass: SamplingPass) -> dict[str, float]:
+def average_scores_of_pass_as_curves(sampling_pass: SamplingPass) -> dict[str, float]:
     """The scores of a pass as curves (`answers/stopped` and so on): shares, means and medians over
     the prompts for which there is such a score.
     """
@@ -64,7 +64,7 @@ def _average_of_known(
     return average(known) if known else None
 
 
-def track_pass(
+def send_pass_to_trackers(
     look: SamplingPass, callbacks: Iterable[Any], args: Any, state: Any, control: Any, model: Any
 ) -> list[str]:
     """Send a sampling pass to the trackers among a trainer's callbacks; gives the names of those
@@ -81,7 +81,9 @@ def track_pass(
         try:
             # By the callback's own method, so that curves land in the run, with the step and prefix
             # that the trainer's figures have.
-            callback.on_log(args, state, control, logs=score_curves(look), model=model)
+            callback.on_log(
+                args, state, control, logs=average_scores_of_pass_as_curves(look), model=model
+            )
             for kind, send in TABLE_SENDERS.items():
                 if isinstance(callback, kind):
                     send(callback, look)
@@ -111,7 +113,7 @@ def _table_row(step: int, sample: Sample) -> list[Any]:
     ]
 
 
-def _send_tensorboard(callback: Any, look: SamplingPass) -> None:
+def _send_pass_to_tensorboard_as_text(callback: Any, look: SamplingPass) -> None:
     """Send a pass to TensorBoard as a Markdown text, since it has no tables."""
     if callback.tb_writer is not None:
         callback.tb_writer.add_text(TABLE_NAME, _markdown_table(sample_table(look)), look.step)
@@ -134,13 +136,13 @@ def _markdown_cell(value: Any) -> str:
     return str(value).replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")
 
 
-def _send_wandb(callback: Any, look: SamplingPass) -> None:
+def _send_pass_to_wandb_as_table(callback: Any, look: SamplingPass) -> None:
     """Send a pass to Weights & Biases as a table, at the step that the trainer's curves use."""
     rows = callback._wandb.Table(columns=list(TABLE_COLUMNS), data=sample_table(look))
     callback._wandb.log({TABLE_NAME: rows, "train/global_step": look.step})
 
 
-def _send_mlflow(callback: Any, look: SamplingPass) -> None:
+def _send_pass_to_mlflow_as_artifact(callback: Any, look: SamplingPass) -> None:
     """Send a pass to MLflow as an artifact, to which it appends the rows of each pass."""
     columns = {
         name: list(values)
@@ -149,7 +151,7 @@ def _send_mlflow(callback: Any, look: SamplingPass) -> None:
     callback._ml_flow.log_table(columns, artifact_file=f"{TABLE_NAME}.json")
 
 
-def _send_trackio(callback: Any, look: SamplingPass) -> None:
+def _send_pass_to_trackio_as_table(callback: Any, look: SamplingPass) -> None:
     """Send a pass to Trackio as a table; it takes a data frame."""
     frame = importlib.import_module("pandas").DataFrame(
         sample_table(look), columns=list(TABLE_COLUMNS)
@@ -159,8 +161,8 @@ def _send_trackio(callback: Any, look: SamplingPass) -> None:
 
 
 TABLE_SENDERS: dict[type[Any], Callable[[Any, SamplingPass], None]] = {
-    TensorBoardCallback: _send_tensorboard,
-    WandbCallback: _send_wandb,
-    MLflowCallback: _send_mlflow,
-    TrackioCallback: _send_trackio,
+    TensorBoardCallback: _send_pass_to_tensorboard_as_text,
+    WandbCallback: _send_pass_to_wandb_as_table,
+    MLflowCallback: _send_pass_to_mlflow_as_artifact,
+    TrackioCallback: _send_pass_to_trackio_as_table,
 }

@@ -10,7 +10,11 @@ import json
 from pathlib import Path
 
 from truetune.checks.findings import Finding
-from truetune.checks.findings_file import FINDINGS, parse_finding, parse_finding_line
+from truetune.checks.findings_file import (
+    FINDINGS,
+    parse_finding_line_as_json,
+    parse_finding_without_cases,
+)
 from truetune.data.write_atomically import write_atomically
 from truetune.generation.sampling_pass_files import SAMPLES, is_sample_file
 
@@ -33,11 +37,11 @@ def forget_later_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
         path.unlink()
     file = folder / FINDINGS
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    parsed = (parse_finding_line(line) for line in lines)
+    parsed = (parse_finding_line_as_json(line) for line in lines)
     records = [record for record in parsed if record and record["step"] <= step]
     if lines:
         write_atomically(file, "".join(json.dumps(record) + "\n" for record in records).encode())
-    return [parse_finding(record) for record in records], len(later)
+    return [parse_finding_without_cases(record) for record in records], len(later)
 
 
 def _sample_files_after(folder: Path, step: int) -> list[Path]:

@@ -31,7 +31,7 @@ def make_watcher(
     skipped: Counter[str] = Counter()
     prompts = build_prompts(
         spec,
-        _rows_for_prompts(spec, data),
+        _evaluation_held_out_or_all_rows(spec, data),
         spec.watch.prompts,
         seen=seen,
         probes=ready.probes,
@@ -55,7 +55,7 @@ def make_watcher(
     )
 
 
-def _rows_for_prompts(spec: RunSpec, data: Any) -> Iterator[Conversation]:
+def _evaluation_held_out_or_all_rows(spec: RunSpec, data: Any) -> Iterator[Conversation]:
     """The rows that prompts are made of: the evaluation data, else the rows that are held out, else
     all.
     """

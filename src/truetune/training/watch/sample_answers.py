@@ -86,7 +86,9 @@ def make_answer_sampler(tokenizer: Any, stops: Sequence[int], parser: str | None
     )
 
 
-def measure_pass_costs(sampler: AnswerSampler, model: Any, prompts: Sequence[Prompt]) -> PassCosts:
+def measure_row_and_token_costs(
+    sampler: AnswerSampler, model: Any, prompts: Sequence[Prompt]
+) -> PassCosts:
     """What a row and a new token cost: two forward passes, and a few tokens behind the last one of each prompt."""
     lengths = [len(prompt.ids) + len(prompt.reference_ids) for prompt in prompts]
     middle, read = int(median(lengths)), sum(lengths) + sum(len(prompt.ids) for prompt in prompts)
@@ -97,7 +99,7 @@ def measure_pass_costs(sampler: AnswerSampler, model: Any, prompts: Sequence[Pro
     # The last token alone as a prompt: what is timed is the cost of a token, not of reading.
     ends = [replace(prompt, ids=prompt.ids[-1:], reference_ids=()) for prompt in prompts]
     _, (one, first), (several, last) = (
-        _time_answers(sampler, model, ends, tokens) for tokens in (1, 1, PROBE_TOKENS)
+        _longest_answer_and_seconds(sampler, model, ends, tokens) for tokens in (1, 1, PROBE_TOKENS)
     )
     # Where all answers ended at once, the whole time counts as one token's: too much, and on the
     # safe side.
@@ -114,7 +116,7 @@ def _time_forward_pass(model: Any, tokens: int) -> float:
     return time.perf_counter() - started
 
 
-def _time_answers(
+def _longest_answer_and_seconds(
     sampler: AnswerSampler, model: Any, prompts: Sequence[Prompt], limit: int
 ) -> tuple[int, float]:
     """(tokens of the longest answer with its stop token, seconds) of answering some prompts."""

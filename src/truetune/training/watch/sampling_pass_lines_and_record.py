@@ -6,7 +6,7 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import SamplingPass
-from truetune.training.watch.experiment_trackers import score_curves
+from truetune.training.watch.experiment_trackers import average_scores_of_pass_as_curves
 
 # The five that move when something goes wrong; the rest stands in the files and trackers.
 SHOWN_SCORES = {
@@ -22,7 +22,7 @@ def describe_pass(look: SamplingPass) -> str:
     """A sampling pass in a line: `step 100: 8 prompts, stopped 0.88, P(stop) 0.93, overlap 0.41
     (3.2 s)`
     """
-    scores = score_curves(look)
+    scores = average_scores_of_pass_as_curves(look)
     shown_scores = [
         f"{text} {scores[name]:.2g}" for name, text in SHOWN_SCORES.items() if name in scores
     ]
@@ -50,7 +50,11 @@ def watch_record(
         "prompts": len(looks[-1].samples) if looks else 0,
         "max_new_tokens": limit,
         "looks": [
-            {"step": look.step, "seconds": round(look.seconds, 3), **score_curves(look)}
+            {
+                "step": look.step,
+                "seconds": round(look.seconds, 3),
+                **average_scores_of_pass_as_curves(look),
+            }
             for look in looks
         ],
         "budget": budget,

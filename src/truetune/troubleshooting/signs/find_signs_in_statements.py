@@ -53,9 +53,9 @@ def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ..
     for sign in SIGNS:
         # The cheapest question first: most signs are shown by no file.
         showing = [
-            file for file in files if file.has(sign.shown_by) and _is_possible_in_file(sign, file)
+            file for file in files if file.has(sign.shown_by) and _does_file_allow_sign(sign, file)
         ]
-        if showing and _is_possible_in_project(sign, files):
+        if showing and _does_project_allow_sign(sign, files):
             lines = (line for file in showing for line in file.lines_of_sign(sign))
             if first_lines := tuple(islice(lines, MAX_LINES_OF_SIGN)):
                 found[sign] = first_lines
@@ -126,14 +126,14 @@ def _compile_cached(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
-def _is_possible_in_file(sign: Sign, file: _File) -> bool:
+def _does_file_allow_sign(sign: Sign, file: _File) -> bool:
     """Does no statement of a file speak against a sign there, and is what it needs there?"""
     if sign.unless_in_file and file.has(sign.unless_in_file):
         return False
     return not sign.beside_in_file or file.has(sign.beside_in_file)
 
 
-def _is_possible_in_project(sign: Sign, files: Sequence[_File]) -> bool:
+def _does_project_allow_sign(sign: Sign, files: Sequence[_File]) -> bool:
     """Does no statement speak against a sign, and is what it needs there?"""
     if sign.unless and any(file.has(sign.unless) for file in files):
         return False

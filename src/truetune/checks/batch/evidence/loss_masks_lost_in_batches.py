@@ -72,7 +72,7 @@ def align_column(audit: Audit, column: str) -> Iterator[AlignedColumn]:
         for number, batch in enumerate(record.facts["batches"]):
             # The rows of all batches lie end to end, in the order in which the collator was given
             # them.
-            rows = record.prepared[at : at + _rows_of_micro_batch(record, batch)]
+            rows = record.prepared[at : at + _count_rows_of_micro_batch(record, batch)]
             at += len(rows)
             lines = by_batch.get((record.facts["rank"], number), [])
             aligned = _align_rows(rows, lines, column)
@@ -110,7 +110,7 @@ def _align_rows(
     )
 
 
-def _rows_of_micro_batch(record: Record, batch: dict[str, Any]) -> int:
+def _count_rows_of_micro_batch(record: Record, batch: dict[str, Any]) -> int:
     """Rows of one micro-batch: as drawn, else an even share of all that were seen."""
     if batch["indices"] is not None:
         return len(batch["indices"])
@@ -185,7 +185,7 @@ def _compare_column_with_labels(audit: Audit, column: str, masked: int) -> MaskL
     return MaskLoss(column, tokens, total, tuple(first.values()))
 
 
-def all_tokens_learned(audit: Audit) -> bool:
+def are_all_tokens_learned(audit: Audit) -> bool:
     """Is every token of the batches in the loss?"""
     supervised, total = count_learned_tokens(audit)
     return bool(total) and supervised >= ALL_LEARNED_SHARE * total
@@ -203,7 +203,7 @@ def count_learned_tokens(audit: Audit) -> tuple[int, int]:
 def mask_column_without_effect(audit: Audit) -> str | None:
     """The mask column of the given rows, where all of their tokens are in the loss for all that."""
     column = mask_column_of_rows(audit)
-    return column if column and all_tokens_learned(audit) else None
+    return column if column and are_all_tokens_learned(audit) else None
 
 
 def mask_column_of_rows(audit: Audit) -> str | None:
@@ -223,7 +223,7 @@ def mask_column_of_rows(audit: Audit) -> str | None:
 def prompt_mask_setting_without_effect(audit: Audit) -> str | None:
     """The setting that should keep prompts out of the loss, where every token is in it."""
     named = prompt_mask_setting(audit)
-    return named if named and all_tokens_learned(audit) else None
+    return named if named and are_all_tokens_learned(audit) else None
 
 
 def prompt_mask_setting(audit: Audit) -> str | None:

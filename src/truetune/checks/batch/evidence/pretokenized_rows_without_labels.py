@@ -18,7 +18,7 @@ from truetune.checks.batch.evidence.answer_spans import (
 )
 from truetune.checks.batch.evidence.loss_masks_lost_in_batches import (
     MASK_COLUMNS,
-    all_tokens_learned,
+    are_all_tokens_learned,
 )
 
 IDS_COLUMN = "input_ids"
@@ -144,7 +144,7 @@ def note_on_unlabelled_rows_without_prompts(audit: Audit) -> str:
     if (
         audit.kind not in ("sft", "loop")
         or not did_rows_come_without_labels(audit)
-        or not all_tokens_learned(audit)
+        or not are_all_tokens_learned(audit)
     ):
         return ""
     if prompts_learned_for_lack_of_labels(audit) is not None:

@@ -103,7 +103,9 @@ def find_columns_beside_answers(audit: Audit) -> ColumnsBesideAnswers:
     # Beside answers of nearly no bits (one text for all rows) any column would be four times as
     # much.
     bits = compressed_bits_per_row(answers) if answers else 0.0
-    untaught = _columns_with_bits(lost, rows, TELLING_TIMES * max(MIN_ANSWER_BITS, bits))
+    untaught = _lost_columns_with_enough_bits(
+        lost, rows, TELLING_TIMES * max(MIN_ANSWER_BITS, bits)
+    )
     return ColumnsBesideAnswers(tuple(learned), answers, tuple(untaught))
 
 
@@ -112,7 +114,7 @@ def _distinct_column_names(texts: Iterable[Mapping[str, str]]) -> list[str]:
     return list(dict.fromkeys(name for by_column in texts for name in by_column))
 
 
-def _columns_with_bits(
+def _lost_columns_with_enough_bits(
     names: Iterable[str], rows: Sequence[_RowTexts], least: float
 ) -> list[UnsupervisedColumn]:
     """The lost columns of prose that hold so many bits a row or more: the one that holds most first."""

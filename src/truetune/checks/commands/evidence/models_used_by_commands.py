@@ -21,11 +21,11 @@ from truetune.checks.find_what_scripts_train_and_where import (
 )
 from truetune.checks.findings import Case
 from truetune.checks.read_evaluation_harness_commands import find_harness_runs
-from truetune.checks.source.evidence.served_model_folders import folders_by_served_name
+from truetune.checks.source.evidence.served_model_folders import folders_or_models_by_served_name
 from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
-from truetune.settings.release_pins import project_folders
+from truetune.settings.release_pins import folders_up_to_project_root
 from truetune.settings.stacks.find_config_consumer import files_around, read_project_text_cached
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 
@@ -195,7 +195,7 @@ def _output_holds_model(path: Path, folder: str) -> bool:
     """Does the output folder of a training stand in the project, with a model or an adapter in it?"""
     return any(
         (root / folder / name).is_file()
-        for root in project_folders(path)
+        for root in folders_up_to_project_root(path)
         for name in ("adapter_config.json", "config.json")
     )
 
@@ -265,7 +265,7 @@ def output_paths(command: ShellCommand) -> Iterator[str]:
 
 def training_of(command: ShellCommand, folder: Path) -> TrainingCommand | None:
     """The training that a command starts; None where it starts none, or its model or output is not seen."""
-    words = _training_words(command)
+    words = _words_behind_training_program(command)
     if words is None:
         return None
     model, output = last_option(words, *MODEL_OPTIONS), last_option(words, *OUTPUT_OPTIONS)
@@ -276,7 +276,7 @@ def training_of(command: ShellCommand, folder: Path) -> TrainingCommand | None:
     return TrainingCommand(command, model, output) if model and output else None
 
 
-def _training_words(command: ShellCommand) -> tuple[str, ...] | None:
+def _words_behind_training_program(command: ShellCommand) -> tuple[str, ...] | None:
     """The words that follow the program or the script that trains; None where a command starts no
     training.
     """
@@ -315,7 +315,7 @@ def _evaluations_without_adapter(file: CommandFile) -> Iterator[ModelUse]:
             continue
         text = server.command.text.strip()
         remedy = "serve FOLDER, or for an adapter add --enable-lora --lora-modules tuned=FOLDER"
-        for model in folders_by_served_name(server).values():
+        for model in folders_or_models_by_served_name(server).values():
             yield ModelUse(server.command, model, text, remedy)
 
 

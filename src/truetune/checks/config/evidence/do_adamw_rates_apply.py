@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from truetune.checks.config.evidence.setting_places import is_of_program, is_value_unknown
+from truetune.checks.config.evidence.setting_places import (
+    is_config_of_python_program,
+    is_value_unknown,
+)
 from truetune.settings.config import Config
 
 OPTIMIZER_SWITCHES = (
@@ -25,7 +28,7 @@ TRAINS_A_PART = re.compile(
 """In a program: it may train a head, embeddings or a soft prompt, or by an optimizer of its own"""
 
 
-def overrides_optim_setting(config: Config) -> bool:
+def is_optimizer_decided_beside_optim(config: Config) -> bool:
     """Does something other than the setting `optim` decide the optimizer?"""
     return any(config.raw.get(switch) for switch in OPTIMIZER_SWITCHES)
 
@@ -48,10 +51,16 @@ def published_adamw_rates_apply(config: Config) -> bool:
     if config.stack == "axolotl" and config.raw.get("adapter") not in (None, "", "lora", "qlora"):
         return False
     name = str(config.spec.training.optim or "adamw").lower()
-    return "adamw" in name and "schedule_free" not in name and not overrides_optim_setting(config)
+    return (
+        "adamw" in name
+        and "schedule_free" not in name
+        and not is_optimizer_decided_beside_optim(config)
+    )
 
 
 def _trains_a_causal_model(config: Config) -> bool:
     """Does a program with arguments of transformers train a causal language model, whole or by LoRA?"""
-    loads = is_of_program(config) and LOADS_CAUSAL_MODEL.search(config.text) is not None
+    loads = (
+        is_config_of_python_program(config) and LOADS_CAUSAL_MODEL.search(config.text) is not None
+    )
     return loads and TRAINS_A_PART.search(config.text) is None

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from truetune.checks.config.evidence.setting_places import is_of_program, offset_of_place
+from truetune.checks.config.evidence.setting_places import (
+    is_config_of_python_program,
+    offset_of_place,
+)
 from truetune.checks.findings import Edit, Fix
 from truetune.settings.config import Config, RenamedKey
 
@@ -44,7 +47,7 @@ def fix_of_old_name(config: Config, old: RenamedKey) -> Fix | None:
     if old.now is None or key not in SAME_VALUE or old.place.file != config.path:
         return None
     start = offset_of_place(text, old.place)
-    if is_of_program(
+    if is_config_of_python_program(
         config
     ):  # the place is that of the value, behind `key=`, `"key": ` or `["key"] = `
         written = re.search(rf"\b{re.escape(key)}(?:[\\\"']*\]?\s*[=:]\s*)$", text[:start])

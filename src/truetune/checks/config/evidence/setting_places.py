@@ -37,7 +37,7 @@ def setting_place(config: Config, *names: str) -> SettingLocation:
     """The place of the first of these that is set, a field of RunSpec (`training.optim`) or a key
     of the file (`datasets.0.type`); else the file.
     """
-    source = is_of_program(config)
+    source = is_config_of_python_program(config)
     for name in names:
         if name in config.places:
             return config.places[name]
@@ -66,7 +66,7 @@ def case_at_place(place: SettingLocation, text: str) -> Case:
     return Case(text, file=place.file, line=place.line, column=place.column)
 
 
-def is_of_program(config: Config) -> bool:
+def is_config_of_python_program(config: Config) -> bool:
     """Are the settings those of a Python program, of which only a part is known?"""
     return config.path.endswith((".py", ".ipynb"))
 
@@ -76,7 +76,7 @@ def is_value_unknown(config: Config, *names: str) -> bool:
     return any(
         f"training.{name}" in config.places and getattr(config.spec.training, name) is None
         for name in names
-    ) and is_of_program(config)
+    ) and is_config_of_python_program(config)
 
 
 def offset_of_place(text: str, place: SettingLocation) -> int:

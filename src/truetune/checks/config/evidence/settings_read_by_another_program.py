@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from truetune.checks.config.evidence.setting_places import is_of_program, known_keys
+from truetune.checks.config.evidence.setting_places import is_config_of_python_program, known_keys
 from truetune.settings.config import Config, RenamedKey, SettingLocation
 from truetune.settings.stacks.read_trl_yaml import SCRIPT_ONLY_KEYS
 from truetune.settings.stacks.registry import config_readers
@@ -32,12 +32,12 @@ GENERATION_WORDS = frozenset(
 """What Seq2SeqTrainingArguments take more than TrainingArguments"""
 
 
-def words_of_another_program(config: Config) -> list[str]:
+def keys_of_another_program(config: Config) -> list[str]:
     """The keys that resemble none of the stack's, where they show that another program reads the file too.
 
     Axolotl is left out: no program but its own reads such a file, and it drops what it does not know.
     """
-    if is_of_program(config) or config.stack in ("axolotl", "truetune"):
+    if is_config_of_python_program(config) or config.stack in ("axolotl", "truetune"):
         return []
     names = known_keys(config)
     strange = [
@@ -52,7 +52,11 @@ def keeps_stack_defaults(config: Config) -> bool:
 
     A script with settings of its own may set it, unless it is known that the stack itself reads the file.
     """
-    if config.read_by or is_of_program(config) or config.stack in ("axolotl", "truetune"):
+    if (
+        config.read_by
+        or is_config_of_python_program(config)
+        or config.stack in ("axolotl", "truetune")
+    ):
         return True
     names = known_keys(config)
     return not config.own_keys and all(
@@ -62,7 +66,7 @@ def keeps_stack_defaults(config: Config) -> bool:
 
 def is_mostly_another_programs(config: Config) -> bool:
     """Are so many keys the words of another program that the others, old names too, are likely its own as well?"""
-    return len(words_of_another_program(config)) >= MIN_FOREIGN_SHARE * max(1, len(config.raw))
+    return len(keys_of_another_program(config)) >= MIN_FOREIGN_SHARE * max(1, len(config.raw))
 
 
 def unknown_keys(config: Config) -> list[SettingLocation]:
@@ -79,7 +83,7 @@ def unknown_keys(config: Config) -> list[SettingLocation]:
 
 def describe_fate_of_unknown_key(config: Config) -> str:
     """What becomes of a key that the stack does not know, in words."""
-    if is_of_program(config):
+    if is_config_of_python_program(config):
         return "the call stops at it"
     reader = config_readers().get(config.stack)
     return reader.unknown_key if reader is not None else "TrainingArguments stops at it"
@@ -88,7 +92,7 @@ def describe_fate_of_unknown_key(config: Config) -> str:
 def is_unknown_keyword_refused(config: Config) -> bool:
     """Does a call surely stop at a keyword that is not known? An older release or a commit may take it."""
     pins = config.pins
-    return is_of_program(config) and not (
+    return is_config_of_python_program(config) and not (
         pins.asks_for_commit(config.stack) or pins.before(config.stack, config.version)
     )
 

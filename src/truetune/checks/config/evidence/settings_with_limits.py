@@ -27,7 +27,7 @@ from truetune.checks.hyperparameter_limits import (
     Breach,
     limit_breaches,
     lora_scale,
-    parse_limit_number,
+    parse_setting_number,
     settings_with_limits,
 )
 from truetune.checks.setting_values import displayed_setting_name, effective_value
@@ -126,8 +126,11 @@ def _values_derived_from_several(config: Config, found: Mapping[str, Any]) -> di
     """Values under the names of the table that several settings decide together, such as a quotient
     of two.
     """
-    lora, rate = config.spec.training.lora, parse_limit_number(found.get("training.learning_rate"))
-    decay = parse_limit_number(found.get("training.weight_decay"))
+    lora, rate = (
+        config.spec.training.lora,
+        parse_setting_number(found.get("training.learning_rate")),
+    )
+    decay = parse_setting_number(found.get("training.weight_decay"))
     strength = None
     if lora is not None and _is_set_in_file(config, SCALE):
         strength = lora_scale(lora.lora_alpha, lora.r, rank_stabilised=lora.use_rslora)
@@ -226,7 +229,7 @@ def list_limited_settings(config: Config, *rules: str) -> list[str]:
         if isinstance(known[name], float)
         else f"{user_name_of_setting(config, name)} {known[name]}"
         for name in settings_with_limits(*rules)
-        if parse_limit_number(known.get(name)) is not None and _is_set_in_file(config, name)
+        if parse_setting_number(known.get(name)) is not None and _is_set_in_file(config, name)
     ]
 
 

@@ -18,7 +18,7 @@ from truetune.render.template_probes import (
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
-from truetune.settings.stacks.read_axolotl_datasets import preference_strategy
+from truetune.settings.stacks.read_axolotl_datasets import preference_strategy_with_own_template
 
 CHATML = "<|im_start|>user"
 GEMMA, GEMMA4 = "<start_of_turn>user", "<|turn>user"
@@ -143,7 +143,7 @@ def own_template_of_strategy(config: Config) -> OwnTemplate | None:
     items = config.raw.get("datasets")
     for item in items if isinstance(items, list) else []:
         kind = item.get("type") if isinstance(item, dict) else None
-        name = preference_strategy(config.raw.get("rl"), kind)
+        name = preference_strategy_with_own_template(config.raw.get("rl"), kind)
         marker = _question_marker_of_strategy(name, kind, item) if name else None
         if marker is not None:
             own = MARKERS.get(str(config.raw.get("chat_template")))

@@ -21,7 +21,7 @@ from truetune.errors import DataError
 from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.parsing.read_parquet_and_arrow_within_limits import open_parquet
 from truetune.settings.config import Config
-from truetune.settings.stacks.find_config_consumer import launched_processes
+from truetune.settings.stacks.find_config_consumer import launched_process_count_and_command
 
 MAX_TEXT_BYTES = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""
@@ -101,7 +101,7 @@ def _number_of_processes_and_command(config: Config) -> tuple[int, str]:
     if processes != 1 or not config.path:
         return processes, ""
     # A script, or settings that an option of the launcher completes, say nothing of the processes themselves.
-    return launched_processes(Path(config.path)) or (1, "")
+    return launched_process_count_and_command(Path(config.path)) or (1, "")
 
 
 def count_training_rows(config: Config) -> TrainingRows | None:
@@ -116,7 +116,7 @@ def count_training_rows(config: Config) -> TrainingRows | None:
         count = count_rows(name)
         if count is None:
             return None
-        used = _rows_after_limit(config, count)
+        used = _rows_within_max_samples(config, count)
         total += used
         part = f"{Path(name).name} holds {count:,} rows"
         parts.append(f"{part}, max_samples {used:,}" if used < count else part)
@@ -138,7 +138,7 @@ def _rows_printed_by_notebook(config: Config) -> TrainingRows | None:
     return TrainingRows(printed, f"the output prints {printed:,} rows")
 
 
-def _rows_after_limit(config: Config, count: int) -> int:
+def _rows_within_max_samples(config: Config, count: int) -> int:
     """The rows that LLaMA-Factory takes of one data set: `max_samples` limits each, not their sum."""
     limit = config.raw.get("max_samples") if config.stack == "llama-factory" else None
     return min(count, limit) if isinstance(limit, int) and limit > 0 else count

@@ -94,7 +94,10 @@ def sides_of_row(raw: Mapping[str, Any], texts: PairTexts) -> Sides | None:
     good, bad = texts.chosen.strip(), texts.rejected.strip()
     if not good or not bad or good == bad:
         return None
-    chosen, rejected = _answer_column_of_text(raw, good), _answer_column_of_text(raw, bad)
+    chosen, rejected = (
+        _neutrally_named_answer_column(raw, good),
+        _neutrally_named_answer_column(raw, bad),
+    )
     if chosen is None or rejected is None:
         return None
     tags = _differing_words(chosen, rejected)
@@ -130,7 +133,7 @@ def do_columns_prefer_rejected(row: Conversation) -> bool:
     return winners == {1 - sides.chosen}
 
 
-def _answer_column_of_text(raw: Mapping[str, Any], text: str) -> str | None:
+def _neutrally_named_answer_column(raw: Mapping[str, Any], text: str) -> str | None:
     """The one column that holds an answer and is not called the better one; None where it is not one."""
     names = [str(name) for name, value in raw.items() if _text_of_value(value) == text]
     sides = [name for name in names if not (BETTER | WORSE).intersection(_words_of_name(name))]
@@ -198,14 +201,14 @@ def _vote_of_column(
         vote = _vote_by_truth(words, value, raw, sides)
     else:
         vote = _vote_by_value(name, value, raw, sides, writers)
-    if vote is None or (vote.number is not None and _may_count_anything(words)):
+    if vote is None or (vote.number is not None and _may_numbers_mean_no_side(words)):
         return None
     if is_worse and vote.winner is not None:
         return vote._replace(winner=1 - vote.winner)
     return None if is_worse and vote.number is not None else vote
 
 
-def _may_count_anything(words: Sequence[str]) -> bool:
+def _may_numbers_mean_no_side(words: Sequence[str]) -> bool:
     """May the numbers of a column of these words be no sides: a class, a count, or a mark of whole rows?"""
     if NUMBERS_MEAN_ANYTHING.intersection(words):
         return True

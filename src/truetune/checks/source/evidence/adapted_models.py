@@ -38,7 +38,7 @@ class AdaptedModel(NamedTuple):
     adapter: ast.expr
 
 
-def adapted_models(module: Module) -> Iterator[AdaptedModel]:
+def models_given_loaded_adapter(module: Module) -> Iterator[AdaptedModel]:
     """The models of a file that are given an adapter which is loaded."""
     for call in module.calls(*ADAPTER_LOADS):
         model, adapter = call.argument(0, "model"), call.argument(1, "model_id")
@@ -63,10 +63,10 @@ def _models_adapted_by_vllm(module: Module) -> Iterator[AdaptedModel]:
             yield AdaptedModel(call, engines[0], adapter)
 
 
-def name_of_model(module: Module, model: ast.expr) -> str | None:
+def written_name_of_loaded_model(module: Module, model: ast.expr) -> str | None:
     """The name that a model was loaded under; None where the file does not say one."""
     value = written_text(module, model)
-    return value if value is not None else loaded_name(module, model)
+    return value if value is not None else only_name_loaded_under(module, model)
 
 
 def written_text(module: Module, expression: ast.expr | None) -> str | None:
@@ -118,7 +118,7 @@ def _wrapped_text_expression(module: Module, expression: ast.expr) -> ast.expr |
     return None
 
 
-def loaded_name(module: Module, expression: ast.expr) -> str | None:
+def only_name_loaded_under(module: Module, expression: ast.expr) -> str | None:
     """The one name that it is loaded under; None where there are several, or one is not written in
     the file.
     """

@@ -15,9 +15,9 @@ from truetune.checks.source.evidence.tokenizer_facts_of_published_models import 
     ModelFamily,
     families_of_tokenizer,
     likely_model_names,
-    local_vocabulary_of_tokenizer,
     model_names_of_tokenizer,
     normalized_model_name,
+    vocabulary_of_local_tokenizer_folder,
 )
 from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
@@ -64,7 +64,7 @@ def added_tokens_unknown_to_model(
     for call in module.methods("add_special_tokens", "add_tokens"):
         if call.receiver is None or "tokenizer" not in module.flow.types(call.receiver):
             continue
-        has = local_vocabulary_of_tokenizer(module, call.receiver)
+        has = vocabulary_of_local_tokenizer_folder(module, call.receiver)
         names = tuple(
             name
             for name in _tokens_in_call(module, call, without_pad=without_pad)
@@ -88,7 +88,7 @@ def added_tokens_unknown_to_model(
     return added
 
 
-def tokens_of_unknown_text(module: Module) -> list[AddedTokens]:
+def added_tokens_of_unknown_text(module: Module) -> list[AddedTokens]:
     """Tokens whose text is not in the files, where the code that adds them resizes the embedding
     for them.
 
@@ -127,24 +127,24 @@ def _special_tokens_of_unknown_text(module: Module) -> Iterator[AddedTokens]:
         named = next((entries[role] for role in ADDITIONAL if role in entries), None)
         if named is None or module.flow.value(named) is not UNKNOWN:
             continue
-        if _may_be_left_out(module, call.node, named):
+        if _runs_only_for_option_or_model(module, call.node, named):
             continue
         names = _default_texts_of_option(module, named)
         if _resizes_embedding_in_same_function(module, call.node):
-            if not names or not _tokenizer_has_all(module, call, names):
+            if not names or not _local_tokenizer_has_all(module, call, names):
                 yield AddedTokens(call, names, None, model_known=True)
 
 
-def _may_be_left_out(module: Module, node: ast.AST, named: ast.expr) -> bool:
+def _runs_only_for_option_or_model(module: Module, node: ast.AST, named: ast.expr) -> bool:
     """Does a place run only where the option is given, or for models of one name?"""
     if _is_under_test_of_option(module, node, named):
         return True
     return _is_in_branch_for_named_model(module, node)
 
 
-def _tokenizer_has_all(module: Module, call: Call, names: tuple[str, ...]) -> bool:
+def _local_tokenizer_has_all(module: Module, call: Call, names: tuple[str, ...]) -> bool:
     """Has the tokenizer, by its files here, all of these tokens already?"""
-    has = local_vocabulary_of_tokenizer(module, call.receiver) | SPECIAL
+    has = vocabulary_of_local_tokenizer_folder(module, call.receiver) | SPECIAL
     return has.issuperset(names)
 
 
@@ -254,7 +254,7 @@ def _tests_model_name(node: ast.AST) -> bool:
     """Does a test ask for the name or type of a model: `"gemma" in args.model_name`, `model_type ==
     "yuan"`, `name.startswith("org/")`?
     """
-    sides = _sides_of_test(node)
+    sides = _sides_compared_by_test(node)
     is_named = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
     if not is_named:
         return False
@@ -266,7 +266,7 @@ def _tests_model_name(node: ast.AST) -> bool:
     return not words.isdisjoint(NAMES)
 
 
-def _sides_of_test(node: ast.AST) -> list[ast.expr]:
+def _sides_compared_by_test(node: ast.AST) -> list[ast.expr]:
     """What a test by `in`, `==` or `startswith` compares; nothing of another one."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         is_test = isinstance(node.ops[0], (ast.In, ast.Eq))

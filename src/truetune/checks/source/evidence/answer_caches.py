@@ -44,7 +44,7 @@ class KeyWithoutModel(NamedTuple):
     made: ast.AST
 
 
-def stores_in_caches(module: Module) -> Iterator[tuple[Function, ast.Subscript]]:
+def stores_in_mappings_also_read(module: Module) -> Iterator[tuple[Function, ast.Subscript]]:
     """The places where a function stores into a mapping that it reads as well: `cache[key] =
     answer`; each with its function.
     """
@@ -61,7 +61,7 @@ def stores_in_caches(module: Module) -> Iterator[tuple[Function, ast.Subscript]]
 
 def disk_caches_without_model_in_key(module: Module) -> Iterator[KeyWithoutModel]:
     """The caches on the disk that a function of the file fills under a key without its model."""
-    for function, store in stores_in_caches(module):
+    for function, store in stores_in_mappings_also_read(module):
         made = _opening_of_disk_cache(module, store.value)
         model = _model_parameter_of_request(function)
         if made is None or model is None or ABOUT_A_MODEL.search(ast.unparse(made)):

@@ -130,7 +130,7 @@ class AnswerReader(NamedTuple):
         return any(pattern.search(text) for pattern in self.patterns)
 
 
-def answer_readers(module: Module) -> Iterator[AnswerReader]:
+def answer_readers_of_several_columns(module: Module) -> Iterator[AnswerReader]:
     """The functions of a file that read answers out of two columns of rows or more."""
     if not module.mentions("re"):
         return

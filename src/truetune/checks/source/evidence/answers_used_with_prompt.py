@@ -114,16 +114,16 @@ def _answers_with_prompt_of_run(trace: Trace) -> Iterator[UsedAnswer]:
     for event in trace.events:
         if isinstance(event, ReturnEvent):
             if _is_return_of_web_handler(event):
-                yield from _answers_returned_by_handler(event)
+                yield from _prompted_answers_returned_by_handler(event)
             else:
-                yield from _answers_of_functions_named_for_them(trace, event)
+                yield from _prompted_answers_of_answer_functions(trace, event)
         elif isinstance(event, CallEvent):
-            yield from _answers_given_to_metric(event)
+            yield from _prompted_answers_given_to_metric(event)
     for value in trace.values:
         if isinstance(value, Operation) and value.operator in ("==", "in"):
-            yield from _answers_compared_with_row(value)
-    yield from _answers_kept_in_rows(trace)
-    yield from _printed_answers_by_name(trace)
+            yield from _prompted_answers_compared_with_row(value)
+    yield from _prompted_answers_kept_in_rows(trace)
+    yield from _prompted_answers_printed_by_name(trace)
 
 
 def uncut_generated_text(value: Value, depth: int = 0) -> WholeText | None:
@@ -266,7 +266,7 @@ def _decorator_registers_handler(decorator: Value) -> bool:
     return isinstance(plain, str) and plain.startswith("/")
 
 
-def _answers_returned_by_handler(event: ReturnEvent) -> Iterator[UsedAnswer]:
+def _prompted_answers_returned_by_handler(event: ReturnEvent) -> Iterator[UsedAnswer]:
     """The answers that a handler gives back."""
     for name, value in _named_parts_of_reply(event.value):
         text = uncut_generated_text(value)
@@ -276,7 +276,7 @@ def _answers_returned_by_handler(event: ReturnEvent) -> Iterator[UsedAnswer]:
             yield UsedAnswer(text.decode, event.node)
 
 
-def _answers_of_functions_named_for_them(trace: Trace, event: ReturnEvent) -> Iterator[UsedAnswer]:
+def _prompted_answers_of_answer_functions(trace: Trace, event: ReturnEvent) -> Iterator[UsedAnswer]:
     """The answer with its prompt that a function returns whose name says answer, where its callers
     show or keep it as it is.
     """
@@ -291,7 +291,7 @@ def _answers_of_functions_named_for_them(trace: Trace, event: ReturnEvent) -> It
         yield UsedAnswer(text.decode, event.node)
 
 
-def _printed_answers_by_name(trace: Trace) -> Iterator[UsedAnswer]:
+def _prompted_answers_printed_by_name(trace: Trace) -> Iterator[UsedAnswer]:
     """The answers with their prompt that are bound to a name for answers, and are printed as they
     are.
     """
@@ -390,7 +390,7 @@ def _packs_reply_for_client(call: CallEvent) -> bool:
     return call.named("*Response", "*.jsonify", "json.dumps")
 
 
-def _answers_given_to_metric(event: CallEvent) -> Iterator[UsedAnswer]:
+def _prompted_answers_given_to_metric(event: CallEvent) -> Iterator[UsedAnswer]:
     """The answers with their prompt that a metric is given."""
     given = [event.keywords[name] for name in PREDICTION_ARGUMENTS if name in event.keywords]
     if event.named(*SCORING_FUNCTIONS):
@@ -402,7 +402,7 @@ def _answers_given_to_metric(event: CallEvent) -> Iterator[UsedAnswer]:
             yield UsedAnswer(text.decode, event.node)
 
 
-def _answers_compared_with_row(compared: Operation) -> Iterator[UsedAnswer]:
+def _prompted_answers_compared_with_row(compared: Operation) -> Iterator[UsedAnswer]:
     """The answer with its prompt that is compared with a part of a row, or searched for one which
     its prompt does not hold.
     """
@@ -431,7 +431,7 @@ def _row_entry_of_text(value: Value) -> Value | None:
     return value if is_row else None
 
 
-def _answers_kept_in_rows(trace: Trace) -> Iterator[UsedAnswer]:
+def _prompted_answers_kept_in_rows(trace: Trace) -> Iterator[UsedAnswer]:
     """The answers with their prompt that are kept as such in a row or column, where nothing is done
     with them that may cut them.
     """

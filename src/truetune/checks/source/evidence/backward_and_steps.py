@@ -15,7 +15,7 @@ from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
 
-def optimizer_steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def optimizer_steps_with_optimizers(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The steps of an optimizer, its own or those of a gradient scaler, each with the optimizer."""
     for call in module.methods("step"):
         # `optimizer.step()` has it before the dot, `scaler.step(optimizer)` as its argument.
@@ -24,7 +24,7 @@ def optimizer_steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:
                 yield call, candidate
 
 
-OPTIMIZER_STEPS = CodePlaces("steps of an optimizer", optimizer_steps)
+OPTIMIZER_STEPS = CodePlaces("steps of an optimizer", optimizer_steps_with_optimizers)
 
 
 def is_backward_call(node: ast.AST) -> bool:

@@ -154,11 +154,11 @@ def _row_given_to_collator(rows: Value) -> Value | None:
     """One row of those that a loader or trainer hands to its collator."""
     if not isinstance(rows, Parameter) or rows.given_by is None:
         return None
-    data = _dataset_of(rows.given_by)
+    data = _rows_of_loader_or_trainer(rows.given_by)
     return None if data is None else element_of(data)
 
 
-def _dataset_of(event: CallEvent) -> Value | None:
+def _rows_of_loader_or_trainer(event: CallEvent) -> Value | None:
     """The rows of a loader or trainer."""
     if event.named(*LOADERS):
         return event.argument(0, "dataset")
@@ -168,7 +168,7 @@ def _dataset_of(event: CallEvent) -> Value | None:
     return None
 
 
-def _collator_of(event: CallEvent) -> Value | None:
+def _collator_of_loader_or_trainer(event: CallEvent) -> Value | None:
     """The collator of a loader or trainer."""
     if event.named(*LOADERS):
         return event.argument(6, "collate_fn")
@@ -180,17 +180,21 @@ def _field_made_by_collator(batch: Value, name: str) -> BatchField | Value | Non
     event = maker_of_batch(batch)
     if event is None:
         return None
-    collator = _collator_of(event)
+    collator = _collator_of_loader_or_trainer(event)
     if isinstance(collator, Function | Instance):
         made = _returned_by_collator(event, collator)
         return None if made is None else source_of_field(BatchField(made, name))
     entry = _row_column_of(event, name)
-    if name == LABELS and _copies_ids_to_labels(event, collator, has_labels=entry is not None):
+    if name == LABELS and _labels_are_library_copied_ids(
+        event, collator, has_labels=entry is not None
+    ):
         return source_of_field(BatchField(batch, IDS))
     return entry
 
 
-def _copies_ids_to_labels(event: CallEvent, collator: Value | None, *, has_labels: bool) -> bool:
+def _labels_are_library_copied_ids(
+    event: CallEvent, collator: Value | None, *, has_labels: bool
+) -> bool:
     """Are the labels of a batch a copy of its ids that the library makes?"""
     if isinstance(collator, Result) and _is_collator_copying_ids(collator.call):
         return True
@@ -207,7 +211,7 @@ def _is_collator_copying_ids(collator: CallEvent) -> bool:
 
 def _row_column_of(event: CallEvent, name: str) -> BatchField | Value | None:
     """The column of the rows that a loader or trainer gets; None where it is not known."""
-    data = _dataset_of(event)
+    data = _rows_of_loader_or_trainer(event)
     row = None if data is None else element_of(data)
     if row is None:
         return None
@@ -236,9 +240,9 @@ def maker_of_batch(batch: Value) -> CallEvent | None:
         trainer = trainer_of_hook(batch)
         if trainer is not None:
             return trainer if batch.name != "model" else None
-        return _loader_of_module(batch)
+        return _loader_of_lightning_method(batch)
     if isinstance(batch, Element):
-        return _loader_inside(batch.iterable)
+        return _loader_inside_wrappers(batch.iterable)
     return None
 
 
@@ -251,7 +255,7 @@ def trainer_of_hook(parameter: Parameter) -> CallEvent | None:
     return given_by if given_by is not None and given_by.named(*TRAINERS) else None
 
 
-def _loader_of_module(parameter: Parameter) -> CallEvent | None:
+def _loader_of_lightning_method(parameter: Parameter) -> CallEvent | None:
     """The loader whose batches Lightning gives to a method of a module."""
     fit = parameter.given_by
     if fit is None or fit.method not in FITTING_METHODS:
@@ -266,7 +270,7 @@ def _loader_of_module(parameter: Parameter) -> CallEvent | None:
     # A data module stands where the loaders would, or under its own name.
     if given is None or isinstance(given, Instance):
         given = _returned_by_dataloader_hook(fit, LOADER_METHODS.get(step, "train_dataloader"))
-    return None if given is None else _loader_inside(given)
+    return None if given is None else _loader_inside_wrappers(given)
 
 
 def _returned_by_dataloader_hook(fit: CallEvent, method: str) -> Value | None:
@@ -275,7 +279,7 @@ def _returned_by_dataloader_hook(fit: CallEvent, method: str) -> Value | None:
     return returned[-1] if returned else None
 
 
-def _loader_inside(value: Value) -> CallEvent | None:
+def _loader_inside_wrappers(value: Value) -> CallEvent | None:
     """The call that made a loader, through what prepares or shows its progress."""
     for _ in range(MAX_STEPS):
         if not isinstance(value, Result):

@@ -153,7 +153,7 @@ def _checkpoint_choice_of_test(frame: Frame) -> KeptCheckpoint | None:
     branch = frame.node
     if not isinstance(branch, ast.If) or not frame.taken:
         return None
-    bound = _copied_names(branch.body)
+    bound = _names_set_to_names(branch.body)
     for node in ast.walk(branch.test):
         if not isinstance(node, ast.Compare) or len(node.ops) != 1:
             continue
@@ -178,7 +178,7 @@ def _checkpoint_choice_of_test(frame: Frame) -> KeptCheckpoint | None:
     return None
 
 
-def _copied_names(body: list[ast.stmt]) -> dict[str, str]:
+def _names_set_to_names(body: list[ast.stmt]) -> dict[str, str]:
     """The names that the statements of an arm set, each with the name that it is set to: `best =
     loss`, also several at once.
     """

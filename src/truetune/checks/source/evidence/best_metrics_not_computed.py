@@ -162,18 +162,20 @@ def _computed_metrics(trace: Trace, trainer: CallEvent) -> frozenset[str] | None
         return None
     for function, returned in trainer.returned_by_callbacks:
         if function.definition is given.definition:
-            return _known_keys(trace, returned)
+            return _known_keys_of_dictionary(trace, returned)
     return None
 
 
-def _known_keys(trace: Trace, value: Value) -> frozenset[str] | None:
+def _known_keys_of_dictionary(trace: Trace, value: Value) -> frozenset[str] | None:
     """The keys of a dictionary; None where they are not all known."""
     if isinstance(value, Choice):
-        parts = [_known_keys(trace, one) for one in value.options]
+        parts = [_known_keys_of_dictionary(trace, one) for one in value.options]
         known = [part for part in parts if part is not None]
         return frozenset().union(*known) if len(known) == len(parts) else None
     if isinstance(value, Mapping):
-        inherited = frozenset() if value.rest is None else _known_keys(trace, value.rest)
+        inherited = (
+            frozenset() if value.rest is None else _known_keys_of_dictionary(trace, value.rest)
+        )
         if value.is_open or inherited is None:
             return None
         return inherited | frozenset(key for key in value.entries if isinstance(key, str))
@@ -206,7 +208,9 @@ def _keys_added_by_update(trace: Trace, value: Value) -> frozenset[str] | None:
             continue
         if use.method not in ADDING_METHODS:
             continue
-        keys = _known_keys(trace, use.args[0]) if use.args and not use.is_open else None
+        keys = (
+            _known_keys_of_dictionary(trace, use.args[0]) if use.args and not use.is_open else None
+        )
         if keys is None:
             return None
         added |= keys | frozenset(use.keywords)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from truetune.checks.source.evidence.scored_rows import RowsOfAnyType, all_rows_beside
+from truetune.checks.source.evidence.scored_rows import RowsOfAnyType, rows_of_each_file_with_column
 from truetune.checks.source.evidence.which_regex_match_script_takes import (
     FIRST,
     LAST,
@@ -86,10 +86,12 @@ def better_reading_of_predictions(module: Module, match: TakenMatch) -> OtherRea
     """
     found: OtherReading | None = None
     better: tuple[str, int, int] | None = None
-    for rows in all_rows_beside(module, match.column):
+    for rows in rows_of_each_file_with_column(module, match.column):
         for reference in _reference_columns(module, match, rows):
             pairs = list(
-                _texts_and_references(match, rows.rows, reference, _marks_before_answers(module))
+                _texts_and_references(
+                    match, rows.rows, reference, _marks_script_splits_behind(module)
+                )
             )
             if len(pairs) < MIN_ROWS:
                 continue
@@ -131,7 +133,7 @@ def _reference_columns(module: Module, match: TakenMatch, rows: RowsOfAnyType) -
             yield column
 
 
-def _marks_before_answers(module: Module) -> list[str]:
+def _marks_script_splits_behind(module: Module) -> list[str]:
     """The marks that a script takes the rest behind: `####` of `gold.split("####")[-1]`."""
     found: list[str] = []
     for call in module.methods("split", "rsplit", "rpartition", "partition"):
@@ -324,7 +326,7 @@ def _comparing_numbers(equal: Equal) -> Equal:
     """The comparison of numbers where both texts are some."""
 
     def is_equal(taken: str, reference: str) -> bool:
-        one, other = _number_of_text(taken), _number_of_text(reference)
+        one, other = _as_number_without_separators(taken), _as_number_without_separators(reference)
         if one is None or other is None:
             return equal(taken, reference)
         return abs(one - other) < CLOSE
@@ -339,7 +341,7 @@ def _comparing_without_separators(equal: Equal) -> Equal:
     return lambda taken, reference: equal(SEPARATORS.sub("", taken), SEPARATORS.sub("", reference))
 
 
-def _number_of_text(text: str) -> float | None:
+def _as_number_without_separators(text: str) -> float | None:
     """The number that a text is, without separators and signs of money."""
     try:
         return float(text.replace(",", "").strip(MARKS + "%€£"))

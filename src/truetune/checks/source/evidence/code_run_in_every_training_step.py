@@ -45,7 +45,7 @@ def loop_or_hook_of_each_step(
             return None
         inner = outer
         # Another loop inside of a step runs in each of them as well.
-        if isinstance(outer, Loop) and outer in backward_loops(module):
+        if isinstance(outer, Loop) and outer in innermost_loops_around_backward(module):
             return outer
         if isinstance(outer, Function):
             if outer.name in STEP_HOOKS:
@@ -61,27 +61,27 @@ def _loop_or_hook_of_callers(module: Module, function: Function, callers: int) -
     return places.pop() if len(places) == 1 and len(calls) <= MAX_CALLERS else None
 
 
-def backward_loops(module: Module) -> set[ast.AST]:
+def innermost_loops_around_backward(module: Module) -> set[ast.AST]:
     """The innermost loops around the backward passes of a file and those that it is linked with."""
     return {
         loop
         for part in module.with_linked
         for node in ast.walk(part.tree)
         if is_backward_call(node)
-        for loop in _innermost_loops(module, node)
+        for loop in _first_loop_on_each_way(module, node)
     }
 
 
-def _innermost_loops(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+def _first_loop_on_each_way(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     """The first loop on each way to a node, from the inside out."""
     for route in call_routes_to(module, node):
-        loops = (loop for stop in route for loop in _loops_in_function(module, stop.node))
+        loops = (loop for stop in route for loop in _loops_around_in_function(module, stop.node))
         first = next(loops, None)
         if first is not None:
             yield first
 
 
-def _loops_in_function(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+def _loops_around_in_function(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     """The loops around a node in its own function, from the inside out."""
     for outer in module.parents(node):
         if isinstance(outer, Function):
@@ -93,15 +93,15 @@ def _loops_in_function(module: Module, node: ast.AST) -> Iterator[ast.AST]:
 def _may_skip_in_a_step(module: Module, node: ast.AST) -> bool:
     """May it keep what it holds from running in a step? A condition on the rank alone does not."""
     if isinstance(node, ast.If):
-        return not _depends_on_rank_alone(module, node.test)
+        return not _always_lets_one_process_through(module, node.test)
     return isinstance(node, ast.IfExp | ast.ExceptHandler | ast.Match)
 
 
-def _depends_on_rank_alone(module: Module, test: ast.expr) -> bool:
+def _always_lets_one_process_through(module: Module, test: ast.expr) -> bool:
     """Does a condition let one process through in each step, whatever else holds?"""
     if isinstance(test, ast.BoolOp):
         enough = all if isinstance(test.op, ast.And) else any
-        return enough(_depends_on_rank_alone(module, part) for part in test.values)
+        return enough(_always_lets_one_process_through(module, part) for part in test.values)
     text = ast.unparse(test)
     if OF_COUNT.search(text):
         return False

@@ -95,7 +95,7 @@ def references_of_other_models(module: Module) -> Iterator[OtherReference]:
             *_own_loss_references_and_policies(trace),
         ):
             reference, policy = found
-            one, other = _load_and_name(reference), _load_and_name(policy)
+            one, other = _adapterless_load_and_name(reference), _adapterless_load_and_name(policy)
             if one is None or other is None or one[1] == other[1] or one[0].node in seen:
                 continue
             if PREFERENCE_RUN.search(other[1]):
@@ -132,7 +132,7 @@ def _own_loss_references_and_policies(trace: Trace) -> Iterator[tuple[Value, Val
                 yield reference.receiver, policy.receiver
 
 
-def _load_and_name(model: Value) -> tuple[CallEvent, str] | None:
+def _adapterless_load_and_name(model: Value) -> tuple[CallEvent, str] | None:
     """The call that loads a model and its name; None where an adapter is put on, or the name is not
     known.
     """

@@ -74,15 +74,15 @@ def constant_results(module: Module) -> Iterator[ConstantResult]:
     compared = {id(node) for node in module.nodes(ast.Compare)}
     for trace in traces_of(module):
         for found in (
-            *_constant_casts(module, trace),
-            *_constant_comparisons(module, trace, compared),
+            *_always_true_casts(module, trace),
+            *_never_true_comparisons(module, trace, compared),
         ):
             if found.node not in seen:
                 seen.add(found.node)
                 yield found
 
 
-def _constant_casts(module: Module, trace: Trace) -> Iterator[ConstantResult]:
+def _always_true_casts(module: Module, trace: Trace) -> Iterator[ConstantResult]:
     """Casts by `bool` that are always true: of a text, or of numbers without a 0."""
     for call in trace.all_calls:
         given = _cast_to_bool(call)
@@ -90,13 +90,13 @@ def _constant_casts(module: Module, trace: Trace) -> Iterator[ConstantResult]:
             continue
         values = distinct_values_of_expression(module, given)
         if values is not None:
-            yield from _constant_cast_of_values(module, call, values)
+            yield from _always_true_cast_of_values(module, call, values)
         elif is_text_in_each_row(given) and _is_yes_no_column(given):
             what = "each cell is a text here, and bool() of a text is True unless it is empty: '0' and 'False' too"
             yield ConstantResult(call.node, what, "cast", False)
 
 
-def _constant_cast_of_values(
+def _always_true_cast_of_values(
     module: Module, call: CallEvent, values: ColumnValues
 ) -> Iterator[ConstantResult]:
     """The finding of a cast of known values, if it gives True for each of them."""
@@ -193,7 +193,7 @@ def _is_yes_no_column(value: Value) -> bool:
     return isinstance(value, Attribute) and value.name in LABEL_NAMES
 
 
-def _constant_comparisons(
+def _never_true_comparisons(
     module: Module, trace: Trace, compared: set[int]
 ) -> Iterator[ConstantResult]:
     """Comparisons that never hold: of a text with a number, of a number with a text, or of two

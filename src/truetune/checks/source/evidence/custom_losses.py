@@ -22,7 +22,9 @@ LOSS_FUNCTION = "compute_loss_func"
 LossFunction = ast.FunctionDef | ast.Lambda
 
 
-def custom_loss_methods(module: Module) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
+def custom_loss_methods_with_open_flag(
+    module: Module,
+) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
     """The `compute_loss` of each class derived from a trainer that leaves
     `model_accepts_loss_kwargs` open, with the class.
     """

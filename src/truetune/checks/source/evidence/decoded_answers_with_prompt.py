@@ -138,10 +138,10 @@ def _may_be_cut_anywhere(module: Module, names: set[str]) -> bool:
     for node in module.nodes(ast.Subscript):
         if isinstance(node.slice, ast.Slice | ast.Tuple) and _stands_for_any_of(node.value, names):
             return True
-    return any(_call_may_cut(module, call, names) for call in module.all_calls)
+    return any(_call_may_cut_named_text(module, call, names) for call in module.all_calls)
 
 
-def _call_may_cut(module: Module, call: Call, names: set[str]) -> bool:
+def _call_may_cut_named_text(module: Module, call: Call, names: set[str]) -> bool:
     """May a call cut what has one of these names: by a method of it, by a pattern, or in a function
     of the files?
     """

@@ -49,7 +49,7 @@ class GivenChatTemplate:
     """The chat template that a file gives its tokenizers, if any."""
 
     def __init__(self, module: Module) -> None:
-        set_to = _templates_set(module)
+        set_to = _chat_templates_set_in_any_case(module)
         called = {
             name.rpartition(".")[2]
             for call in module.all_calls
@@ -63,7 +63,7 @@ class GivenChatTemplate:
         """None: not known"""
 
 
-def bos_of_rendered_text(
+def bos_count_of_rendered_text(
     module: Module, tokenizer: ast.expr | None, template: GivenChatTemplate
 ) -> BosCount:
     """What is known of the model by its files, else by its name, with the template that the file
@@ -71,8 +71,12 @@ def bos_of_rendered_text(
 
     Of several models that are named, one that gets two is enough.
     """
-    of_files = _bos_by_local_files(module, tokenizer)
-    known = [of_files] if of_files is not None else _bos_by_names(module, tokenizer)
+    of_files = _tokenizer_and_template_bos_by_files(module, tokenizer)
+    known = (
+        [of_files]
+        if of_files is not None
+        else _tokenizer_and_template_bos_by_names(module, tokenizer)
+    )
     if template.replaced:
         known = [(adds, template.writes_bos) for adds, _ in known]
     if any(adds and writes for adds, writes in known):
@@ -84,7 +88,9 @@ def bos_of_rendered_text(
     )
 
 
-def _bos_by_local_files(module: Module, tokenizer: ast.expr | None) -> tuple[bool, bool] | None:
+def _tokenizer_and_template_bos_by_files(
+    module: Module, tokenizer: ast.expr | None
+) -> tuple[bool, bool] | None:
     """Whether the tokenizer adds BOS, and whether its template writes it, by the files of the one
     tokenizer that is named; None where they are not here.
     """
@@ -105,14 +111,16 @@ def _bos_by_local_files(module: Module, tokenizer: ast.expr | None) -> tuple[boo
     return first == [bos.id], text.startswith(bos.token)
 
 
-def _bos_by_names(
+def _tokenizer_and_template_bos_by_names(
     module: Module, tokenizer: ast.expr | None
 ) -> list[tuple[bool | None, bool | None]]:
     """Whether the tokenizer adds BOS, and whether its template writes it, by the name of each model
     that it may be of.
     """
     known = [
-        _family_of_base(module, name) or family_of_model(name) or family_named_in_derivative(name)
+        _family_of_base_behind_folder(module, name)
+        or family_of_model(name)
+        or family_named_in_derivative(name)
         for name in likely_model_names(module, tokenizer)
     ]
     return [(one.adds_bos, one.template_writes_bos) if one else (None, None) for one in known] or [
@@ -120,7 +128,7 @@ def _bos_by_names(
     ]
 
 
-def _family_of_base(module: Module, name: str) -> ModelFamily | None:
+def _family_of_base_behind_folder(module: Module, name: str) -> ModelFamily | None:
     """What is known of the model that a training beside the file began with, where it wrote this
     folder.
     """
@@ -135,7 +143,7 @@ def _family_of_base(module: Module, name: str) -> ModelFamily | None:
     return family_of_model(bases[0]) if len(bases) == 1 else None
 
 
-def _templates_set(module: Module) -> list[ast.expr]:
+def _chat_templates_set_in_any_case(module: Module) -> list[ast.expr]:
     """The values that `tokenizer.chat_template` is set to, unless only where the tokenizer has
     none.
     """

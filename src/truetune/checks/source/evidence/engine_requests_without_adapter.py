@@ -74,7 +74,7 @@ def adapter_engines(module: Module) -> Iterator[tuple[AdapterEngine, Call]]:
                 yield engine, call
 
 
-def requests_without_adapter(module: Module) -> UnnamedAdapter | None:
+def engine_whose_requests_lack_adapter(module: Module) -> UnnamedAdapter | None:
     """An engine that takes adapters and of whose requests surely none names one; None where there
     is none.
 
@@ -92,7 +92,7 @@ def requests_without_adapter(module: Module) -> UnnamedAdapter | None:
     return None
 
 
-def answers_of_unloaded_model(module: Module) -> Call | None:
+def first_answer_if_all_unloaded(module: Module) -> Call | None:
     """The first answer, where all are made by what `unload()` gave back; None where any is not."""
     unloaded = {
         call.node

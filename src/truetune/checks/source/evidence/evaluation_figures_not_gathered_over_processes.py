@@ -73,12 +73,12 @@ def partial_evaluations(module: Module) -> Iterator[PartialEvaluation]:
     loops = [loop for loop in module.nodes(ast.For) if _is_evaluation_loop(module, loop)]
     is_put_together = any(PUTS_TOGETHER.search(one.text) for one in module.with_linked)
     for loop in loops:
-        deals = _call_dealing_rows(module, loop.iter)
+        deals = _call_dealing_rows_of_loop(module, loop.iter)
         if deals is not None:
             logged = (
                 None
                 if is_put_together
-                else _log_of_one_rank(module, _names_computed_from_loop(module, loop))
+                else _first_log_by_rank_zero(module, _names_computed_from_loop(module, loop))
             )
             yield PartialEvaluation(loop, deals, logged)
 
@@ -155,7 +155,7 @@ def _is_evaluation_loop(module: Module, loop: ast.For) -> bool:
     return False
 
 
-def _call_dealing_rows(module: Module, iterated: ast.expr) -> ast.AST | None:
+def _call_dealing_rows_of_loop(module: Module, iterated: ast.expr) -> ast.AST | None:
     """The call that gives each process its part of the rows that a loop iterates; None where none
     is seen.
     """
@@ -169,11 +169,11 @@ def _call_dealing_rows(module: Module, iterated: ast.expr) -> ast.AST | None:
     calls = [origin.node for origin in origins if isinstance(origin.node, ast.Call)]
     if not calls or len(calls) < len(origins):
         return None
-    found = [_dealing_call(module, call) for call in calls]
+    found = [_as_call_dealing_rows(module, call) for call in calls]
     return found[0] if all(one is not None for one in found) else None
 
 
-def _dealing_call(module: Module, node: ast.Call) -> ast.AST | None:
+def _as_call_dealing_rows(module: Module, node: ast.Call) -> ast.AST | None:
     """The call by which rows are dealt to processes: `accelerator.prepare(...)`, or the sampler of
     a DataLoader; None for other calls.
     """
@@ -185,7 +185,7 @@ def _dealing_call(module: Module, node: ast.Call) -> ast.AST | None:
     return made.node if made is not None and made.named(*SAMPLERS) else None
 
 
-def _log_of_one_rank(module: Module, figure: frozenset[str]) -> ast.AST | None:
+def _first_log_by_rank_zero(module: Module, figure: frozenset[str]) -> ast.AST | None:
     """The first place where rank 0 alone logs one of these names; None without one.
 
     Not where a loop writes answers to a file of its rank.

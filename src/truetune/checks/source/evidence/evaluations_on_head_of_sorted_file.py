@@ -29,13 +29,13 @@ from truetune.checks.source.evidence.row_kinds_missing_in_first_rows import (
     AnswerLengths,
     columns_of_kinds_or_labels,
     differing_answer_lengths,
-    flatten_row,
-    present_and_missing_values,
+    flatten_row_with_system_prompt,
+    head_values_and_improbably_missing_values,
 )
 from truetune.checks.source.evidence.unshuffled_splits_of_sorted_rows import (
-    class_columns,
+    columns_of_few_values,
     rows_in_file_order,
-    slices_of,
+    slices_of_run,
 )
 from truetune.errors import format_name_list
 from truetune.source.parsed_source_file import Module
@@ -98,7 +98,7 @@ class _Head(NamedTuple):
     """The other rows are the other part of a split"""
 
 
-def sorted_heads(module: Module) -> Iterator[SortedHead]:
+def heads_lacking_labels(module: Module) -> Iterator[SortedHead]:
     """The heads of a file that lack labels, each place once."""
     seen: set[ast.AST] = set()
     trains = trains_a_model(module)
@@ -107,13 +107,13 @@ def sorted_heads(module: Module) -> Iterator[SortedHead]:
         for head in _heads_of(trace, module):
             if head.node in seen or head.is_off or _is_shuffled_in_place(trace, head.data):
                 continue
-            found = _sorted_head_of(trace, module, head, evaluated)
+            found = _as_head_lacking_rows(trace, module, head, evaluated)
             if found is not None:
                 seen.add(head.node)
                 yield found
 
 
-def _sorted_head_of(
+def _as_head_lacking_rows(
     trace: Trace, module: Module, head: _Head, evaluated: frozenset[int] | None
 ) -> SortedHead | None:
     """What a head lacks of its file; `evaluated` is what a training evaluates on, None where
@@ -239,8 +239,12 @@ def _heads_by_slices(trace: Trace, module: Module) -> Iterator[_Head]:
     """The heads that slices take, `rows[:n]`; where there is a `rows[n:]` too, the head is a part
     of a split.
     """
-    slices = list(slices_of(trace))
-    starts = {_sliced_and_bound(one, one.key.start) for one in slices if isinstance(one.key, Slice)}
+    slices = list(slices_of_run(trace))
+    starts = {
+        _identity_sliced_and_written_bound(one, one.key.start)
+        for one in slices
+        if isinstance(one.key, Slice)
+    }
     for one in slices:
         key = one.key
         if not isinstance(key, Slice) or key.start is not None or key.step is not None:
@@ -248,7 +252,7 @@ def _heads_by_slices(trace: Trace, module: Module) -> Iterator[_Head]:
         rows = _row_number(key.stop)
         node = key.node
         if rows is not None and node is not None and module.holds(node):
-            is_split = _sliced_and_bound(one, key.stop) in starts
+            is_split = _identity_sliced_and_written_bound(one, key.stop) in starts
             yield _Head(node, one.base, rows, one, is_split=is_split)
 
 
@@ -280,7 +284,7 @@ def _loops_with_a_limit(module: Module) -> Iterator[tuple[ast.AST, tuple[ast.AST
             yield loop, (compared, int(numbers[0]))
 
 
-def _sliced_and_bound(item: Item, bound: Value | None) -> tuple[int, str]:
+def _identity_sliced_and_written_bound(item: Item, bound: Value | None) -> tuple[int, str]:
     """What is sliced, and the bound as it is written; no place where there is no bound."""
     text = "" if bound is None or bound.node is None else ast.unparse(bound.node)
     return (id(item.base) if text else id(item), text)
@@ -314,7 +318,9 @@ def _head_lacking_labels(module: Module, head: _Head, rows: FileRows) -> SortedH
     if count < MIN_HEAD or count == len(rows.rows):
         return None
     for column in _label_columns(module, rows):
-        held, missing = present_and_missing_values([row[column] for row in rows.rows], count)
+        held, missing = head_values_and_improbably_missing_values(
+            [row[column] for row in rows.rows], count
+        )
         if missing:
             return SortedHead(head.node, rows.source, column, count, len(rows.rows), held, missing)
     return None
@@ -334,9 +340,11 @@ def head_of_one_kind(
     """
     if not MIN_HEAD <= count < len(rows):
         return None
-    flat = tuple(map(flatten_row, rows))
-    for column in columns_of_kinds_or_labels(class_columns(flat)):
-        held, missing = present_and_missing_values([row[column] for row in flat], count)
+    flat = tuple(map(flatten_row_with_system_prompt, rows))
+    for column in columns_of_kinds_or_labels(columns_of_few_values(flat)):
+        held, missing = head_values_and_improbably_missing_values(
+            [row[column] for row in flat], count
+        )
         if missing:
             return SortedHead(NOWHERE, source, column, count, len(rows), held, missing)
     lengths = differing_answer_lengths(rows, count)
@@ -362,6 +370,6 @@ def _label_columns(module: Module, rows: FileRows) -> Iterator[str]:
     """The columns of few values that a script reads as labels."""
     read = {one.value for one in module.nodes(ast.Constant) if isinstance(one.value, str)}
     read |= {one.attr for one in module.nodes(ast.Attribute)}
-    for column in class_columns(rows.rows):
+    for column in columns_of_few_values(rows.rows):
         if LABEL_COLUMN.fullmatch(column) and column in read:
             yield column

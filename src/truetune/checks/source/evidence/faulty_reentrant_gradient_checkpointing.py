@@ -90,7 +90,7 @@ def checkpointing_places(module: Module) -> Iterator[object]:
             yield call
 
 
-def reentrant_checkpoints(module: Module) -> Iterator[ReentrantCheckpoints]:
+def faulty_reentrant_checkpoints(module: Module) -> Iterator[ReentrantCheckpoints]:
     """The reentrant checkpoints of a file's runs that lose the gradients, or that DDP refuses, each
     once.
     """
@@ -117,11 +117,11 @@ def _checkpoints_with_frozen_inputs(trace: Trace, module: Module) -> Iterator[Re
     frozen = _event_freezing_model(trace)
     if frozen is None:
         return
-    for event in _checkpointing_calls_after_freeze(trace, frozen):
+    for event in _reentrant_checkpointing_after_freeze(trace, frozen):
         yield ReentrantCheckpoints(
             "frozen inputs", event.home, event.node, frozen.home, frozen.node
         )
-    for home, call in _hand_wrapped_checkpoints(module):
+    for home, call in _reentrant_checkpoints_by_hand(module):
         yield ReentrantCheckpoints("frozen inputs", home, call.node, frozen.home, frozen.node)
 
 
@@ -241,7 +241,7 @@ def _is_whole_model(value: Value) -> bool:
     )
 
 
-def _checkpointing_calls_after_freeze(trace: Trace, frozen: Event) -> Iterator[CallEvent]:
+def _reentrant_checkpointing_after_freeze(trace: Trace, frozen: Event) -> Iterator[CallEvent]:
     """What switches reentrant checkpointing of transformers on, once the model is frozen."""
     is_adapter = isinstance(frozen, CallEvent) and frozen.named(*ADAPTER_WRAPPERS)
     for call in trace.methods(*ENABLING_METHODS):
@@ -255,10 +255,10 @@ def _checkpointing_calls_after_freeze(trace: Trace, frozen: Event) -> Iterator[C
             given = call.argument(-1, "activation_checkpointing_kwargs")
         if _is_reentrant(trace.entry, given) and not call.is_open:
             yield call
-    yield from _trainer_arguments_enabling(trace)
+    yield from _trainer_arguments_enabling_reentrant_checkpointing(trace)
 
 
-def _trainer_arguments_enabling(trace: Trace) -> Iterator[CallEvent]:
+def _trainer_arguments_enabling_reentrant_checkpointing(trace: Trace) -> Iterator[CallEvent]:
     """The arguments of a plain trainer that switch reentrant checkpointing on."""
     for trainer in trace.calls(*HAND_TRAINERS):
         arguments = trainer.argument(1, "args")
@@ -284,7 +284,7 @@ def _is_reentrant(entry: Module, given: Value | None) -> bool:
     return constant_of(given.entries.get("use_reentrant")) is True
 
 
-def _hand_wrapped_checkpoints(module: Module) -> Iterator[tuple[Module, Call]]:
+def _reentrant_checkpoints_by_hand(module: Module) -> Iterator[tuple[Module, Call]]:
     """The calls of a run's files that wrap layers into reentrant checkpoints, each with its file."""
     for part in module.with_linked:
         for call in part.calls(*CHECKPOINT_FUNCTIONS):
@@ -310,7 +310,7 @@ def _checkpoints_refused_by_ddp(trace: Trace) -> Iterator[ReentrantCheckpoints]:
             given = call.argument(0, "gradient_checkpointing_kwargs")
             if _is_reentrant(trace.entry, given) and not any(call.frames("branch")):
                 yield ReentrantCheckpoints("ddp", call.home, call.node, wrapper.home, wrapper.node)
-    for arguments in _trainer_arguments_enabling(trace):
+    for arguments in _trainer_arguments_enabling_reentrant_checkpointing(trace):
         if constant_of(arguments.keywords.get("ddp_find_unused_parameters")) is True:
             yield ReentrantCheckpoints(
                 "ddp", arguments.home, arguments.node, arguments.home, arguments.node

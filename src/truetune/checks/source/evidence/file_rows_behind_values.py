@@ -79,16 +79,18 @@ def _rows_of_named_file(module: Module, name: str, readers: list[CallEvent]) -> 
     none.
     """
     path = find_data_file(module, name)
-    rows = () if path is None else read_rows_of_file(path)
+    rows = () if path is None else read_first_rows_of_file(path)
     if path is None or not rows:
         return None
-    are_texts = name.lower().endswith(TEXT_SUFFIXES) and _keep_cells_as_texts(readers)
+    are_texts = name.lower().endswith(TEXT_SUFFIXES) and _readers_keep_cells_as_texts(readers)
     return FileRows(rows, path.name, are_texts, len(rows) < MAX_ROWS)
 
 
-def _keep_cells_as_texts(readers: list[CallEvent]) -> bool:
+def _readers_keep_cells_as_texts(readers: list[CallEvent]) -> bool:
     """Do these calls read a table, and make no numbers of its cells?"""
-    makes_numbers = any(one.named(*TYPED_READERS) and not _reads_texts(one) for one in readers)
+    makes_numbers = any(
+        one.named(*TYPED_READERS) and not _reads_every_cell_as_text(one) for one in readers
+    )
     return bool(readers) and not makes_numbers
 
 
@@ -121,7 +123,7 @@ def _sources_of_value(
         pending.extend(_direct_sources(one))
 
 
-def _reads_texts(call: CallEvent) -> bool:
+def _reads_every_cell_as_text(call: CallEvent) -> bool:
     """Does a reader of tables leave every cell a text: `dtype=str`?"""
     given = call.keywords.get("dtype")
     return (isinstance(given, Library) and given.name == "str") or (
@@ -183,17 +185,19 @@ def find_data_file(module: Module, name: str) -> Path | None:
     return None
 
 
-def read_rows_of_file(path: Path) -> tuple[Mapping[str, Any], ...]:
+def read_first_rows_of_file(path: Path) -> tuple[Mapping[str, Any], ...]:
     """The first rows of a file; none where it is not here, too large, or can't be read."""
     try:
         found = path.stat()
     except (OSError, ValueError):
         return ()
-    return _read_rows(str(path), found.st_mtime_ns) if found.st_size <= MAX_BYTES else ()
+    return (
+        _read_first_rows_cached(str(path), found.st_mtime_ns) if found.st_size <= MAX_BYTES else ()
+    )
 
 
 @lru_cache(maxsize=8)
-def _read_rows(path: str, changed: int) -> tuple[Mapping[str, Any], ...]:
+def _read_first_rows_cached(path: str, changed: int) -> tuple[Mapping[str, Any], ...]:
     """The first rows of a file; none where it can't be read. `changed` is when it was written, for
     the cache.
     """

@@ -135,7 +135,7 @@ def _padded_length_of(trace: Trace, call: CallEvent) -> int | str | None:
             return "not known"
     elif call.is_open:
         return "not known"
-    return tokenizer_limit(trace, call)
+    return limit_script_sets_on_tokenizer(trace, call)
 
 
 def _is_limit_of_tokenizer(value: Value) -> bool:
@@ -143,7 +143,7 @@ def _is_limit_of_tokenizer(value: Value) -> bool:
     return isinstance(value, Attribute) and value.name == "model_max_length"
 
 
-def tokenizer_limit(trace: Trace, call: CallEvent) -> int | str | None:
+def limit_script_sets_on_tokenizer(trace: Trace, call: CallEvent) -> int | str | None:
     """The limit that the script sets on the tokenizer; None where it sets none and the tokenizer's
     own is large.
     """
@@ -195,10 +195,10 @@ def _length_by_hand(value: Operation) -> int | None:
     lacking = [one for one in value.operands if isinstance(one, Operation) and one.operator == "-"]
     if len(pads) != 1 or len(lacking) != 1:
         return None
-    return _length_minus_row(lacking[0])
+    return _length_row_is_subtracted_from(lacking[0])
 
 
-def _length_minus_row(difference: Operation) -> int | None:
+def _length_row_is_subtracted_from(difference: Operation) -> int | None:
     """The length that a row's length is subtracted from: `8192` of `8192 - len(ids)`; None for
     another difference.
     """

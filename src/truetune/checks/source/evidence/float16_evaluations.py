@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.identify_model_by_published_name import overflowing_family
+from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.float32_copies_of_weights import FLOAT16
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
@@ -100,7 +100,9 @@ def float16_evaluations(module: Module) -> Iterator[Float16Evaluation]:
         yield from _float16_evaluations_by_weights(module)
 
 
-def evaluated_model(module: Module, found: Float16Evaluation) -> EvaluatedModel | None:
+def evaluated_model_unfit_for_float16(
+    module: Module, found: Float16Evaluation
+) -> EvaluatedModel | None:
     """The model of an evaluation, where it overflows in float16, or was trained in bfloat16; else
     None.
     """
@@ -115,7 +117,7 @@ def evaluated_model(module: Module, found: Float16Evaluation) -> EvaluatedModel 
     # A name of a hub that is no such family is the model; a folder was written by a training.
     if any("/" in name and not _may_be_trained_folder(name) for name in names):
         return None
-    return next(_models_trained_beside(module), None)
+    return next(_float16_unfit_models_trained_beside(module), None)
 
 
 def nan_loss_line_beside(module: Module) -> str:
@@ -251,7 +253,7 @@ def _float16_autocast_around(module: Module, node: ast.AST) -> ast.AST | None:
 def _overflowing_family_of_name(module: Module, name: str) -> str:
     """The family of a name, or of the folder that it is; empty where it is none that overflows."""
     kind = model_type_of_folder(module, name)
-    known = overflowing_family(name) or overflowing_family(kind)
+    known = family_known_to_overflow_float16(name) or family_known_to_overflow_float16(kind)
     return known or overflowing_family_of_folder(Path(module.path), name) or ""
 
 
@@ -280,7 +282,7 @@ def _models_named_by_commands(module: Module) -> Iterator[EvaluatedModel]:
             if path.name not in line or "python" not in line:
                 continue
             for word in line.split():
-                family = overflowing_family(word.strip("'\"`"))
+                family = family_known_to_overflow_float16(word.strip("'\"`"))
                 if family is not None:
                     yield EvaluatedModel(family, f"{word} ({file.name}, line {number})", True)
 
@@ -294,7 +296,7 @@ def _console_output_files(folder: Path) -> list[Path]:
     return files[:MAX_OUTPUTS]
 
 
-def _models_trained_beside(module: Module) -> Iterator[EvaluatedModel]:
+def _float16_unfit_models_trained_beside(module: Module) -> Iterator[EvaluatedModel]:
     """What the one training beside a script trains: a family that overflows, or weights in
     bfloat16.
     """
@@ -305,7 +307,7 @@ def _models_trained_beside(module: Module) -> Iterator[EvaluatedModel]:
     if len(trainings) != 1:
         return
     name, text = Path(trainings[0].path).name, trainings[0].text
-    named = {one: overflowing_family(one) for one in NAMED_MODEL.findall(text)}
+    named = {one: family_known_to_overflow_float16(one) for one in NAMED_MODEL.findall(text)}
     overflowing = {one: family for one, family in named.items() if family is not None}
     families = set(overflowing.values())
     if len(families) == 1:

@@ -71,7 +71,7 @@ def calls_that_keep(
     root = _root_name_of_holder(holder)
     parent = module.scopes.parent.get(function)
     owner = parent if isinstance(parent, ast.ClassDef) else None
-    if root is None or not _outlives_call(module, function, owner, root):
+    if root is None or not _holder_outlives_call(module, function, owner, root):
         return []
     calls = module.flow.calls_of(function)
     if owner is not None:
@@ -87,7 +87,7 @@ def calls_that_keep(
     ]
 
 
-def _outlives_call(
+def _holder_outlives_call(
     module: Module, function: Function, owner: ast.ClassDef | None, root: str
 ) -> bool:
     """Is a holder still there after the call: an attribute of an object, or a list made elsewhere?"""

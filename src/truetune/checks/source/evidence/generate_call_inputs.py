@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
-from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
+from truetune.checks.source.evidence.unpadded_tokenizer_calls import surely_adds_no_pad
 from truetune.source.data_flow import Origin
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
@@ -141,7 +141,7 @@ def _source_dictionaries(module: Module, origin: Origin) -> list[ast.AST] | None
     """
     made = origin.node
     if isinstance(made, ast.arg):
-        return list(_lightning_batches(module, made)) or None
+        return list(_collated_batches_of_lightning_step(module, made)) or None
     if isinstance(made, ast.DictComp):
         return list(_dictionaries_copied_by_comprehension(made))
     if origin.element:
@@ -161,7 +161,7 @@ def _dictionaries_copied_by_comprehension(made: ast.DictComp) -> Iterator[ast.ex
             yield called.value
 
 
-def _lightning_batches(module: Module, parameter: ast.arg) -> Iterator[ast.AST]:
+def _collated_batches_of_lightning_step(module: Module, parameter: ast.arg) -> Iterator[ast.AST]:
     """What the collator of a Lightning data module returns, for the batch parameter of a step.
 
     `predict_dataloader` feeds `predict_step(self, batch)`.
@@ -291,7 +291,7 @@ def encoding_pads(module: Module, call: Call) -> bool:
     return (
         value is not UNKNOWN
         and value not in (None, False, "do_not_pad")
-        and not pads_nothing(module, call)
+        and not surely_adds_no_pad(module, call)
     )
 
 

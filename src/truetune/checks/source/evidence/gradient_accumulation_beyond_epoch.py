@@ -74,7 +74,7 @@ def _long_accumulations_of_run(trace: Trace) -> Iterator[LongAccumulation]:
     """The accumulations of one run that are longer than an epoch."""
     by_optimizer: dict[int, list[LongAccumulation | None]] = {}
     for step in trace.methods("step"):
-        optimizer = _stepped_optimizer(step)
+        optimizer = _construction_of_stepped_optimizer(step)
         if optimizer is not None:
             by_optimizer.setdefault(id(optimizer), []).append(
                 _long_accumulation_of_step(trace, step)
@@ -86,7 +86,7 @@ def _long_accumulations_of_run(trace: Trace) -> Iterator[LongAccumulation]:
             yield long[0]
 
 
-def _stepped_optimizer(step: CallEvent) -> CallEvent | None:
+def _construction_of_stepped_optimizer(step: CallEvent) -> CallEvent | None:
     """The call that made the optimizer which a step is of, also by a gradient scaler."""
     for value in (step.receiver, *step.args[:1]):
         ways = [] if value is None else lineages(value)
@@ -102,23 +102,23 @@ def _long_accumulation_of_step(trace: Trace, step: CallEvent) -> LongAccumulatio
     epoch = batches_at_most(loops[0].value) if loops else None
     if epoch is None:
         return None
-    accumulated = _accumulation_of_accelerate(step)
+    accumulated = _batches_accumulated_by_accelerate(step)
     if accumulated is not None:
         # Accelerate steps at the end of a loader, whatever was accumulated.
         passes = _total_passes(loops[1:])
-        return _long_accumulation_or_none(step, accumulated, epoch, passes)
+        return _accumulation_if_beyond_epoch(step, accumulated, epoch, passes)
     for due in _step_conditions(trace, step, loops[0]):
         numbers = _counter_values_at_step(trace, step, due.counter, loops, epoch)
         if numbers is None:
             continue
         passed = sum((one + due.shift) % due.every == due.rest for one in numbers.one_round)
-        return _long_accumulation_or_none(
+        return _accumulation_if_beyond_epoch(
             step, due.every, epoch, passed and passed * numbers.rounds
         )
     return None
 
 
-def _long_accumulation_or_none(
+def _accumulation_if_beyond_epoch(
     step: CallEvent, accumulation: int, epoch: UpperCount, steps: int | None
 ) -> LongAccumulation | None:
     """The finding of an accumulation that is longer than an epoch, where the steps of the run are
@@ -129,7 +129,7 @@ def _long_accumulation_or_none(
     return LongAccumulation(step, accumulation, epoch, steps)
 
 
-def _accumulation_of_accelerate(step: CallEvent) -> int | None:
+def _batches_accumulated_by_accelerate(step: CallEvent) -> int | None:
     """The batches that `with accelerator.accumulate(model)` sums over; None where a step stands in
     no such block.
     """

@@ -112,7 +112,7 @@ def steps_with_cleared_gradients(module: Module) -> Iterator[ClearedStep]:
     yield from walk.found.values()
 
 
-def hooks_that_clear(module: Module) -> Iterator[ast.Call]:
+def clearings_in_hooks_before_step(module: Module) -> Iterator[ast.Call]:
     """`zero_grad()` in a method that a trainer calls between the backward pass and the step."""
     for function in module.nodes(ast.FunctionDef):
         if function.name not in HOOKS:

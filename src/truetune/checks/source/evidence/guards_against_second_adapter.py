@@ -8,7 +8,7 @@ from typing import TypeGuard
 from truetune.source.parsed_source_file import Module
 
 
-def is_kept_from_adapters(module: Module, node: ast.AST) -> bool:
+def is_guarded_against_second_adapter(module: Module, node: ast.AST) -> bool:
     """Does a condition around this keep it from being reached with a model that has an adapter?"""
     inner = node
     for around in module.parents(node):

@@ -108,7 +108,7 @@ def narrow_weights_of_trainers(module: Module, dtype: str) -> Iterator[NarrowWei
             cause = (
                 None
                 if _may_train_adapter_or_use_own_optimizer(trainer)
-                else _common_cause(trace, model, trainer, dtype)
+                else _common_cause_of_model_dtype(trace, model, trainer, dtype)
             )
             if cause is not None and not _may_keep_float32_copies(module):
                 seen.add(trainer.node)
@@ -145,20 +145,22 @@ def _cause_of_optimizer_dtype(trace: Trace, optimizer: CallEvent, dtype: str) ->
     models = None if given is None else models_of_parameters(given)
     if not models:
         return None
-    causes = [_common_cause(trace, model, optimizer, dtype) for model in models]
+    causes = [_common_cause_of_model_dtype(trace, model, optimizer, dtype) for model in models]
     return causes[0] if all(causes) else None
 
 
-def _common_cause(trace: Trace, model: Value, use: CallEvent, dtype: str) -> Event | None:
+def _common_cause_of_model_dtype(
+    trace: Trace, model: Value, use: CallEvent, dtype: str
+) -> Event | None:
     """What gives the weights of a model this dtype, whichever load it comes from."""
-    loads = _loads_of_model(trace, model)
+    loads = _adapterless_loads_of_model(trace, model)
     causes = [_dtype_and_cause_before(trace, load, model, use) for load in loads or ()]
     if causes and all(found == dtype for found, _ in causes):
         return causes[0][1]
     return None
 
 
-def _loads_of_model(trace: Trace, model: Value) -> list[CallEvent] | None:
+def _adapterless_loads_of_model(trace: Trace, model: Value) -> list[CallEvent] | None:
     """The loads that a model comes from; None where one is not known, or an adapter lies over it."""
     if isinstance(model, Instance):
         return [load for load in trace.calls(*LOADS) if _holds_model_without_adapter(model, load)]

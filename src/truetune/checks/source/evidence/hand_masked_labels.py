@@ -23,7 +23,11 @@ def hand_masked_labels(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
     by_id = {*maskings_of_pad_id(module)}
     for node, value in label_values(module):
         function = module.scopes.of[node].node
-        user = node if isinstance(function, ast.Module) else _dataset_call_given(module, function)
+        user = (
+            node
+            if isinstance(function, ast.Module)
+            else _dataset_call_given_function(module, function)
+        )
         inside = value if isinstance(function, ast.Module) else function
         if (
             user is not None
@@ -44,7 +48,7 @@ def hand_masked_labels_in_linked_files(module: Module) -> Iterator[tuple[ast.AST
             if isinstance(function, ast.Module) or not holds_ignored_label(part, function):
                 continue
             used = (
-                _row_request_in(module, part, function)
+                _call_getting_rows_of_function(module, part, function)
                 if by_id.isdisjoint(ast.walk(function))
                 else None
             )
@@ -52,16 +56,18 @@ def hand_masked_labels_in_linked_files(module: Module) -> Iterator[tuple[ast.AST
                 yield node, used
 
 
-def _row_request_in(module: Module, part: Module, function: ast.AST) -> ast.AST | None:
+def _call_getting_rows_of_function(
+    module: Module, part: Module, function: ast.AST
+) -> ast.AST | None:
     """The call in a file that gets rows from a function of another one: by `map`, or through what
     does that there.
     """
-    if (mapped := _dataset_call_given_in_file(module, function)) is not None:
+    if (mapped := _dataset_call_of_file_given_function(module, function)) is not None:
         return mapped
     if getattr(function, "name", None) == "__getitem__":
         maker = part.scopes.parent.get(function)
     else:
-        mapped = _dataset_call_given_in_file(part, function)
+        mapped = _dataset_call_of_file_given_function(part, function)
         maker = outermost_function_around(part, mapped) if mapped is not None else None
     waiting = [maker]
     for maker in waiting:
@@ -104,16 +110,16 @@ def label_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
                 yield node, node.value
 
 
-def _dataset_call_given(module: Module, function: ast.AST) -> ast.AST | None:
+def _dataset_call_given_function(module: Module, function: ast.AST) -> ast.AST | None:
     """The `map` or `from_generator` that a function is given to; a dataset's way to a row is used
     everywhere.
     """
     if getattr(function, "name", None) == "__getitem__":
         return module.tree
-    return _dataset_call_given_in_file(module, function)
+    return _dataset_call_of_file_given_function(module, function)
 
 
-def _dataset_call_given_in_file(module: Module, function: ast.AST) -> ast.AST | None:
+def _dataset_call_of_file_given_function(module: Module, function: ast.AST) -> ast.AST | None:
     """The `map` or `from_generator` of a file that gets a function; None where none does."""
     calls = [
         c for c in module.all_calls if c.method == "map" or c.named("datasets.*.from_generator")

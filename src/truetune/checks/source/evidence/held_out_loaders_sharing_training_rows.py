@@ -16,7 +16,10 @@ from typing import NamedTuple
 from truetune.checks.find_servers_with_base_and_adapter import command_files_of_project
 from truetune.checks.findings import Case
 from truetune.checks.source.evidence.evaluation_only_code import function_around
-from truetune.checks.source.evidence.shared_rows_of_data_sets import share_rows, steps_to
+from truetune.checks.source.evidence.shared_rows_of_data_sets import (
+    share_rows,
+    steps_from_source_to_rows,
+)
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
@@ -102,7 +105,7 @@ def _share_rows(train: CallEvent, held: CallEvent) -> bool:
     rows, others = train.argument(0, "dataset"), held.argument(0, "dataset")
     if rows is None or others is None:
         return False
-    way, other = steps_to(rows), steps_to(others)
+    way, other = steps_from_source_to_rows(rows), steps_from_source_to_rows(others)
     return way is not None and other is not None and share_rows(way, other) is True
 
 
@@ -133,7 +136,7 @@ def _name_assigned_or_method(module: Module, node: ast.AST) -> str:
     return target.id if isinstance(target, ast.Name) else ""
 
 
-def files_given_twice(module: Module) -> Iterator[SharedFile]:
+def files_given_to_train_and_evaluate(module: Module) -> Iterator[SharedFile]:
     """The commands around a script that give it one file to train on and to evaluate on."""
     trains = [
         one for one in _argparse_options(module) if TRAIN_OPTION.fullmatch(_normalized_option(one))

@@ -18,7 +18,7 @@ from truetune.checks.hyperparameter_limits import (
     Breach,
     limit_breaches,
     lora_scale,
-    parse_limit_number,
+    parse_setting_number,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.evaluate_constant_expressions import UNKNOWN
@@ -81,7 +81,7 @@ class OutOfRangeArgument(NamedTuple):
     cases: list[Case]
 
 
-def training_calls(module: Module) -> Iterator[HyperparameterCall]:
+def training_hyperparameter_calls(module: Module) -> Iterator[HyperparameterCall]:
     """Optimizers, clipping and adapters of a file, but for adapters that belong to a trainer's
     settings.
     """
@@ -107,7 +107,7 @@ def _gradient_clipping_calls(module: Module) -> Iterator[Call]:
     yield from module.methods("clip_grad_norm_")
 
 
-def generating_calls(module: Module) -> Iterator[HyperparameterCall]:
+def generation_hyperparameter_calls(module: Module) -> Iterator[HyperparameterCall]:
     """Calls that say how answers are generated: a model's generate, GenerationConfig,
     SamplingParams.
     """
@@ -211,7 +211,7 @@ def _single_learning_rate(module: Module) -> float | None:
     several.
     """
     given = [
-        parse_limit_number(_known_value(module, call.keywords[name]))
+        parse_setting_number(_known_value(module, call.keywords[name]))
         for call in module.all_calls
         for name in ("learning_rate", "lr")
         if name in call.keywords
@@ -236,4 +236,4 @@ def out_of_range_arguments(
 
 def has_judgeable_number(named: HyperparameterCall) -> bool:
     """Has the call a number that the table can judge?"""
-    return any(parse_limit_number(value) is not None for value in named.values.values())
+    return any(parse_setting_number(value) is not None for value in named.values.values())

@@ -161,7 +161,7 @@ def _changes_of_each_alone(
     one, other = ways
     if one.source == other.source or (is_by_index and _frames_keep_index(ways)):
         return None
-    first, second = (_change_by_own_fields(module, way) for way in ways)
+    first, second = (_first_change_by_own_fields(module, way) for way in ways)
     return None if first is None or second is None else (first, second)
 
 
@@ -172,7 +172,7 @@ def _frames_keep_index(ways: list[Alignment]) -> bool:
     return not any(way.is_renumbered or way.is_positional for way in ways)
 
 
-def _change_by_own_fields(module: Module, way: Alignment) -> AlignmentChange | None:
+def _first_change_by_own_fields(module: Module, way: Alignment) -> AlignmentChange | None:
     """The first change that reads fields of its own file; None where any may bring the two into
     line.
     """

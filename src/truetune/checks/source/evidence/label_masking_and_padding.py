@@ -12,7 +12,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     encoding_calls_of_dictionary,
     encoding_pads,
 )
-from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
+from truetune.checks.source.evidence.unpadded_tokenizer_calls import surely_adds_no_pad
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
@@ -25,7 +25,7 @@ COMPARING_METHODS = ("eq", "ne", "not_equal")
 """Methods of tensors that compare with a number"""
 
 
-def lm_collator_calls(module: Module) -> Iterator[Call]:
+def lm_collators_masking_by_id(module: Module) -> Iterator[Call]:
     """Collators of causal language modelling that mask by id; not those that the file derives and
     so may correct.
     """
@@ -64,12 +64,12 @@ def writes_ignored_label(module: Module, node: ast.AST) -> bool:
         isinstance(n, (ast.UnaryOp, ast.Name))
         and not isinstance(getattr(n, "ctx", None), ast.Store)
         and is_ignored_label(module, n)
-        and not _is_only_read(module, n)
+        and not _ignored_label_is_only_read(module, n)
         for n in ast.walk(node)
     )
 
 
-def _is_only_read(module: Module, ignored: ast.expr) -> bool:
+def _ignored_label_is_only_read(module: Module, ignored: ast.expr) -> bool:
     """Does -100 stand where nothing is written: a comparison, `ignore_index=`, or what a plain name
     is given?
     """
@@ -103,7 +103,7 @@ def _maskings_of_id(
     """The comparisons with an id in the code that writes -100, and the losses that ignore the id."""
     for node in module.nodes(ast.Compare, ast.Call):
         if any(is_masked_id(module, side) for side in _sides_of_equality(module, node)):
-            unit = _unit_of_comparison(module, node)
+            unit = _code_decided_by_comparison(module, node)
             if unit is not None and holds_ignored_label(module, unit):
                 yield node
     for call in module.all_calls:
@@ -126,7 +126,7 @@ def _sides_of_equality(module: Module, node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def _unit_of_comparison(module: Module, compared: ast.AST) -> ast.AST | None:
+def _code_decided_by_comparison(module: Module, compared: ast.AST) -> ast.AST | None:
     """The code that a comparison decides about: its statement, list, entry of a dictionary, or
     branch.
     """
@@ -194,7 +194,7 @@ def padding_call_of_result(module: Module, node: ast.AST) -> Call | None:
                 "max_length",
                 "longest",
             )
-            if asks and not pads_nothing(module, call):
+            if asks and not surely_adds_no_pad(module, call):
                 return call
     return None
 
@@ -223,4 +223,4 @@ def column_and_owner_read(module: Module, node: ast.AST) -> tuple[ast.expr, str]
     return None
 
 
-LM_COLLATOR_CALLS = CodePlaces("collators of language modelling", lm_collator_calls)
+LM_COLLATOR_CALLS = CodePlaces("collators of language modelling", lm_collators_masking_by_id)

@@ -101,7 +101,7 @@ def label_numberings(module: Module) -> Iterator[LabelNumbering]:
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
         sorted_in_place = {id(call.receiver) for call in trace.methods("sort")}
-        for place, counted in _numbered_values(trace, module):
+        for place, counted in _numbering_places_with_values(trace, module):
             if not _speaks_of_labels(module, place):
                 continue
             order = _kind_and_source_of_order(counted, sorted_in_place)
@@ -111,7 +111,7 @@ def label_numberings(module: Module) -> Iterator[LabelNumbering]:
             yield LabelNumbering(order[1].node, order[0], order[1], module)
 
 
-def _numbered_values(trace: Trace, module: Module) -> Iterator[tuple[ast.AST, Value]]:
+def _numbering_places_with_values(trace: Trace, module: Module) -> Iterator[tuple[ast.AST, Value]]:
     """The places of a run that number labels, each with what is counted through."""
     for call in trace.all_calls:
         if call.home.path == module.path and not call.is_repeated:
@@ -210,7 +210,7 @@ def _kind_and_source_of_order(value: Value, sorted_in_place: set[int]) -> tuple[
     for _ in range(MAX_STEPS):
         if id(value) in sorted_in_place:
             return SORTED, value
-        kind = _own_kind_of_order(value)
+        kind = _kind_of_order_by_itself(value)
         if kind is not None:
             return kind, value
         inner = _source_of_order(value)
@@ -220,7 +220,7 @@ def _kind_and_source_of_order(value: Value, sorted_in_place: set[int]) -> tuple[
     return None
 
 
-def _own_kind_of_order(value: Value) -> str | None:
+def _kind_of_order_by_itself(value: Value) -> str | None:
     """What kind of order a value has by itself; None where it has that of what it is made of."""
     if isinstance(value, Sequence):
         if value.ordered_by is not None:
@@ -229,13 +229,13 @@ def _own_kind_of_order(value: Value) -> str | None:
         return SET if is_set else None
     if isinstance(value, Operation):
         are_sets = value.operator in SET_OPERATORS and all(
-            _own_kind_of_order(one) == SET for one in value.operands
+            _kind_of_order_by_itself(one) == SET for one in value.operands
         )
         return SET if are_sets else None
-    return _kind_of_call(value.call) if isinstance(value, Result) else None
+    return _kind_of_order_of_call(value.call) if isinstance(value, Result) else None
 
 
-def _kind_of_call(call: CallEvent) -> str | None:
+def _kind_of_order_of_call(call: CallEvent) -> str | None:
     """What kind of order a call gives; None where it gives that of what it is given."""
     kinds: tuple[tuple[str, tuple[str, ...], frozenset[str]], ...] = (
         (SORTED, ("sorted", "numpy.unique"), frozenset()),

@@ -141,7 +141,7 @@ def _label_cuts_of_store(store: StoreEvent, key: Slice) -> Iterator[tuple[ast.AS
         if key.start is None and key.stop is not None:
             if _counts_from_the_end(key.stop):
                 yield store.node, store.base, "right"
-            elif _is_length_of_text(key.stop):
+            elif _is_length_of_unpadded_ids(key.stop):
                 yield store.node, store.base, "left"
         return
     is_kept = isinstance(store.value, Item) and _takes_end_by_text_length(
@@ -187,15 +187,15 @@ def _counts_from_the_end(place: Value) -> bool:
     if not isinstance(place, Operation) or place.operator != "-":
         return False
     *whole, taken = place.operands
-    if not _is_length_of_text(taken):
+    if not _is_length_of_unpadded_ids(taken):
         return False
     return not whole or type(constant_of(whole[0])) is int or _is_length(whole[0])
 
 
-def _is_length_of_text(value: Value) -> bool:
+def _is_length_of_unpadded_ids(value: Value) -> bool:
     """Is it the length of ids that nothing padded, or a column that is called a length?"""
     if isinstance(value, Choice):
-        return all(map(_is_length_of_text, value.options))
+        return all(map(_is_length_of_unpadded_ids, value.options))
     if isinstance(value, Item) and isinstance(constant_of(value.key), str):
         return "len" in str(constant_of(value.key))
     measured = _measured_array(value)

@@ -77,7 +77,7 @@ def list_label_searches(module: Module) -> Iterator[LabelSearch]:
             if compare in chains and not PLAIN_TEXT_NAME.search(ast.unparse(answer)):
                 yield LabelSearch(compare, chains[compare], "this file", is_ordered=True)
             continue
-        searched = _labels_looked_for(module, label)
+        searched = _searched_labels_place_and_first_taken(module, label)
         if searched is not None:
             labels, source, is_ordered = searched
             yield LabelSearch(compare, labels, source, is_ordered)
@@ -88,7 +88,7 @@ def find_label_inside_another(module: Module) -> WrongMatch | None:
     where there is none.
     """
     for search in list_label_searches(module):
-        inside = _label_inside(search)
+        inside = _label_inside_longer_label(search)
         if inside is None:
             continue
         one, other = inside
@@ -154,10 +154,12 @@ def _is_option_letter(module: Module, label: ast.expr) -> bool:
         if len(values) > 1 and all(map(OPTION_LETTER.fullmatch, values)):
             return True
     origins = module.flow.origins(inner)
-    return bool(origins) and all(_gives_a_letter(module, origin.node) for origin in origins)
+    return bool(origins) and all(
+        _gives_one_of_first_letters(module, origin.node) for origin in origins
+    )
 
 
-def _gives_a_letter(module: Module, node: ast.AST) -> bool:
+def _gives_one_of_first_letters(module: Module, node: ast.AST) -> bool:
     """Does an expression give one of the first letters?"""
     if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
         letters = module.flow.value(node.value)
@@ -170,7 +172,7 @@ def _gives_a_letter(module: Module, node: ast.AST) -> bool:
     return all(isinstance(one, str) and OPTION_LETTER.fullmatch(one) for one in letters)
 
 
-def _label_inside(search: LabelSearch) -> tuple[str, str] | None:
+def _label_inside_longer_label(search: LabelSearch) -> tuple[str, str] | None:
     """(label, longer label): the first that is a part of another one, unless that was asked before."""
     for at, one in enumerate(search.labels):
         others = search.labels[at + 1 :] if search.is_ordered else search.labels
@@ -193,7 +195,9 @@ def _is_answer_text(module: Module, node: ast.expr) -> bool:
     return bool(ANSWER_NAME.search(f"{ast.unparse(node)} {column}"))
 
 
-def _labels_looked_for(module: Module, label: ast.expr) -> tuple[tuple[str, ...], str, bool] | None:
+def _searched_labels_place_and_first_taken(
+    module: Module, label: ast.expr
+) -> tuple[tuple[str, ...], str, bool] | None:
     """(labels, where they stand, is the first taken) of what is looked for; None where they are not
     known.
     """

@@ -151,13 +151,13 @@ def possible_texts_of_expression(
         return list(_texts_of_comprehension(module, node))[:MAX_TEXTS]
     parts = _elements_or_sum_sides(node)
     if parts is None:
-        parts = _listed_or_named_parts(module, node)
+        parts = _listed_or_assigned_expressions(module, node)
     return [
         text for part in parts for text in possible_texts_of_expression(module, part, depth + 1)
     ]
 
 
-def _listed_or_named_parts(module: Module, node: ast.expr) -> list[ast.expr]:
+def _listed_or_assigned_expressions(module: Module, node: ast.expr) -> list[ast.expr]:
     """What `list(...)` or `sorted(...)` is given, else what a name was given."""
     listed = _argument_of_list_or_sorted(node) if isinstance(node, ast.Call) else None
     return _value_or_iterable_of_name(module, node) if listed is None else listed
@@ -282,7 +282,7 @@ def whole_numbers_of_list(module: Module, node: ast.expr | None, depth: int = 0)
         return [one for one in value if type(one) is int][:MAX_TEXTS]
     if isinstance(node, ast.Call) and _is_this_name(node.func, "range"):
         return _numbers_of_range(module, node)
-    parts = _listed_or_named_parts(module, node)
+    parts = _listed_or_assigned_expressions(module, node)
     return [number for part in parts for number in whole_numbers_of_list(module, part, depth + 1)]
 
 
@@ -295,7 +295,7 @@ def _numbers_of_range(module: Module, node: ast.Call) -> list[int]:
     return list(range(*whole)[:MAX_TEXTS])
 
 
-def is_written_by_default(module: Module, model: ast.expr) -> bool:
+def is_model_name_only_default(module: Module, model: ast.expr) -> bool:
     """Is a model's name only the default of a variable or option, so that a launch may give
     another?
     """

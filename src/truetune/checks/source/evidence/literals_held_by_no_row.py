@@ -113,7 +113,7 @@ def tests_no_row_passes(module: Module) -> Iterator[TestNoRowPasses]:
         place = (_enclosing_function(module, test.node), values.column)
         unmet.setdefault(place, []).append((test, values, decided))
     for found in unmet.values():
-        yield _unmet_test_of_group(module, found)
+        yield _record_of_tests_no_row_passes(module, found)
 
 
 def _literal_tests_by_place(module: Module) -> dict[int, list[_Test]]:
@@ -136,7 +136,7 @@ def _kind_of_unmet_decision(module: Module, test: _Test, values: ColumnValues) -
     decided = "" if _any_row_holds_literal(test, values) else _kind_decided(module, test.node)
     if not decided or not _named_values_share_an_arm(module, test, values):
         return ""
-    return "" if _is_written_by_project(module, values.column, test.node) else decided
+    return "" if _column_is_written_by_project(module, values.column, test.node) else decided
 
 
 def _literal_tests(trace: Trace) -> Iterator[_Test]:
@@ -339,7 +339,7 @@ def _enclosing_function(module: Module, node: ast.AST) -> ast.AST | None:
     return next((one for one in module.parents(node) if isinstance(one, kinds)), None)
 
 
-def _is_written_by_project(module: Module, column: str, test: ast.AST) -> bool:
+def _column_is_written_by_project(module: Module, column: str, test: ast.AST) -> bool:
     """Does the project write the column, so that its values in the file are not those of the test?"""
     for part in module.with_linked:
         for node in part.nodes(ast.Constant):
@@ -599,7 +599,7 @@ def _sides_named(names: list[str]) -> list[str]:
     return [one[0].lower() for one in last if one and one[0].lower() in SIDE_WORDS]
 
 
-def _unmet_test_of_group(
+def _record_of_tests_no_row_passes(
     module: Module, found: list[tuple[_Test, ColumnValues, str]]
 ) -> TestNoRowPasses:
     """What to say of the tests of one column in one function."""

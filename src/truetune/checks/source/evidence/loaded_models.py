@@ -136,13 +136,15 @@ def _loads_of_trained_model(
 
 def is_second_load_of_base(module: Module, asked: AskedModel, trained: list[TrainedModel]) -> bool:
     """Is every way to its model a second loading of what was trained, by the same name?"""
-    names = {name for one in trained if (name := _loaded_name(module, one.load)) is not None}
+    names = {
+        name for one in trained if (name := _loaded_name_or_code(module, one.load)) is not None
+    }
     for load in asked.loads:
         is_trained = any(
             one.load is load and not _are_loaded_separately(asked.passed, one.passed)
             for one in trained
         )
-        if is_trained or _loaded_name(module, load) not in names:
+        if is_trained or _loaded_name_or_code(module, load) not in names:
             return False
     return True
 
@@ -152,7 +154,7 @@ def _are_loaded_separately(asked: frozenset[ast.Call], trained: frozenset[ast.Ca
     return bool(asked and trained) and asked.isdisjoint(trained)
 
 
-def _loaded_name(module: Module, load: ast.Call) -> str | None:
+def _loaded_name_or_code(module: Module, load: ast.Call) -> str | None:
     """The name that a call loads, or the code of it where its value is not known."""
     given = _model_name_argument(module.flow.call(load))
     if given is None:

@@ -26,10 +26,10 @@ from truetune.checks.source.evidence.multi_process_loops import (
     FUNCTIONS,
     LOOPS,
     mentions_process,
-    wrapped_models,
+    models_wrapped_by_own_loops,
 )
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
-from truetune.checks.source.evidence.process_counts import launch_command
+from truetune.checks.source.evidence.process_counts import command_starting_several_processes
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.stacks.find_config_consumer import COUNT_IN_CONFIG
@@ -84,7 +84,7 @@ def multi_process_model_preparations(module: Module) -> Iterator[ast.AST]:
     """The calls that wrap, shard or prepare a model so that a hand-written loop runs as several
     processes.
     """
-    yield from (call.node for call in wrapped_models(module))
+    yield from (call.node for call in models_wrapped_by_own_loops(module))
     yield from (call.node for call in module.calls(*SHARDED_MODELS))
     for call in module.methods("prepare", "setup"):
         if call.receiver is not None and _is_accelerator_or_fabric(module, call.receiver):
@@ -128,11 +128,11 @@ def _surely_runs_several_processes(module: Module) -> bool:
     """Is the script certain to run as several processes: by its code, a command, or a configuration
     beside it?
     """
-    if any(True for _ in wrapped_models(module)):
+    if any(True for _ in models_wrapped_by_own_loops(module)):
         return True
-    return launch_command(module) is not None or _accelerate_config_starts_several(
-        str(Path(module.path).parent)
-    )
+    return command_starting_several_processes(
+        module
+    ) is not None or _accelerate_config_starts_several(str(Path(module.path).parent))
 
 
 @lru_cache(maxsize=64)
@@ -162,7 +162,7 @@ def _process_local_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, 
     tests += _arguments_of_asked_objects(loop, names)
     for test in tests:
         parts = list(backward_slice(module, test))
-        cause = _cause_of_difference(module, parts)
+        cause = _cause_of_difference_between_processes(module, parts)
         if cause and not _processes_agree(module, parts):
             return test, cause
     return None
@@ -225,7 +225,7 @@ def _sets_name_to_true(part: ast.AST) -> bool:
     return bool(part.value.value)
 
 
-def _cause_of_difference(module: Module, parts: list[ast.AST]) -> str:
+def _cause_of_difference_between_processes(module: Module, parts: list[ast.AST]) -> str:
     """Why a condition may differ between processes; empty where it does not."""
     if _depends_on_own_rows(module, parts):
         return OWN_ROWS

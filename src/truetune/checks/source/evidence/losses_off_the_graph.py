@@ -121,7 +121,7 @@ class GraphlessLossSearch:
             return
         call = self.module.flow.call(node)
         if call.method == "requires_grad_" and call.receiver is not None:
-            self._follow_forced(node, call.receiver)
+            self._follow_detached_with_forced_gradient(node, call.receiver)
             return
         called = ast.unparse(node.func).rpartition(".")[2]
         if called in CUTTING_METHODS or called in CUTTING_FUNCTIONS:
@@ -134,7 +134,7 @@ class GraphlessLossSearch:
         else:
             self._follow_given(call)
 
-    def _follow_forced(self, node: ast.Call, tensor: ast.expr) -> None:
+    def _follow_detached_with_forced_gradient(self, node: ast.Call, tensor: ast.expr) -> None:
         """Note a tensor that is detached and given `requires_grad_()` in one expression:
         `out.loss.detach().requires_grad_()`.
         """

@@ -55,7 +55,7 @@ def _model_attribute_inside_wrapper(
     """
     values = [value for value, path in module.flow.assigned(called) if not path]
     values = values or _values_of_property(module, called)
-    names = [_name_of_wrapper_inside(module, value) for value in values]
+    names = [_name_of_wrapper_model_left(module, value) for value in values]
     first = names[0] if names else None
     return (called, first) if first is not None and None not in names else None
 
@@ -86,16 +86,16 @@ def _possible_called_models(module: Module, called: ast.expr) -> list[ast.expr]:
 
 def _name_of_wrapper_around(module: Module, called: ast.expr, bare: list[ast.AST]) -> str | None:
     """The name of the wrapper around a model that is called; None where it is the wrapper itself."""
-    inside = _name_of_wrapper_inside(module, called)
+    inside = _name_of_wrapper_model_left(module, called)
     if inside is not None:
         return inside
     is_bare = isinstance(called, ast.Name | ast.Call) and set(
         constructions_of_model(module, called)
     ) <= set(bare)
-    return _name_of_wrapper(module, bare) if is_bare else None
+    return _name_wrapper_is_bound_to(module, bare) if is_bare else None
 
 
-def _name_of_wrapper_inside(module: Module, model: ast.expr) -> str | None:
+def _name_of_wrapper_model_left(module: Module, model: ast.expr) -> str | None:
     """The name of the wrapper that a model was taken out of; None where it was not."""
     for origin in module.flow.origins(model):
         wrapper = _wrapper_taken_apart(module, origin.node)
@@ -158,7 +158,7 @@ def constructions_of_model(module: Module, model: ast.expr) -> list[ast.AST]:
     return objects
 
 
-def _name_of_wrapper(module: Module, bare: list[ast.AST]) -> str | None:
+def _name_wrapper_is_bound_to(module: Module, bare: list[ast.AST]) -> str | None:
     """The name that the wrapper is bound to; None where it replaces the name of its model, or
     DeepSpeed may run.
     """

@@ -86,7 +86,7 @@ class ChangedLater:
     """What is replaced, or the function that shards, as it is written; empty for the others"""
 
 
-def diverging_calls(found: ChangedLater) -> tuple[ast.AST, ast.AST]:
+def calls_making_optimizer_and_change(found: ChangedLater) -> tuple[ast.AST, ast.AST]:
     """The two calls, in the function that leads to both, of which one makes the optimizer and one
     the change.
     """
@@ -118,7 +118,7 @@ def _first_change_before_step(
     trace: Trace, optimizer: CallEvent, optimizers: list[CallEvent]
 ) -> ChangedLater | None:
     """The first change of the optimizer's model that is made after it and before it steps."""
-    held = _model_of(optimizer)
+    held = _only_model_of_optimizer(optimizer)
     # What an adapter freezes after the optimizer is judged by optimizers_before_adapters.
     if held is None or _adapter_is_put_on_later(trace, optimizer):
         return None
@@ -131,7 +131,7 @@ def _first_change_before_step(
     return None
 
 
-def _model_of(optimizer: CallEvent) -> Lineage | None:
+def _only_model_of_optimizer(optimizer: CallEvent) -> Lineage | None:
     """The one model whose weights an optimizer is given."""
     given = optimizer.argument(0, "params")
     models = None if given is None else models_of_parameters(given)

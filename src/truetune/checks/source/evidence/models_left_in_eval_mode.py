@@ -90,7 +90,7 @@ def training_mode_set_by(call: CallEvent) -> bool | None:
 
 def _left_in_eval_mode_by_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
     """The switches to evaluation mode that a later `backward` of a hand-written loop still meets."""
-    trained = _trained_models(trace)
+    trained = _models_held_by_optimizers(trace)
     if not trained:
         return
     switches = _mode_switches(trace)
@@ -100,7 +100,7 @@ def _left_in_eval_mode_by_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
         before = [one for one in switches if one.number < backward.number]
         for model in trained:
             switch = _last_switch(before, model.origin)
-            if switch is None or _model_was_replaced(trace, model, backward):
+            if switch is None or _model_was_reloaded_before(trace, model, backward):
                 continue
             if _stays_in_eval_mode(switch, backward, before):
                 yield LeftInEvalMode(switch, backward, trace)
@@ -120,7 +120,7 @@ def _stays_in_eval_mode(switch: CallEvent, backward: CallEvent, before: list[Cal
     return not _other_arm_trains(switch, before)
 
 
-def _model_was_replaced(trace: Trace, model: Lineage, before: CallEvent) -> bool:
+def _model_was_reloaded_before(trace: Trace, model: Lineage, before: CallEvent) -> bool:
     """Did a later pass of a loop, of folds or of seeds, load another model in its place before a
     call?
     """
@@ -133,7 +133,7 @@ def _model_was_replaced(trace: Trace, model: Lineage, before: CallEvent) -> bool
     )
 
 
-def _trained_models(trace: Trace) -> list[Lineage]:
+def _models_held_by_optimizers(trace: Trace) -> list[Lineage]:
     """The models whose parameters an optimizer of the run holds, each once."""
     trained: dict[int, Lineage] = {}
     for call in trace.calls(*OPTIMIZER_CLASSES, *OTHER_OPTIMIZERS):

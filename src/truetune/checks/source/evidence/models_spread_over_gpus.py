@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.process_counts import is_under_process_count
+from truetune.checks.source.evidence.process_counts import is_kept_from_several_processes
 from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVICE_MAPS
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
@@ -32,7 +32,7 @@ def spread_load_of_trained_model(module: Module) -> Call | None:
 
     A limit of memory for each GPU (`max_memory`) says that the split is meant.
     """
-    loads = [call for call in module.all_calls if _spreads_load(module, call)]
+    loads = [call for call in module.all_calls if _loads_model_spread_over_gpus(module, call)]
     trained = [node for node in _trained_models(module) if node is not None]
     return next(
         (
@@ -77,11 +77,13 @@ def may_fit_one_gpu(module: Module, billions: float | None, command_file: str) -
     return needed < card
 
 
-def _spreads_load(module: Module, call: Call) -> bool:
+def _loads_model_spread_over_gpus(module: Module, call: Call) -> bool:
     """Does a call load a model, and spread it over the GPUs whatever their number?"""
     if "device_map" not in call.keywords or "max_memory" in call.keywords or call.open:
         return False
-    if "model" not in module.flow.types(call.node) or is_under_process_count(module, call.node):
+    if "model" not in module.flow.types(call.node) or is_kept_from_several_processes(
+        module, call.node
+    ):
         return False
     texts = possible_texts(module, call.keywords["device_map"])
     return bool(texts) and all(text in SPREADING_DEVICE_MAPS for text in texts)

@@ -182,7 +182,7 @@ def _cpu_use_of_unmoved_model(
     """
     sign = _gpu_sign_of_job(job) or _gpu_sign_of_code(trace, is_trained=use.method != "generate")
     is_for_gpu = sign is not None or _is_16_bit_or_large(trace, model.load)
-    if is_for_gpu and not _names_cpu(trace):
+    if is_for_gpu and not _chooses_cpu_or_hides_gpus(trace):
         yield CpuUse(what, (model.load, use), "", sign or "")
 
 
@@ -274,7 +274,7 @@ def _is_16_bit_or_large(trace: Trace, load: CallEvent) -> bool:
     return _gpu_sign_of_size(load) is not None
 
 
-def _names_cpu(trace: Trace) -> bool:
+def _chooses_cpu_or_hides_gpus(trace: Trace) -> bool:
     """Does the script choose the CPU as its device, or hide the GPUs?"""
     for event in trace.events:
         name = getattr(event, "name", None)

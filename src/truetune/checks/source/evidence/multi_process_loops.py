@@ -54,7 +54,7 @@ def is_steered_by_library(parts: Sequence[Module]) -> bool:
     )
 
 
-def wrapped_models(module: Module) -> Iterator[Call]:
+def models_wrapped_by_own_loops(module: Module) -> Iterator[Call]:
     """Models that a loop of one's own wraps for several processes, where no library steers them."""
     parts = module.with_linked
     if is_steered_by_library(parts):

@@ -84,7 +84,7 @@ def _weights_of_another_model(
     held = model_source(module, owner)
     if held is None or not isinstance(held[0].node, ast.Call):
         return None
-    uses = [use for use in model_uses(module) if _runs_no_parameter(module, use)]
+    uses = [use for use in model_uses(module) if _runs_model_not_a_parameter(module, use)]
     trained = [use for use in uses if _run_records_graph(module, use)]
     if not trained or not _all_runs_are_of_other_models(module, trained, held):
         return None
@@ -99,7 +99,7 @@ def _weights_of_another_model(
     again = next(_later_rebindings(module, optimizer, owner, trained), None)
     if again is None:
         return None
-    return _weights_of_first_load(name, again)
+    return _other_weights_after_reload(name, again)
 
 
 def _all_runs_are_of_other_models(
@@ -112,7 +112,7 @@ def _all_runs_are_of_other_models(
     return all(source is not None and source != held for source in sources)
 
 
-def _weights_of_first_load(name: str, place: ast.AST) -> OtherWeights:
+def _other_weights_after_reload(name: str, place: ast.AST) -> OtherWeights:
     """The finding of a model that is loaded again, so that the optimizer keeps the weights of the
     first load.
     """
@@ -145,7 +145,7 @@ def _weights_of_replaced_model(
             for read in module.name_reads.get(owner.id, ())
             if module.scopes.home_of(read) is scope
         ):
-            return _weights_of_first_load(owner.id, binding.value)
+            return _other_weights_after_reload(owner.id, binding.value)
     return None
 
 
@@ -198,7 +198,7 @@ def _runs_without_training(
     return any(model_source(module, use.model) == held for use in uses if use not in trained)
 
 
-def _runs_no_parameter(module: Module, use: ModelUse) -> bool:
+def _runs_model_not_a_parameter(module: Module, use: ModelUse) -> bool:
     """Is a model run that is no parameter of the function?"""
     return _runs_model(use) and not _is_function_parameter(module, use.model)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.label_masking_and_padding import (
-    lm_collator_calls,
+    lm_collators_masking_by_id,
     maskings_of_pad_id,
     tokenizer_of_pad_id,
 )
@@ -60,7 +60,8 @@ def pad_maskings_for_settings(module: Module, settings: list[PadSetting]) -> lis
 def _pad_maskings_of_module(module: Module) -> list[PadMasking]:
     """What masks pads by their id in one file."""
     maskings = [
-        PadMasking(call.node, module, _tokenizer_of(call)) for call in lm_collator_calls(module)
+        PadMasking(call.node, module, _tokenizer_of(call))
+        for call in lm_collators_masking_by_id(module)
     ]
     # Nothing masks by the pad id without naming it: the walk over the tree is spared.
     if "pad_token_id" in module.text:

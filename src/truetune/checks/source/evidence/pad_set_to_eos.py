@@ -32,14 +32,16 @@ def _is_set_after_training(module: Module, setting: PadSetting) -> bool:
     return made.node.lineno > max(trained)
 
 
-def eos_pad_settings(module: Module) -> list[PadSetting]:
+def eos_pad_settings_at_training(module: Module) -> list[PadSetting]:
     """The settings that hold when a training begins; of several of one tokenizer in one branch, the
     first.
     """
     settings = [
         one
         for one in pad_settings(module)
-        if not (_is_set_after_training(module, one) or _never_runs(module, one))
+        if not (
+            _is_set_after_training(module, one) or _is_fallback_where_model_has_pad(module, one)
+        )
     ]
     template = GivenChatTemplate(module)
     settings = [one for one in settings if not _eos_is_in_no_row(module, one, template)]
@@ -73,7 +75,7 @@ def _tokenizer_and_branch(module: Module, setting: PadSetting) -> tuple[object, 
     return (module.text_of(setting.tokenizer), module.scopes.parent.get(statement))
 
 
-def _never_runs(module: Module, setting: PadSetting) -> bool:
+def _is_fallback_where_model_has_pad(module: Module, setting: PadSetting) -> bool:
     """Is it set only where there is no pad, on a model that is known to have one?"""
     known = likely_families_of_tokenizer(module, setting.tokenizer) if setting.if_missing else []
     return bool(known) and all(one is not None and one.has_pad for one in known)

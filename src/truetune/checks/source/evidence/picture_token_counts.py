@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from truetune.checks.source.evidence.file_rows_behind_values import (
     SUFFIXES,
     find_data_file,
-    read_rows_of_file,
+    read_first_rows_of_file,
 )
 from truetune.data.count_media import MEDIA_COLUMNS
 from truetune.logs.console.picture_tokens_by_printed_shapes import TOKEN_SIDES
@@ -134,7 +134,7 @@ def _row_sets_with_folders(
     for name in islice(files, MAX_FILES):
         path = find_data_file(module, name)
         if path is not None:
-            yield path.name, path.parent, read_rows_of_file(path)
+            yield path.name, path.parent, read_first_rows_of_file(path)
     yield from (("the rows in this file", home, rows) for rows in _rows_in_script(module) if rows)
 
 

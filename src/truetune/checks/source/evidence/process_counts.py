@@ -39,7 +39,7 @@ DEPTH = 4
 ENDS = ("exit", "sys.exit", "os._exit", "quit")
 
 
-def launch_command(module: Module) -> str | None:
+def command_starting_several_processes(module: Module) -> str | None:
     """The command that starts the file as several processes, in a comment or text of it, or in a
     file of its project; None where there is none."""
     name = re.escape(module.path.replace("\\", "/").rpartition("/")[2])
@@ -73,7 +73,7 @@ def signs_of_several_processes(module: Module) -> Iterator[ast.AST]:
             yield call.node.func
 
 
-def is_under_process_count(module: Module, node: ast.AST) -> bool:
+def is_kept_from_several_processes(module: Module, node: ast.AST) -> bool:
     """Does a condition on the number of processes keep this from being reached by several?"""
     inner = node
     for around in module.parents(node):

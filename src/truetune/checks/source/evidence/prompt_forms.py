@@ -24,13 +24,15 @@ from truetune.checks.source.evidence.text_generation_calls import (
     completion_prompts_of_clients,
     engine_prompts,
 )
-from truetune.checks.source.evidence.training_row_files import training_files
+from truetune.checks.source.evidence.training_row_files import local_row_files_of_only_trainer
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config
 from truetune.settings.stacks.read_config_of_any_stack import read_config
-from truetune.settings.stacks.settings_of_stack_commands import configs_of_commands
-from truetune.source.how_script_prepares_training import map_that_makes_messages
+from truetune.settings.stacks.settings_of_stack_commands import (
+    configs_of_commands_without_settings_file,
+)
+from truetune.source.how_script_prepares_training import map_that_makes_or_renders_messages
 from truetune.source.parsed_source_file import Module, read_module
 from truetune.source.resolved_calls import Call
 
@@ -156,7 +158,7 @@ def trains_a_model(module: Module) -> bool:
     return any(module.calls(*TRAINERS, *OPTIMIZERS)) or any(module.methods("backward"))
 
 
-def asks_a_model(module: Module) -> bool:
+def asks_model_and_trains_none(module: Module) -> bool:
     """Does the file ask a model, and train none?"""
     if trains_a_model(module):
         return False
@@ -252,7 +254,7 @@ def project_scripts_around(
                 yield other
 
 
-def line_asking_by_template(module: Module) -> tuple[int, str] | None:
+def first_line_asking_in_turns(module: Module) -> tuple[int, str] | None:
     """The first line of a file that asks a model, or a server of it, in turns: its number and text."""
     for number, line in enumerate(module.text.splitlines(), 1):
         if ASKS_BY_TEMPLATE.search(line):
@@ -275,7 +277,7 @@ class TrainedBySettings(NamedTuple):
 def training_settings_beside(module: Module) -> Iterator[TrainedBySettings]:
     """The settings and commands of the script's project that train in a form which is known."""
     for path, config in readable_settings_around(Path(module.path).parent):
-        known = _prompt_form_of_settings(config)
+        known = _form_key_and_marks_of_settings(config)
         output = config.spec.training.output_dir
         if known is not None and output:
             base = config.spec.model or ""
@@ -294,13 +296,13 @@ def readable_settings_around(folder: Path) -> Iterator[tuple[Path, Config]]:
             continue
     for path in sorted(filter(is_command_file, folder.glob("*")))[:MAX_FILES]:
         try:
-            configs = configs_of_commands(read_command_file(path))
+            configs = configs_of_commands_without_settings_file(read_command_file(path))
         except (OSError, ValueError, TruetuneError):
             continue
         yield from ((path, config) for config in configs)
 
 
-def _prompt_form_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
+def _form_key_and_marks_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
     """The key that says in which form a stack writes prompts, and the form; None where it is not
     known.
     """
@@ -342,7 +344,7 @@ def chat_template_uses(module: Module) -> Iterator[ast.AST]:
     """The places where a file uses a chat template, or an interface that does."""
     for call in (*module.methods(*CHAT_CALLS), *module.calls(*CHAT_APIS)):
         yield call.node
-    mapped = map_that_makes_messages(module)
+    mapped = map_that_makes_or_renders_messages(module)
     if mapped is not None:
         yield mapped.node
     for name in CHAT_WRITERS:
@@ -423,7 +425,7 @@ def _trainer_of_message_rows(module: Module) -> Iterator[ast.AST]:
     trainers = list(module.calls("trl.SFTTrainer"))
     if len(trainers) != 1 or "formatting_func" in trainers[0].keywords:
         return
-    names = list(training_files(module))
+    names = list(local_row_files_of_only_trainer(module))
     # Where the rows are not known, a comment of the script may show one.
     is_shown = ROW_IN_COMMENT.search(module.text) and not any(map(columns_of_file, names))
     if is_shown or any(map(file_holds_chats, names)):

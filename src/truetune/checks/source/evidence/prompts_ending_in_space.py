@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.prompt_forms import (
-    asks_a_model,
+    asks_model_and_trains_none,
     scripts_beside,
     text_with_placeholders,
 )
@@ -37,7 +37,7 @@ class PromptEndingInSpace(NamedTuple):
 
 def prompts_ending_in_untrained_space(module: Module) -> Iterator[PromptEndingInSpace]:
     """The prompts of a file that asks, whose last space the training has not."""
-    prompts = list(_prompts_with_space(module)) if asks_a_model(module) else []
+    prompts = list(_prompts_with_space(module)) if asks_model_and_trains_none(module) else []
     if not prompts:
         return
     others = list(scripts_beside(module))

@@ -18,7 +18,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     input_ids_argument,
 )
 from truetune.checks.source.evidence.prompt_forms import (
-    asks_a_model,
+    asks_model_and_trains_none,
     loaded_model_names,
     training_scripts_beside,
     trains_a_model,
@@ -143,7 +143,7 @@ def _template_has_no_header(module: Module) -> bool:
 
 def _never_renders_header_when_asking(module: Module) -> bool:
     """Does a file ask a model and train none, with no header in any of its renders?"""
-    if trains_a_model(module) or not asks_a_model(module):
+    if trains_a_model(module) or not asks_model_and_trains_none(module):
         return False
     return not any(
         _may_render_header(module, call) for call in module.methods("apply_chat_template")

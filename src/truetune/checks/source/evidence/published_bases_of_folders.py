@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.identify_model_by_published_name import (
+    family_known_to_overflow_float16,
     is_published_model_name,
-    overflowing_family,
 )
 from truetune.checks.source.evidence.models_trained_and_asked import trained_models
 from truetune.checks.source.evidence.prompt_forms import (
@@ -80,7 +80,7 @@ def overflowing_family_of_folder(path: Path, folder: str) -> str | None:
     otherwise.
     """
     base = published_base_of_folder(path, folder)
-    return overflowing_family(base.model) if base is not None else None
+    return family_known_to_overflow_float16(base.model) if base is not None else None
 
 
 def _loads_and_writes_around(path: Path) -> Iterator[_LoadsAndWrites]:

@@ -49,7 +49,7 @@ def recompiled_generations(module: Module) -> Iterator[RecompiledGeneration]:
             if not any(generation.frames(*REPEATING)):
                 continue
             encoding = _encoding_of_varying_length(generation)
-            fixed = None if encoding is None else _cause_of_fixed_shapes(trace, generation)
+            fixed = None if encoding is None else _fixed_shape_cause_and_is_cache(trace, generation)
             if encoding is not None and fixed is not None:
                 seen.add(generation.node)
                 yield RecompiledGeneration(generation, encoding, *fixed)
@@ -73,7 +73,9 @@ def _encoding_of_varying_length(generation: CallEvent) -> CallEvent | None:
     return encoding if multiple is None and is_plain else None
 
 
-def _cause_of_fixed_shapes(trace: Trace, generation: CallEvent) -> tuple[ast.AST, bool] | None:
+def _fixed_shape_cause_and_is_cache(
+    trace: Trace, generation: CallEvent
+) -> tuple[ast.AST, bool] | None:
     """What makes shapes fixed for the model of a generation, and whether it is a cache; None where
     nothing does.
     """

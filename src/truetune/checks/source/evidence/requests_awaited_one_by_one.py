@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 
-from truetune.checks.source.evidence.what_makes_code_run_again import callers_of
+from truetune.checks.source.evidence.what_makes_code_run_again import calls_running_function
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call, last_name_of_called
 
@@ -28,7 +28,7 @@ MAX_CALLERS = 12
 """Functions that are followed outwards. Chosen: a request, its retry, a row, a file, main"""
 
 
-def is_asynchronous(module: Module, call: Call) -> bool:
+def is_request_asynchronous(module: Module, call: Call) -> bool:
     """Is a request awaited, or made in an `async with`, so that others could run meanwhile?"""
     parent = module.scopes.parent.get(call.node)
     if isinstance(parent, ast.withitem):
@@ -49,7 +49,7 @@ def waits_for_each_answer(module: Module, call: Call) -> bool:
         seen.add(function)
         if len(seen) > MAX_CALLERS or isinstance(function, ast.Lambda):
             return False
-        callers = callers_of(module, function)
+        callers = calls_running_function(module, function)
         if isinstance(function, ast.AsyncFunctionDef) and not all(
             _is_awaited_at_once(module, one) for one in callers
         ):

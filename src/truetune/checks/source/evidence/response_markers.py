@@ -31,7 +31,7 @@ class ResponseMarker(NamedTuple):
     place: ast.AST
 
 
-def searched_markers(module: Module) -> Iterator[ResponseMarker]:
+def markers_searched_to_set_labels(module: Module) -> Iterator[ResponseMarker]:
     """The texts that a script which sets labels encodes or searches for."""
     by_library = any(True for _ in module.calls(*UNSLOTH_RESPONSE_MASKING, TRL_COMPLETION_COLLATOR))
     # Who masks by hand writes -100; without it the text is searched for something else.

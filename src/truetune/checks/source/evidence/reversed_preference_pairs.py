@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.sort_key_columns import (
-    column_of_key_function,
+    column_and_negation_of_key_function,
     is_higher_better,
     last_name_of_node,
 )
@@ -104,7 +104,7 @@ def pairs_of_known_order(module: Module) -> Iterator[ast.AST]:
             ):
                 yield node
         for frame, _, event in _sides_in_arms(trace):
-            if _better_side_in_arm(frame) is not None:
+            if _better_side_and_why_wrong(frame) is not None:
                 yield event.node
 
 
@@ -256,7 +256,7 @@ def _source_in_same_order(call: CallEvent) -> Value | None:
 
 def _pick_at_index(ordering: CallEvent, index: int) -> AnswerPick | None:
     """What stands at a place of an ordered list."""
-    found = _key_of_ordering(ordering)
+    found = _key_of_ordering_and_negation(ordering)
     is_falling = _begins_with_largest(ordering)
     if found is None or is_falling is None:
         return None
@@ -287,7 +287,7 @@ def _begins_with_largest(ordering: CallEvent) -> bool | None:
     return plain == falling
 
 
-def _key_of_ordering(ordering: CallEvent) -> tuple[str, bool] | None:
+def _key_of_ordering_and_negation(ordering: CallEvent) -> tuple[str, bool] | None:
     """What an order goes by, and whether it is negated; None where it is no plain column."""
     if ordering.method == "sort_values":
         by = ordering.argument(0, "by")
@@ -296,11 +296,11 @@ def _key_of_ordering(ordering: CallEvent) -> tuple[str, bool] | None:
         return (plain, False) if isinstance(plain, str) else None
     key = ordering.keywords.get("key")
     if key is not None:
-        return column_of_key_function(key)
-    return _sort_key_of_zip(ordering)
+        return column_and_negation_of_key_function(key)
+    return _key_of_zip_and_negation(ordering)
 
 
-def _sort_key_of_zip(ordering: CallEvent) -> tuple[str, bool] | None:
+def _key_of_zip_and_negation(ordering: CallEvent) -> tuple[str, bool] | None:
     """What a sorted zip goes by, its first list: `scores` of `sorted(zip(scores, answers))`; None
     otherwise.
     """
@@ -317,7 +317,9 @@ def _pick_of_max_or_min(call: CallEvent) -> AnswerPick | None:
     if not call.named("max", "min"):
         return None
     key = call.keywords.get("key")
-    found = _sort_key_of_zip(call) if key is None else column_of_key_function(key)
+    found = (
+        _key_of_zip_and_negation(call) if key is None else column_and_negation_of_key_function(key)
+    )
     return None if found is None else _pick_of_extreme(call, *found, is_largest=call.named("max"))
 
 
@@ -377,7 +379,7 @@ def _wrong_pairs_by_tests(trace: Trace) -> Iterator[WrongPair]:
     name.
     """
     for frame, sides, event in _sides_in_arms(trace):
-        better = _better_side_in_arm(frame)
+        better = _better_side_and_why_wrong(frame)
         chosen, rejected = (_side_label_of_answer(sides[side]) for side in SIDES)
         if better is None or chosen is None or chosen == rejected:
             continue
@@ -421,7 +423,7 @@ def _sides_of_event(event: Event) -> dict[str, Value]:
     return sides
 
 
-def _better_side_in_arm(frame: Frame) -> tuple[str, str] | None:
+def _better_side_and_why_wrong(frame: Frame) -> tuple[str, str] | None:
     """The better side in an arm of a test, and why its choice is wrong; None where the test says
     neither.
     """

@@ -12,7 +12,7 @@ from truetune.source.parsed_source_file import Module
 COMPLETIONS = "completions"
 
 
-def reward_functions(module: Module) -> Iterator[ast.FunctionDef]:
+def reward_functions_with_kwargs(module: Module) -> Iterator[ast.FunctionDef]:
     """The functions that TRL can call with the completions of a batch and all columns of its rows:
     those with **kwargs.
 

@@ -127,7 +127,7 @@ class _AlignmentWalk:
         if isinstance(value, Constant | Mapping):
             # No list of rows: nothing sorts it. One dictionary may be used in hundreds of calls.
             return None
-        self._note_shuffles_and_sorts(value)
+        self._note_list_shuffles_and_sorts(value)
         if isinstance(value, Result):
             return self._source_of_call(value.call)
         if isinstance(value, Item):
@@ -137,7 +137,7 @@ class _AlignmentWalk:
             return value.base
         return None
 
-    def _note_changes_in_place(self, value: Value) -> None:
+    def _note_frame_changes_in_place(self, value: Value) -> None:
         """Note the changes in place of a frame, the latest first: `frame.dropna(inplace=True)`, and
         a new numbering after it.
         """
@@ -148,20 +148,20 @@ class _AlignmentWalk:
                 continue
             if use.method == "reset_index" or _switch_is_on(use, "ignore_index"):
                 self.has_new_numbers = True
-            what = (use.method, *(ast.unparse(part) for part in _arguments_of(use)))
+            what = (use.method, *(ast.unparse(part) for part in _written_arguments_of(use)))
             if use.method in FILTERING_METHODS:
                 self._note_change("filter", what, use.node)
             elif use.method in ORDERING_METHODS:
                 self._note_change("order", what, use.node)
 
-    def _note_shuffles_and_sorts(self, value: Value) -> None:
+    def _note_list_shuffles_and_sorts(self, value: Value) -> None:
         """Note the shuffles and sorts of a list in place: `random.shuffle(rows)`, `rows.sort()`."""
-        self._note_changes_in_place(value)
+        self._note_frame_changes_in_place(value)
         for use in self.trace.uses(value):
             if not isinstance(use, CallEvent) or use.is_repeated:
                 continue
             is_sort = use.method == "sort" and not use.args and use.receiver is value
-            if use.named(*SHUFFLES) or (is_sort and _is_plain_list(value)):
+            if use.named(*SHUFFLES) or (is_sort and _may_be_plain_list(value)):
                 self._note_change("order", id(use.node), use.node)
 
     def _source_of_list(self, value: Sequence) -> Value | None:
@@ -170,7 +170,7 @@ class _AlignmentWalk:
         """
         if value.ordered_by is not None:
             self._note_change("order", id(value.ordered_by.node), value.ordered_by.node)
-        self._note_shuffles_and_sorts(value)
+        self._note_list_shuffles_and_sorts(value)
         node = value.node
         if value.part_of is not None:
             return value.part_of
@@ -179,16 +179,16 @@ class _AlignmentWalk:
                 self._note_change("order", ast.unparse(node), node)
             return value.made_over
         if value.made_over is not None and isinstance(node, ast.ListComp | ast.GeneratorExp):
-            tests = _normalized_tests(node)
+            tests = _comprehension_tests_without_names(node)
             if tests:
                 self._note_change("filter", tests, node)
             return self._rows_before_gathering(value.made_over)
-        return self._source_of_filled_list(value)
+        return self._iterable_of_filling_loop(value)
 
-    def _source_of_filled_list(self, value: Sequence) -> Value | None:
+    def _iterable_of_filling_loop(self, value: Sequence) -> Value | None:
         """What the loop goes over that fills a list."""
-        appends = self._appends_to(value) or _results_added_whole(value)
-        loops = {id(frame.node): frame for one in appends for frame in _inner_loop(one)}
+        appends = self._calls_lengthening_list(value) or _calls_whose_results_extend_list(value)
+        loops = {id(frame.node): frame for one in appends for frame in _innermost_loop_around(one)}
         if len(loops) != 1:
             return None
         loop = next(iter(loops.values()))
@@ -196,11 +196,11 @@ class _AlignmentWalk:
             return None
         is_one_row = appends[0].receiver is value and appends[0].method == "append"
         if is_one_row and not _adds_in_each_pass(appends, loop):
-            branch = next(iter(_branches_inside(appends[0], loop)), loop)
+            branch = next(iter(_branches_between_event_and_loop(appends[0], loop)), loop)
             self._note_change("filter", ("loop", id(branch.node)), appends[0].node)
         return None if loop.value is None else self._rows_before_gathering(loop.value)
 
-    def _appends_to(self, value: Sequence) -> list[CallEvent]:
+    def _calls_lengthening_list(self, value: Sequence) -> list[CallEvent]:
         """The calls that a list is made longer by: `rows.append(row)`, `rows.extend(part)`."""
         return [
             use
@@ -243,7 +243,7 @@ class _AlignmentWalk:
         if call.method == "reset_index":
             self.has_new_numbers = True
             return call.receiver
-        what = (call.method, *(ast.unparse(part) for part in _arguments_of(call)))
+        what = (call.method, *(ast.unparse(part) for part in _written_arguments_of(call)))
         if _switch_is_on(call, "ignore_index"):
             self.has_new_numbers = True
         if call.method in FILTERING_METHODS:
@@ -267,7 +267,7 @@ class _AlignmentWalk:
         if isinstance(plain, str) or (isinstance(plain, list) and plain):
             return item.base
         if isinstance(item.key, Slice):
-            return self._source_of_slice(item, item.key)
+            return self._note_slice_and_return_source(item, item.key)
         if isinstance(item.key, Operation | Result | Attribute | Item) and plain is NO_CONSTANT:
             if _is_boolean_mask(item.key):
                 text = ast.unparse(item.node) if item.node is not None else id(item)
@@ -275,7 +275,7 @@ class _AlignmentWalk:
                 return item.base
         return None
 
-    def _source_of_slice(self, item: Item, key: Slice) -> Value | None:
+    def _note_slice_and_return_source(self, item: Item, key: Slice) -> Value | None:
         """The rows that a slice is taken from, its change noted.
 
         `rows[:n]` keeps the positions of rows; `rows[rank::world]` and `lines[1::2]` give every so
@@ -309,7 +309,7 @@ def _written_step(key: Slice) -> str | None:
     return ast.unparse(node.step) if isinstance(node, ast.Slice) and node.step else None
 
 
-def _is_plain_list(value: Value) -> bool:
+def _may_be_plain_list(value: Value) -> bool:
     """May it be a list, whose `sort` works in place? That of a data set gives a new one."""
     return not (isinstance(value, Result) and value.call.named("datasets.*", "pandas.*"))
 
@@ -325,7 +325,7 @@ def _is_boolean_mask(key: Value) -> bool:
     return False
 
 
-def _normalized_tests(node: ast.ListComp | ast.GeneratorExp) -> str:
+def _comprehension_tests_without_names(node: ast.ListComp | ast.GeneratorExp) -> str:
     """The tests of a comprehension, without the names of what it goes over; empty without any."""
     tests = [test for one in node.generators for test in one.ifs]
     names = {
@@ -360,13 +360,13 @@ def _rows_counted_by_range(call: CallEvent) -> Value | None:
     return None
 
 
-def _results_added_whole(rows: Sequence) -> list[CallEvent]:
+def _calls_whose_results_extend_list(rows: Sequence) -> list[CallEvent]:
     """The calls whose results a list is made longer by: `answers += ask(batch)`."""
     added = (one.iterable for one in rows.items if isinstance(one, Element))
     return [one.call for one in added if isinstance(one, Result) and not one.call.is_repeated]
 
 
-def _inner_loop(event: CallEvent) -> list[Frame]:
+def _innermost_loop_around(event: CallEvent) -> list[Frame]:
     """The innermost loop around an event; none where it stands in no loop."""
     loop = next(event.frames("loop"), None)
     return [] if loop is None else [loop]
@@ -377,7 +377,7 @@ def _loop_depth(frame: Frame) -> int:
     return sum(1 for one in frame.around() if one.kind == "loop")
 
 
-def _branches_inside(event: CallEvent, loop: Frame) -> list[Frame]:
+def _branches_between_event_and_loop(event: CallEvent, loop: Frame) -> list[Frame]:
     """The arms of tests between an event and a loop around it."""
     inside: list[Frame] = []
     for frame in event.frames():
@@ -396,14 +396,14 @@ def _adds_in_each_pass(appends: list[CallEvent], loop: Frame) -> bool:
         if True in ends:
             return False not in ends
     # The calls stand in a function that the loop calls.
-    arms = [_branches_inside(one, loop) for one in appends]
+    arms = [_branches_between_event_and_loop(one, loop) for one in appends]
     if any(not branches for branches in arms):
         return True
     taken = {(id(branches[-1].node), branches[-1].taken) for branches in arms}
     return any((node, not is_taken) in taken for node, is_taken in taken)
 
 
-def _arguments_of(call: CallEvent) -> list[ast.AST]:
+def _written_arguments_of(call: CallEvent) -> list[ast.AST]:
     """The arguments as they are written."""
     node = call.node
     return [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else []

@@ -57,7 +57,7 @@ class AnswerLengths(NamedTuple):
     of_others: float
 
 
-def flatten_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_row_with_system_prompt(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row with the entries of its dictionaries as columns `name.key`, and with its system
     prompt as a column.
     """
@@ -73,7 +73,7 @@ def flatten_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def present_and_missing_values(
+def head_values_and_improbably_missing_values(
     cells: Sequence[object], count: int
 ) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
     """The values of the first `count` cells, and those that they lack and that chance would have
@@ -106,10 +106,10 @@ def differing_answer_lengths(rows: Sequence[Mapping[str, Any]], count: int) -> A
     within = int(SHARE_WITHIN * count)
     limit = signed[within - 1]
     share = sum(sign * one <= limit for one in lengths) / len(lengths)
-    return middles if _binomial_tail(count, within, share) < MAX_CHANCE_OF_LENGTHS else None
+    return middles if _chance_of_at_least(count, within, share) < MAX_CHANCE_OF_LENGTHS else None
 
 
-def _binomial_tail(drawn: int, least: int, share: float) -> float:
+def _chance_of_at_least(drawn: int, least: int, share: float) -> float:
     """The chance that of rows drawn at random so many or more are of a kind that has this share."""
     return sum(
         comb(drawn, n) * share**n * (1 - share) ** (drawn - n) for n in range(least, drawn + 1)
@@ -159,6 +159,6 @@ def columns_of_kinds_or_labels(columns: Iterator[str]) -> Iterator[str]:
             yield column
 
 
-def is_label(column: str) -> bool:
+def is_label_column(column: str) -> bool:
     """Are the values of a column labels, which a model has to say?"""
     return LABEL_COLUMN.fullmatch(column) is not None

@@ -11,7 +11,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from truetune.checks.source.evidence.rows_divided_by_process import depends_on_process
+from truetune.checks.source.evidence.rows_divided_by_process import (
+    depends_on_process_number_or_count,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
@@ -80,7 +82,7 @@ def random_draws_without_own_seed(module: Module) -> Iterator[RandomDraw]:
     """The draws of a file that bring no generator or seed of their own."""
     for drawer in FUNCTIONS:
         for call in module.calls(*drawer.patterns):
-            if _names_seed_or_generator(call, drawer.own) or (
+            if _may_name_seed_or_generator(call, drawer.own) or (
                 drawer.is_split and _generator_given_by_position(drawer, call)
             ):
                 continue
@@ -89,13 +91,13 @@ def random_draws_without_own_seed(module: Module) -> Iterator[RandomDraw]:
     for name, own in METHODS:
         for call in module.methods(name):
             is_rows = call.receiver is not None and "dataset" in module.flow.types(call.receiver)
-            if is_rows and not _names_seed_or_generator(call, own):
+            if is_rows and not _may_name_seed_or_generator(call, own):
                 yield RandomDraw(
                     call, "numpy", is_in_place=False, is_split=name != "shuffle", seed="seed=0"
                 )
 
 
-def _names_seed_or_generator(call: Call, names: tuple[str, ...]) -> bool:
+def _may_name_seed_or_generator(call: Call, names: tuple[str, ...]) -> bool:
     """Does a call name a seed or a generator, or may it?"""
     return call.open or any(name in call.keywords for name in names)
 
@@ -105,19 +107,19 @@ def _generator_given_by_position(drawer: _DrawingFunction, call: Call) -> bool:
     return drawer.generator == "torch" and len(call.args) > 2
 
 
-def is_seeded_alike(parts: Sequence[Module], generator: Generator) -> bool:
+def is_seeded_alike_on_all_processes(parts: Sequence[Module], generator: Generator) -> bool:
     """Does something in these files seed a generator with a number that is the same on all
     processes?
     """
     return any(
-        _call_seeds_generator(part, call, generator)
-        and not any(depends_on_process(part, one) for one in call.args)
+        _call_may_seed_generator(part, call, generator)
+        and not any(depends_on_process_number_or_count(part, one) for one in call.args)
         for part in parts
         for call in part.all_calls
     )
 
 
-def _call_seeds_generator(module: Module, call: Call, generator: Generator) -> bool:
+def _call_may_seed_generator(module: Module, call: Call, generator: Generator) -> bool:
     """Does a call seed a generator: its own function, or one that is not seen and speaks of seeds?"""
     every = [name for names in SEEDS.values() for name in names]
     if call.named(*SEEDS[generator]):

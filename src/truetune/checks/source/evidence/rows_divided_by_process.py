@@ -32,7 +32,7 @@ def are_divided_by_process(module: Module, rows: ast.expr) -> bool:
     )
 
 
-def depends_on_process(module: Module, expression: ast.expr) -> bool:
+def depends_on_process_number_or_count(module: Module, expression: ast.expr) -> bool:
     """Is an expression computed from the number of this process, or of all?"""
     return any(_names_process_number(part) for part in backward_slice(module, expression))
 
@@ -56,13 +56,13 @@ def is_filled_by_process_condition(module: Module, part: ast.AST) -> bool:
     if not isinstance(part, ast.Name):
         return False
     return any(
-        depends_on_process(module, test)
+        depends_on_process_number_or_count(module, test)
         for added in module.additions_to(part)
-        for test in _conditions_of_loop(module, added)
+        for test in _conditions_to_reach_place_in_loop(module, added)
     )
 
 
-def _conditions_of_loop(module: Module, node: ast.AST) -> list[ast.expr]:
+def _conditions_to_reach_place_in_loop(module: Module, node: ast.AST) -> list[ast.expr]:
     """The conditions that decide in a loop whether a place is reached: around it, and of a
     `continue` before it.
     """

@@ -122,9 +122,16 @@ def divisions_of_repeated_rows(module: Module) -> Iterator[RepeatedRows]:
     seen: set[ast.AST] = set()
     for trace in filter(_reads_rows, traces_of(module)):
         for division in (*_divisions_by_calls(trace, module), *_divisions_by_slices(trace, module)):
-            if division.node in seen or removes_shared_rows_after(module, division.node):
+            if division.node in seen or removes_shared_rows_after_division(module, division.node):
                 continue
-            found = next((one for rows in division.rows for one in _repetitions_before(rows)), None)
+            found = next(
+                (
+                    one
+                    for rows in division.rows
+                    for one in _repetition_places_and_kinds_before(rows)
+                ),
+                None,
+            )
             if found is not None:
                 seen.add(division.node)
                 yield RepeatedRows(division.node, *found)
@@ -142,7 +149,7 @@ def _rows_divided_by(call: CallEvent) -> tuple[Value, ...]:
     """The rows that a call divides; none of a call that divides nothing."""
     if call.named(*SPLITTERS):
         return call.args
-    if call.method == "split" and _is_fold_splitter(call.receiver):
+    if call.method == "split" and _is_sklearn_row_splitter(call.receiver):
         return call.args[:1]
     if call.receiver is None:
         return ()
@@ -152,7 +159,7 @@ def _rows_divided_by(call: CallEvent) -> tuple[Value, ...]:
     return (call.receiver,) if divides else ()
 
 
-def _is_fold_splitter(value: Value | None) -> bool:
+def _is_sklearn_row_splitter(value: Value | None) -> bool:
     """Is it an object of sklearn that divides rows one by one?"""
     if not isinstance(value, Result):
         return False
@@ -176,7 +183,7 @@ def _divisions_by_slices(trace: Trace, module: Module) -> Iterator[_Division]:
             yield _Division(node, (tail.base,))
 
 
-def removes_shared_rows_after(module: Module, division: ast.AST) -> bool:
+def removes_shared_rows_after_division(module: Module, division: ast.AST) -> bool:
     """Are rows of one side left out after a division where the other side holds them?"""
     line = getattr(division, "lineno", 0)
     return any(
@@ -200,7 +207,7 @@ def _is_list_of_constants(value: Value) -> bool:
     return all(isinstance(one, Constant) for one in value.items)
 
 
-def _repetitions_before(value: Value) -> Iterator[tuple[ast.AST, str]]:
+def _repetition_places_and_kinds_before(value: Value) -> Iterator[tuple[ast.AST, str]]:
     """(place, what) of the steps before rows that put some of them in several times."""
     pending, seen = [value], set[int]()
     while pending and len(seen) < MAX_VALUES:
@@ -208,18 +215,18 @@ def _repetitions_before(value: Value) -> Iterator[tuple[ast.AST, str]]:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        found = _repetition_of_value(one)
+        found = _repetition_place_and_kind(one)
         if found is not None and found[0] is not None:
             yield found[0], found[1]
         pending.extend(_sources_of_rows(one))
 
 
-def _repetition_of_value(value: Value) -> tuple[ast.AST | None, str] | None:
+def _repetition_place_and_kind(value: Value) -> tuple[ast.AST | None, str] | None:
     """(place, what) where a value holds rows several times; None where it does not."""
     if isinstance(value, Result):
         what = _repetition_by_call(value.call)
         return None if what is None else (value.call.node, what)
-    product = _list_repeated_to_size(value) or value
+    product = _repeated_list_cut_to_size(value) or value
     if isinstance(product, Operation):
         is_repeated = product is not value or _is_multiplied_list(product)
         return (product.node, "a list is taken several times") if is_repeated else None
@@ -231,7 +238,7 @@ def _repetition_of_value(value: Value) -> tuple[ast.AST | None, str] | None:
     return None
 
 
-def _list_repeated_to_size(value: Value) -> Operation | None:
+def _repeated_list_cut_to_size(value: Value) -> Operation | None:
     """The product in `(rows * times)[:size]`: a list, since it is cut, that is repeated up to a
     size.
     """
@@ -310,10 +317,14 @@ def _replacement_draw_of_call(call: CallEvent) -> str | None:
     replaces = call.lacks("replace", 1) or constant_of(call.argument(1, "replace")) is True
     if call.named(*RESAMPLERS) and replaces:
         return "resample draws rows with replacement"
-    return "numpy.random.choice draws with replacement" if _is_numpy_draw(call) else None
+    return (
+        "numpy.random.choice draws with replacement"
+        if _is_numpy_draw_with_replacement(call)
+        else None
+    )
 
 
-def _is_numpy_draw(call: CallEvent) -> bool:
+def _is_numpy_draw_with_replacement(call: CallEvent) -> bool:
     """Does numpy draw several with replacement, which is its default?"""
     maker = call.receiver.call if isinstance(call.receiver, Result) else None
     of_generator = call.method == "choice" and maker is not None and maker.named(*NUMPY_GENERATORS)
@@ -328,13 +339,13 @@ def _row_derived_from_another(rows: Sequence) -> Value | None:
     paraphrase.
     """
     for row in rows.items:
-        origins = _identities_of_called_texts(row)
+        origins = _ids_of_inputs_to_called_texts(row)
         if any(id(one) in origins for one in rows.items if one is not row):
             return row
     return None
 
 
-def _identities_of_called_texts(row: Value) -> set[int]:
+def _ids_of_inputs_to_called_texts(row: Value) -> set[int]:
     """The identities of what the texts of a row are made of, where a call makes them: no `strip`,
     no `replace`.
     """
@@ -385,10 +396,10 @@ def _sources_of_list_rows(rows: Sequence) -> Iterator[Value]:
         elif isinstance(item, Result | Item | Attribute | Operation | Choice):
             yield item
         elif isinstance(item, Mapping):
-            yield from (one.iterable for one in _elements_of_row(item))
+            yield from (one.iterable for one in _list_elements_composing_row(item))
 
 
-def _elements_of_row(row: Mapping) -> Iterator[Element]:
+def _list_elements_composing_row(row: Mapping) -> Iterator[Element]:
     """The elements of other lists that a row is made of directly: `{"text": r["text"]}`, `{**r}`."""
     parts = [*row.entries.values(), *(() if row.rest is None else (row.rest,))]
     for part in parts:

@@ -68,7 +68,7 @@ def calls_dividing_rows(module: Module) -> Iterator[Call]:
 
 def _divisions_with_rows(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
     """Calls that divide rows, with the rows or the loader of them."""
-    yield from _divisions_by_trainers(module)
+    yield from _trainers_adding_own_sampler(module)
     for call in module.calls(*SAMPLERS):
         rows = call.argument(0, "dataset")
         replicas = call.argument(1, "num_replicas")
@@ -78,10 +78,10 @@ def _divisions_with_rows(module: Module) -> Iterator[tuple[Call, ast.expr, str]]
         rows = call.argument(4, "training_data")
         if rows is not None and module.flow.value(rows) is not None:
             yield call, rows, "deepspeed.initialize(training_data=...)"
-    yield from _divisions_of_prepared_loaders(module)
+    yield from _prepared_loaders_without_own_sampler(module)
 
 
-def _divisions_by_trainers(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
+def _trainers_adding_own_sampler(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
     """Trainers that put a sampler of theirs into the loader of their rows."""
     if any(OWN_LOADERS.search(part.text) for part in module.with_linked):
         return
@@ -92,26 +92,30 @@ def _divisions_by_trainers(module: Module) -> Iterator[tuple[Call, ast.expr, str
             yield call, rows, name.rpartition(".")[2]
 
 
-def _divisions_of_prepared_loaders(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
+def _prepared_loaders_without_own_sampler(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
     """Loaders without a sampler of their own that Accelerate, Fabric or Lightning puts one into."""
     for call in module.methods("prepare", "prepare_data_loader"):
         if "accelerator" in module.flow.types(call.receiver):
-            yield from _division_with_loader_rows(module, call, call.args, "accelerator.prepare")
+            yield from _divisions_of_loaders_among_arguments(
+                module, call, call.args, "accelerator.prepare"
+            )
     if any(_leaves_samplers_as_they_are(one) for one in module.calls(*LIGHTNING, *FABRICS)):
         return
     if any(module.calls(*FABRICS)):
         for call in module.methods("setup_dataloaders"):
             if not _leaves_samplers_as_they_are(call):
-                yield from _division_with_loader_rows(
+                yield from _divisions_of_loaders_among_arguments(
                     module, call, call.args, "fabric.setup_dataloaders"
                 )
     if any(module.calls(*LIGHTNING)):
         for call in module.methods("fit"):
             given = (*call.args[1:], *call.keywords.values())
-            yield from _division_with_loader_rows(module, call, given, "Lightning's Trainer")
+            yield from _divisions_of_loaders_among_arguments(
+                module, call, given, "Lightning's Trainer"
+            )
 
 
-def _division_with_loader_rows(
+def _divisions_of_loaders_among_arguments(
     module: Module, call: Call, given: tuple[ast.expr, ...], divider: str
 ) -> Iterator[tuple[Call, ast.expr, str]]:
     """The rows of the loaders among some arguments."""
@@ -164,11 +168,11 @@ def takes_process_part(module: Module, node: ast.AST) -> bool:
             depends_on_process_number(module, test) for one in node.generators for test in one.ifs
         )
     if isinstance(node, ast.For | ast.AsyncFor):
-        return any(leaves_out_rows_of_others(module, statement) for statement in node.body)
+        return any(leaves_out_rows_of_other_processes(module, statement) for statement in node.body)
     return isinstance(node, ast.Call) and _call_takes_process_part(module, module.flow.call(node))
 
 
-def leaves_out_rows_of_others(module: Module, statement: ast.stmt) -> bool:
+def leaves_out_rows_of_other_processes(module: Module, statement: ast.stmt) -> bool:
     """Does a statement leave out the rows of other processes: `if i % world != rank: continue`, or
     `if i % world == rank: yield row`?
     """
@@ -214,9 +218,9 @@ def _is_process_number(module: Module, part: ast.AST) -> bool:
     """Is it the number of this process: `rank`, `args.process_index`, `os.environ["RANK"]`?"""
     if isinstance(part, ast.Name):
         # A number that the script writes is the same in all processes, as the rank of an adapter.
-        is_number = PROCESS_NUMBER.search(part.id) is not None and not _loops_over_all_processes(
-            module, part
-        )
+        is_number = PROCESS_NUMBER.search(
+            part.id
+        ) is not None and not _is_variable_of_loop_over_processes(module, part)
         return is_number and module.flow.value(part) is UNKNOWN
     if isinstance(part, ast.Attribute):
         return PROCESS_NUMBER.search(part.attr) is not None
@@ -225,7 +229,7 @@ def _is_process_number(module: Module, part: ast.AST) -> bool:
     return False
 
 
-def _loops_over_all_processes(module: Module, name: ast.Name) -> bool:
+def _is_variable_of_loop_over_processes(module: Module, name: ast.Name) -> bool:
     """Is it the variable of a loop: `for rank in range(world)` goes through the parts of all
     processes?
     """

@@ -45,31 +45,31 @@ def rows_with_text_columns(module: Module, columns: tuple[str, ...]) -> ScoredRo
     if inside:
         return ScoredRows(inside, "this file")
     for path in islice(_candidate_row_files(module), MAX_FILES):
-        rows = _text_rows_of_file(path, columns)
+        rows = _first_rows_with_text_columns(path, columns)
         if rows:
             return ScoredRows(rows, path.name)
     return None
 
 
-def rows_with_column(module: Module, column: str) -> RowsOfAnyType | None:
+def rows_with_column_if_unambiguous(module: Module, column: str) -> RowsOfAnyType | None:
     """Rows with this column, their values as they are, of the script or of the one file that it
     names and that has them; None where several have."""
     found = [
         RowsOfAnyType(with_column, name)
-        for name, rows in named_rows(module).items()
+        for name, rows in rows_in_script_or_named_files(module).items()
         if (with_column := [row for row in rows if column in row])
     ]
     return found[0] if len(found) == 1 else None
 
 
-def rows_beside(module: Module, column: str) -> RowsOfAnyType | None:
+def rows_with_column_named_or_beside(module: Module, column: str) -> RowsOfAnyType | None:
     """Rows with this column, their values as they are: of the script, of a file that it names, or
     of one beside it.
 
     None where there are none, or several files have the column.
     """
-    named = rows_with_column(module, column)
-    if named is not None or named_rows(module):
+    named = rows_with_column_if_unambiguous(module, column)
+    if named is not None or rows_in_script_or_named_files(module):
         return named
     found = [
         RowsOfAnyType(rows, path.name)
@@ -79,11 +79,11 @@ def rows_beside(module: Module, column: str) -> RowsOfAnyType | None:
     return found[0] if len(found) == 1 else None
 
 
-def all_rows_beside(module: Module, column: str) -> Iterator[RowsOfAnyType]:
+def rows_of_each_file_with_column(module: Module, column: str) -> Iterator[RowsOfAnyType]:
     """The rows of each file that has the column, their values as they are: of the files that the
     script names, or of those beside it.
     """
-    named = named_rows(module)
+    named = rows_in_script_or_named_files(module)
     files = islice(_candidate_row_files(module), MAX_FILES) if not named else ()
     found = [*named.items(), *((path.name, _first_rows_of_file(path)) for path in files)]
     for name, rows in found:
@@ -92,7 +92,7 @@ def all_rows_beside(module: Module, column: str) -> Iterator[RowsOfAnyType]:
             yield RowsOfAnyType(with_column, name)
 
 
-def named_rows(module: Module) -> dict[str, list[Mapping[str, Any]]]:
+def rows_in_script_or_named_files(module: Module) -> dict[str, list[Mapping[str, Any]]]:
     """The rows of the script itself, else those of each file that it names; their values as they
     are.
     """
@@ -102,7 +102,7 @@ def named_rows(module: Module) -> dict[str, list[Mapping[str, Any]]]:
         for element in node.elts
         if isinstance(element, ast.Dict)
         and len(node.elts) >= MIN_ROWS_INSIDE
-        and not _is_value_of_row(module, node)
+        and not _is_list_inside_row(module, node)
     ]
     inside: list[Mapping[str, Any]] = [value for value in values if isinstance(value, dict)]
     if inside:
@@ -113,7 +113,7 @@ def named_rows(module: Module) -> dict[str, list[Mapping[str, Any]]]:
     return {name: rows for name, rows in files.items() if rows}
 
 
-def _is_value_of_row(module: Module, node: ast.List) -> bool:
+def _is_list_inside_row(module: Module, node: ast.List) -> bool:
     """Is a list the value of a row, as its messages are?"""
     return isinstance(module.scopes.parent.get(node), ast.Dict)
 
@@ -153,7 +153,7 @@ def _named_files(module: Module) -> Iterator[Path]:
             yield path
 
 
-def _text_rows_of_file(path: Path, columns: tuple[str, ...]) -> list[Row]:
+def _first_rows_with_text_columns(path: Path, columns: tuple[str, ...]) -> list[Row]:
     """The first rows of a file, where they have these columns; nothing where it can't be read."""
     rows = _first_rows_of_file(path)
     if not rows or not all(set(columns) <= row.keys() for row in rows):

@@ -38,13 +38,13 @@ class FieldScore(NamedTuple):
     """What the score is divided by"""
 
 
-def scores_over_given_fields(module: Module) -> Iterator[FieldScore]:
+def scores_over_predicted_fields_only(module: Module) -> Iterator[FieldScore]:
     """The scores of a file that count the fields of a prediction and no others."""
     for loop in module.nodes(ast.For):
         fields = _mapping_and_key_looped_over(loop.target, loop.iter)
-        if fields is None or not _may_lack_fields(module, fields[0]):
+        if fields is None or not _is_answer_without_filled_fields(module, fields[0]):
             continue
-        reference = _reference_read(loop.body, fields[1], fields[0])
+        reference = _other_mapping_looked_up(loop.body, fields[1], fields[0])
         if reference is None or not _is_only_looked_up(module, reference):
             continue
         for statement in ast.walk(loop):
@@ -61,21 +61,23 @@ def _field_scores_of_comprehensions(module: Module) -> Iterator[FieldScore]:
     `sum(gold.get(k) == v for k, v in pred.items()) / len(pred)`, and the mean of such a list.
     """
     for node in module.nodes(ast.BinOp, ast.Call):
-        made, counter = _mean_of_comprehension(node)
+        made, counter = _averaged_comprehension_and_divisor(node)
         if made is None or len(made.generators) != 1:
             continue
         generator = made.generators[0]
         fields = _mapping_and_key_looped_over(generator.target, generator.iter)
-        if fields is None or not _may_lack_fields(module, fields[0]):
+        if fields is None or not _is_answer_without_filled_fields(module, fields[0]):
             continue
         given = ast.unparse(fields[0])
-        reference = _reference_read([made.elt], fields[1], fields[0])
+        reference = _other_mapping_looked_up([made.elt], fields[1], fields[0])
         is_own = counter in ("", f"len({given})") and not is_precision(module, node)
         if reference is not None and is_own and _is_only_looked_up(module, reference):
             yield FieldScore(made, given, ast.unparse(reference), f"len({given})")
 
 
-def _mean_of_comprehension(node: ast.AST) -> tuple[ast.GeneratorExp | ast.ListComp | None, str]:
+def _averaged_comprehension_and_divisor(
+    node: ast.AST,
+) -> tuple[ast.GeneratorExp | ast.ListComp | None, str]:
     """The comprehension that a mean is made of, and the divisor, empty where a function divides."""
     call: ast.AST
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
@@ -111,7 +113,7 @@ def _mapping_and_key_looped_over(target: ast.expr, rows: ast.expr) -> tuple[ast.
     return (mapping, key.id) if is_answer else None
 
 
-def _reference_read(
+def _other_mapping_looked_up(
     body: list[ast.stmt] | list[ast.expr], key: str, given: ast.expr
 ) -> ast.Name | None:
     """The other mapping in which the key is looked up; None where there is none, or another one
@@ -166,7 +168,7 @@ def _one_is_inside_comprehension(module: Module, node: ast.Name, reference: ast.
     ) or not any(isinstance(part, ast.FunctionDef) for part in module.parents(node))
 
 
-def _may_lack_fields(module: Module, given: ast.expr) -> bool:
+def _is_answer_without_filled_fields(module: Module, given: ast.expr) -> bool:
     """Is a mapping what was read out of an answer, with no step that gives it all fields?"""
     if isinstance(given, ast.Subscript):
         return True

@@ -88,11 +88,11 @@ def engines_without_optimizer(module: Module) -> Iterator[Call]:
             yield call
 
 
-def find_engine_rates(module: Module) -> Iterator[EngineRate]:
+def find_engines_with_other_rate(module: Module) -> Iterator[EngineRate]:
     """Engines whose settings hold another rate than the script, where nothing reads the script's."""
     for call in engines_without_optimizer(module):
         given = call.keywords.get("config") or call.keywords.get("config_params")
-        if given is None or _may_write_rates(module):
+        if given is None or _names_key_of_settings_rate(module):
             continue
         taken = _rate_of_engine_settings(module, given)
         unread = next(_unread_rates(module), None) if taken is not None else None
@@ -100,7 +100,7 @@ def find_engine_rates(module: Module) -> Iterator[EngineRate]:
             yield EngineRate(call, taken, unread)
 
 
-def _may_write_rates(module: Module) -> bool:
+def _names_key_of_settings_rate(module: Module) -> bool:
     """Does any code spell a key of the settings by which a rate is set:
     `ds["optimizer"]["params"]["lr"] = args.lr`?
     """
@@ -121,7 +121,7 @@ def _rate_of_engine_settings(module: Module, given: ast.expr) -> RateOfSettings 
     origins = [origin.node for origin in module.flow.origins(given)]
     if len(origins) == 1 and isinstance(origins[0], ast.Dict):
         return _rate_in_dictionary(module, origins[0])
-    document = _settings_document(module, given)
+    document = _only_settings_document(module, given)
     if document is None:
         return None
     rate = first_set_value(document, ("optimizer", "params", "lr"))
@@ -159,7 +159,7 @@ def _rate_in_dictionary(module: Module, settings: ast.Dict) -> RateOfSettings | 
     return None if rate is None else RateOfSettings(rate, "", case_of_node(module, node))
 
 
-def _settings_document(module: Module, given: ast.expr) -> LocatedDocument | None:
+def _only_settings_document(module: Module, given: ast.expr) -> LocatedDocument | None:
     """The one JSON file that the settings are read from; None where several take part, or none is
     there.
     """
@@ -180,11 +180,11 @@ def _file_named_by(module: Module, node: ast.AST) -> str:
     option = option_name_of_expression(module, node)
     if option is None:
         return ""
-    value = _option_value(module, option)
+    value = _option_value_by_command_or_default(module, option)
     return value if isinstance(value, str) else ""
 
 
-def _option_value(module: Module, option: str) -> object:
+def _option_value_by_command_or_default(module: Module, option: str) -> object:
     """What an option is: as a command beside the script gives it, else its default."""
     given = option_given_to_script(module.path, option)
     if given is not None:
@@ -192,13 +192,15 @@ def _option_value(module: Module, option: str) -> object:
     defaults = [
         module.flow.value(default)
         for part in module.with_linked
-        for name, default, _ in _options_and_fields(part)
+        for name, default, _ in _options_and_fields_with_defaults(part)
         if name == option and default is not None
     ]
     return defaults[0] if len(defaults) == 1 else None
 
 
-def _options_and_fields(module: Module) -> Iterator[tuple[str, ast.expr | None, ast.AST]]:
+def _options_and_fields_with_defaults(
+    module: Module,
+) -> Iterator[tuple[str, ast.expr | None, ast.AST]]:
     """The options of a file, and the fields of its classes: name, default and place."""
     for call in module.methods("add_argument"):
         texts = [str(module.flow.value(flag)) for flag in call.args]
@@ -220,13 +222,13 @@ def _unread_rates(module: Module) -> Iterator[UnreadRate]:
     found = [
         (part, name, node)
         for part in module.with_linked
-        for name, _, node in _options_and_fields(part)
+        for name, _, node in _options_and_fields_with_defaults(part)
         if RATE_NAME.fullmatch(name)
     ]
     if len(found) == 1:
         part, name, node = found[0]
         # A rate of 0 is none: scripts mean "that of the settings" by it.
-        rate = positive_rate(_option_value(module, name))
+        rate = positive_rate(_option_value_by_command_or_default(module, name))
         if (
             rate is not None
             and not _is_option_read(module, name)
@@ -234,11 +236,11 @@ def _unread_rates(module: Module) -> Iterator[UnreadRate]:
         ):
             yield UnreadRate(f"--{name}", rate, _place_of_option_value(module, part, name, node))
     elif not found:
-        yield from _unread_constants(module)
-        yield from _unread_settings_of_file(module)
+        yield from _unread_rate_constants(module)
+        yield from _unread_rates_of_settings_file(module)
 
 
-def _unread_settings_of_file(module: Module) -> Iterator[UnreadRate]:
+def _unread_rates_of_settings_file(module: Module) -> Iterator[UnreadRate]:
     """The rates of a settings file that the script reads, at the top of that file, which no code
     takes out: `lr: 1e-5`.
     """
@@ -267,7 +269,7 @@ def _place_of_option_value(module: Module, part: Module, name: str, node: ast.AS
     return case_of_node(part, node)
 
 
-def _unread_constants(module: Module) -> Iterator[UnreadRate]:
+def _unread_rate_constants(module: Module) -> Iterator[UnreadRate]:
     """Constants for a rate at the top of a file that no code reads: `LR = 1e-5`."""
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
@@ -305,7 +307,7 @@ def _options_escape_as_whole(module: Module, settings: ast.Dict | None = None) -
                 continue
             around = part.scopes.parent.get(node)
             around = part.scopes.parent.get(around) if isinstance(around, ast.keyword) else around
-            if isinstance(around, ast.Call) and not _callee_is_seen(part, around):
+            if isinstance(around, ast.Call) and not _callee_is_engine_or_seen(part, around):
                 return True
     return False
 
@@ -324,7 +326,7 @@ def _holds_all_options(module: Module, node: ast.Name, settings: ast.Dict | None
     )
 
 
-def _callee_is_seen(module: Module, call: ast.Call) -> bool:
+def _callee_is_engine_or_seen(module: Module, call: ast.Call) -> bool:
     """Is the function that takes the options the engine, one of these files, or one that only shows
     them?
     """

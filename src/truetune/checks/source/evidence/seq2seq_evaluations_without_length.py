@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from truetune.checks.source.evidence.possible_values import possible_numbers, possible_texts
 from truetune.source.find_command_line_option_values import (
-    is_left_out_by_commands,
-    is_switched_on_by_commands,
+    is_left_out_by_every_command,
+    is_switched_on_by_every_command,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
@@ -47,11 +47,11 @@ OTHER_WAYS = (
 """Words of a file that may give the evaluation a length"""
 
 
-def evaluations_without_length(module: Module) -> Iterator[tuple[Call, bool]]:
+def evaluations_without_length_and_certainty(module: Module) -> Iterator[tuple[Call, bool]]:
     """The arguments of trainers that generate without a length, each with whether the model is
     known to have none.
     """
-    if module.mentions(*OTHER_WAYS) or _evaluates_with_length(module):
+    if module.mentions(*OTHER_WAYS) or _evaluates_or_predicts_with_length(module):
         return
     names = _loaded_model_names(module)
     if not names or any(map(WITH_A_LENGTH.search, names)):
@@ -84,8 +84,8 @@ def _commands_evaluate_without_length(module: Module, parser: Call) -> bool:
     if names.isdisjoint(SEQ2SEQ_ARGUMENTS):
         return False
     script = module.path
-    return is_switched_on_by_commands(script, "predict_with_generate") and all(
-        is_left_out_by_commands(script, name) for name in LENGTH_OPTIONS
+    return is_switched_on_by_every_command(script, "predict_with_generate") and all(
+        is_left_out_by_every_command(script, name) for name in LENGTH_OPTIONS
     )
 
 
@@ -106,7 +106,7 @@ def _predicts_with_generate(module: Module, arguments: Call) -> bool:
     return ".predict_with_generate = True" in module.text
 
 
-def _evaluates_with_length(module: Module) -> bool:
+def _evaluates_or_predicts_with_length(module: Module) -> bool:
     """Is a trainer's `evaluate` or `predict` given a length?"""
     return any(
         "max_length" in call.keywords or call.open for call in module.methods("evaluate", "predict")

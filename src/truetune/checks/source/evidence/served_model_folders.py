@@ -68,7 +68,7 @@ def vllm_servers_around_path(around: Path) -> Iterator[tuple[str, VllmServerComm
             yield str(path), server
 
 
-def folders_by_served_name(server: VllmServerCommand) -> dict[str, str]:
+def folders_or_models_by_served_name(server: VllmServerCommand) -> dict[str, str]:
     """Name -> folder or model of all that a server answers under."""
     first = server.options[0] if server.options and server.options[0][:1] != "-" else None
     model = last_option(server.options, "--model") or first
@@ -77,13 +77,13 @@ def folders_by_served_name(server: VllmServerCommand) -> dict[str, str]:
     return {**own, **adapters_by_served_name(server)}
 
 
-def served_folders(module: Module) -> frozenset[str]:
+def folders_answering_requests_of_file(module: Module) -> frozenset[str]:
     """The folders that answer the requests of a file; empty where the server around it is not one."""
     requested = list(model_names_in_requests(module))
     servers = [server for _, server in vllm_servers_around(module)] if requested else []
     if len(servers) != 1 or last_option(servers[0].options, "--chat-template"):
         return frozenset()
-    folders = folders_by_served_name(servers[0])
+    folders = folders_or_models_by_served_name(servers[0])
     names = {text for node in requested for text in possible_texts(module, node)}
     if not names:
         # Requests whose name only the program knows go to the one adapter, if there is one.

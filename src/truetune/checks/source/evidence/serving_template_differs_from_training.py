@@ -65,11 +65,11 @@ def served_by_other_templates(module: Module) -> Iterator[ServedByOtherTemplate]
     form = single_prompt_form(module) if trains_a_model(module) else None
     if form is None:
         return
-    marks = _trained_prompt_marks(module, form)
+    marks = _marks_before_question_or_answer(module, form)
     if not marks:
         return
     seen: set[str] = set()
-    for use in find_weight_uses([module.path, *_files_around(Path(module.path))]):
+    for use in find_weight_uses([module.path, *_modelfiles_and_commands_around(Path(module.path))]):
         served = _served_question_mark(use) if use.template and use.file not in seen else None
         # A server's template may hold the mark of the training further down: it then knows both forms.
         if served is None or served in marks or any(mark in use.template for mark in marks):
@@ -97,7 +97,7 @@ def asked_by_other_templates(module: Module) -> Iterator[AskedByOtherTemplate]:
     """
     if trains_a_model(module):
         return
-    named = [(call, mark) for call, mark in _named_templates(module) if mark is not None]
+    named = [(call, mark) for call, mark in _template_calls_with_marks(module) if mark is not None]
     if len({mark for _, mark in named}) != 1:
         return
     call, asked_mark = named[0]
@@ -115,7 +115,7 @@ def _single_template_mark(module: Module) -> str | None:
     """The mark of the template that a file names; None where it names several, or one that is not
     known.
     """
-    marks = {mark for _, mark in _named_templates(module)}
+    marks = {mark for _, mark in _template_calls_with_marks(module)}
     return marks.pop() if len(marks) == 1 else None
 
 
@@ -127,7 +127,7 @@ def _models_loaded_by_unsloth(module: Module) -> frozenset[str]:
     return frozenset(text for node in names for text in possible_texts(module, node))
 
 
-def _named_templates(module: Module) -> Iterator[tuple[Call, str | None]]:
+def _template_calls_with_marks(module: Module) -> Iterator[tuple[Call, str | None]]:
     """The calls that give a tokenizer a template by its name, with its first mark; None where it is
     unknown.
     """
@@ -137,13 +137,13 @@ def _named_templates(module: Module) -> Iterator[tuple[Call, str | None]]:
         yield call, question_mark_of_template(value) if isinstance(value, str) else None
 
 
-def _trained_prompt_marks(module: Module, form: PromptForm) -> frozenset[str]:
+def _marks_before_question_or_answer(module: Module, form: PromptForm) -> frozenset[str]:
     """What stands before a question, or of a prompt by hand before its answer; empty where it is
     not known.
     """
     if form.marks:
         return form.marks
-    named = list(_named_templates(module))
+    named = list(_template_calls_with_marks(module))
     if named:
         known = {mark for _, mark in named}
     elif any(module.calls("*.setup_chat_format")):
@@ -175,20 +175,20 @@ def _serves_trained_model(use: WeightUse, module: Module) -> bool:
     return bool(use.folders) and of_its_own and not any(training_scripts_beside(module))
 
 
-def _files_around(script: Path) -> list[Path]:
+def _modelfiles_and_commands_around(script: Path) -> list[Path]:
     """The Modelfiles and commands of a script's folder, of those below it, and of the project above
     `train/`.
     """
     roots = [script.parent]
     if script.absolute().parent.name.lower() in FOLDERS:
         roots.append(script.parent / "..")
-    folders = [place for root in roots for place in (root, *_folders_in(root))]
+    folders = [place for root in roots for place in (root, *_visible_folders_in(root))]
     files = (path for folder in dict.fromkeys(folders) for path in _folder_entries(folder))
     serving = (path for path in files if is_modelfile_name(path) or is_command_file(path))
     return list(islice((path for path in serving if path.is_file()), MAX_FILES))
 
 
-def _folders_in(folder: Path) -> list[Path]:
+def _visible_folders_in(folder: Path) -> list[Path]:
     """The folders in a folder, but for hidden ones."""
     return [path for path in _folder_entries(folder) if path.is_dir() and path.name[0] != "."]
 

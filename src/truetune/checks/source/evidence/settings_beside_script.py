@@ -92,14 +92,14 @@ def settings_part_of_expression(module: Module, value: ast.expr) -> ReadSettings
             keys.append(node.attr)
             node = node.value
         else:
-            made = _single_whole_origin(module, node)
+            made = _only_origin_of_whole_value(module, node)
             if made is None:
                 return None
             node = made
     return None
 
 
-def _single_whole_origin(module: Module, node: ast.AST) -> ast.AST | None:
+def _only_origin_of_whole_value(module: Module, node: ast.AST) -> ast.AST | None:
     """The one place that makes a value, whole and not a part of it; None where there are several,
     or it is this.
     """

@@ -162,13 +162,13 @@ def settings_given_to_nothing(module: Module) -> Iterator[SettingsLeftBehind]:
         made = [
             call for call in module.calls(*kind.made_by) if _class_name_of(call) not in kind.never
         ]
-        takers = _calls_that_would_take(module, kind) if made else []
+        takers = _calls_lacking_object_of_kind(module, kind) if made else []
         if not takers or _is_set_otherwise(module, kind, made):
             continue
         lost = [call for call in made if is_never_read(module, call.node, SHOWS)]
         # Of several objects of a kind, one that is used may be what is meant.
         if len(lost) == len(made):
-            yield _settings_left_behind_by(module, kind, lost[0], takers[0])
+            yield _describe_object_left_behind(module, kind, lost[0], takers[0])
 
 
 def _class_name_of(call: Call) -> str:
@@ -176,7 +176,7 @@ def _class_name_of(call: Call) -> str:
     return call.names[0].rpartition(".")[2] if call.names else ""
 
 
-def _calls_that_would_take(module: Module, kind: ConfiguringKind) -> list[Call]:
+def _calls_lacking_object_of_kind(module: Module, kind: ConfiguringKind) -> list[Call]:
     """The calls that would take an object of a kind; none where one of them is given another, or
     may be.
     """
@@ -223,7 +223,7 @@ def _is_set_by_method_or_attribute(module: Module, kind: ConfiguringKind) -> boo
     )
 
 
-def _settings_left_behind_by(
+def _describe_object_left_behind(
     module: Module, kind: ConfiguringKind, made: Call, taker: Call
 ) -> SettingsLeftBehind:
     """What is said of an object that nothing takes."""
@@ -235,7 +235,7 @@ def _settings_left_behind_by(
         kind,
         made,
         _class_name_of(made),
-        _name_kept_under(module, made.node),
+        _name_or_call_of_object(module, made.node),
         taker,
         _class_name_of(taker) or f"{taker.method}()",
         not kind.is_adapter or is_trl,
@@ -243,7 +243,7 @@ def _settings_left_behind_by(
     )
 
 
-def _name_kept_under(module: Module, made: ast.expr) -> str:
+def _name_or_call_of_object(module: Module, made: ast.expr) -> str:
     """The name that an object is kept under; its call where it has none."""
     around = module.scopes.parent.get(made)
     if isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):

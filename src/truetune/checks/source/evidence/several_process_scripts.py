@@ -13,7 +13,7 @@ import re
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.process_counts import (
-    launch_command,
+    command_starting_several_processes,
     signs_of_several_processes,
 )
 from truetune.source.parsed_source_file import Module
@@ -59,7 +59,7 @@ class SeveralProcesses(NamedTuple):
 
 def sign_of_several_processes(module: Module) -> SeveralProcesses | None:
     """What says that a script runs as several processes; None where nothing does."""
-    command = launch_command(module)
+    command = command_starting_several_processes(module)
     if command is not None:
         return SeveralProcesses(f"several processes run it: {command}", True)
     for part in module.with_linked:
@@ -81,7 +81,7 @@ def runs_in_every_process(module: Module, node: ast.AST, depth: int = MAX_CALLER
     around the calls of its function?"""
     inner = node
     for around in module.parents(node):
-        if _is_process_guard(module, around, inner):
+        if _is_process_condition_or_turn_context(module, around, inner):
             return False
         if isinstance(around, FUNCTIONS):
             return not _returns_early_for_some_processes(
@@ -93,19 +93,21 @@ def runs_in_every_process(module: Module, node: ast.AST, depth: int = MAX_CALLER
 
 def differs_by_process(module: Module, expression: ast.AST) -> bool:
     """Does a path or a condition name the process, itself or by where one of its names comes from?"""
-    return _matches_with_names(module, expression, OWN_PATH)
+    return _pattern_matches_expression_or_origins(module, expression, OWN_PATH)
 
 
-def _is_process_guard(module: Module, around: ast.AST, inner: ast.AST) -> bool:
+def _is_process_condition_or_turn_context(module: Module, around: ast.AST, inner: ast.AST) -> bool:
     """Is it a condition on the process, or a context in which processes take turns?"""
     if isinstance(around, ast.If | ast.IfExp | ast.While) and inner is not around.test:
-        return _matches_with_names(module, around.test, RANK_WORDS)
+        return _pattern_matches_expression_or_origins(module, around.test, RANK_WORDS)
     if isinstance(around, ast.With | ast.AsyncWith):
         return any(IN_TURN.search(ast.unparse(item.context_expr)) for item in around.items)
     return False
 
 
-def _matches_with_names(module: Module, expression: ast.AST, pattern: re.Pattern[str]) -> bool:
+def _pattern_matches_expression_or_origins(
+    module: Module, expression: ast.AST, pattern: re.Pattern[str]
+) -> bool:
     """Does a pattern stand in an expression, or in what one of its names stands for?"""
     if pattern.search(ast.unparse(expression)):
         return True
@@ -124,7 +126,7 @@ def _returns_early_for_some_processes(module: Module, function: ast.AST, node: a
         if not isinstance(part, ast.If) or part.lineno >= getattr(node, "lineno", 0):
             continue
         ends = any(isinstance(inner, ast.Return | ast.Continue | ast.Raise) for inner in part.body)
-        if ends and _matches_with_names(module, part.test, RANK_WORDS):
+        if ends and _pattern_matches_expression_or_origins(module, part.test, RANK_WORDS):
             return True
     return False
 

@@ -19,7 +19,7 @@ from truetune.checks.source.evidence.multi_process_loops import is_steered_by_li
 from truetune.checks.source.evidence.rows_sharded_twice_over_processes import (
     PROCESS_NUMBER,
     depends_on_process_number,
-    leaves_out_rows_of_others,
+    leaves_out_rows_of_other_processes,
     takes_process_part,
 )
 from truetune.source.parsed_source_file import Module
@@ -54,7 +54,7 @@ class FilteredShard(NamedTuple):
 
 def filtered_shards(module: Module) -> Iterator[FilteredShard]:
     """The parts of a script that each process filters for itself; each part once."""
-    if not _runs_own_loop(module.with_linked):
+    if not _runs_loop_without_equalized_steps(module.with_linked):
         return
     known: set[ast.AST] = set()
     for found in (
@@ -62,12 +62,12 @@ def filtered_shards(module: Module) -> Iterator[FilteredShard]:
         *_filtered_shards_by_comprehensions(module),
         *_filtered_shards_by_calls(module),
     ):
-        if found.part not in known and not _is_for_evaluation(module, found.part):
+        if found.part not in known and not _is_named_for_evaluation(module, found.part):
             known.add(found.part)
             yield found
 
 
-def _runs_own_loop(parts: Sequence[Module]) -> bool:
+def _runs_loop_without_equalized_steps(parts: Sequence[Module]) -> bool:
     """Do these files train a wrapped model in a loop of their own, and nothing makes the numbers of
     steps equal?
     """
@@ -76,7 +76,7 @@ def _runs_own_loop(parts: Sequence[Module]) -> bool:
     return has_loop and not is_steered_by_library(parts) and not any(map(EVENS_OUT.search, texts))
 
 
-def _is_for_evaluation(module: Module, part: ast.AST) -> bool:
+def _is_named_for_evaluation(module: Module, part: ast.AST) -> bool:
     """Do the names around say that the rows are not trained on?"""
     names = [
         one.name for one in module.parents(part) if isinstance(one, ast.FunctionDef | ast.ClassDef)
@@ -94,7 +94,9 @@ def _filtered_shards_by_loops(module: Module) -> Iterator[FilteredShard]:
     for loop in module.nodes(*LOOPS):
         if not isinstance(loop, ast.For | ast.AsyncFor) or BACKWARD.search(ast.unparse(loop)):
             continue
-        own = next((one for one in loop.body if leaves_out_rows_of_others(module, one)), None)
+        own = next(
+            (one for one in loop.body if leaves_out_rows_of_other_processes(module, one)), None
+        )
         part = _process_part_of(module, loop.iter) or own
         condition = _condition_leaving_rows_out(module, loop.body) if part is not None else None
         if part is not None and condition is not None:
@@ -116,15 +118,19 @@ def _process_part_in_generator(module: Module, rows: ast.expr) -> ast.AST | None
     rows; None where none does.
     """
     name = spelling_of_variable(rows.func) if isinstance(rows, ast.Call) else None
-    function = None if name is None else _only_function(module, name.removeprefix("self."))
+    function = (
+        None if name is None else _only_function_or_method_named(module, name.removeprefix("self."))
+    )
     if function is None or not any(isinstance(one, ast.Yield) for one in ast.walk(function)):
         return None
     loops = (one for one in ast.walk(function) if isinstance(one, ast.For))
     statements = (one for loop in loops for one in loop.body)
-    return next((one for one in statements if leaves_out_rows_of_others(module, one)), None)
+    return next(
+        (one for one in statements if leaves_out_rows_of_other_processes(module, one)), None
+    )
 
 
-def _only_function(module: Module, name: str) -> ast.FunctionDef | None:
+def _only_function_or_method_named(module: Module, name: str) -> ast.FunctionDef | None:
     """The function or method of a name; None for two, which belong to two classes: it is not known
     which is meant.
     """

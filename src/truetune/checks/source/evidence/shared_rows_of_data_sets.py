@@ -17,7 +17,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from truetune.source.symbolic_execution.fold_constants import constant_of
-from truetune.source.symbolic_execution.lists_and_dicts import constant_key
+from truetune.source.symbolic_execution.lists_and_dicts import constant_key_of_index
 from truetune.source.symbolic_execution.trace_of_events import CallEvent
 from truetune.source.symbolic_execution.values_of_run import (
     NO_CONSTANT,
@@ -92,7 +92,7 @@ class RowStep(NamedTuple):
     """What tells it from another step of its kind; of a range, begin, end and unit"""
 
 
-def steps_to(value: Value) -> tuple[RowStep, ...] | None:
+def steps_from_source_to_rows(value: Value) -> tuple[RowStep, ...] | None:
     """The way from a source to these rows; None where it is not known."""
     steps: list[RowStep] = []
     for _ in range(MAX_STEPS):
@@ -198,9 +198,9 @@ def _source_and_step_of_item(value: Item) -> tuple[Value | None, RowStep | None]
     """One side of a division, a slice of a list, or a split of a dictionary of data sets."""
     base, key = value.base, value.key
     if isinstance(base, Result) and base.call.method in DIVIDING_METHODS:
-        return base.call.receiver, RowStep("side", (base.call.number, constant_key(key)))
+        return base.call.receiver, RowStep("side", (base.call.number, constant_key_of_index(key)))
     if isinstance(base, Result) and base.call.named(*DIVIDING_FUNCTIONS) and base.call.args:
-        return base.call.args[0], RowStep("side", (base.call.number, constant_key(key)))
+        return base.call.args[0], RowStep("side", (base.call.number, constant_key_of_index(key)))
     if isinstance(key, Slice):
         limits = _row_range_of_slice(key)
         step = RowStep("filter", id(value)) if limits is None else RowStep("range", limits)
@@ -255,7 +255,7 @@ def _row_range_of_slice(key: Slice) -> tuple[float, float, str] | None:
 
 def share_rows(one: tuple[RowStep, ...], other: tuple[RowStep, ...]) -> bool | None:
     """Do two data sets share rows? None where it is not known."""
-    one, other = _without_irrelevant_orders(one), _without_irrelevant_orders(other)
+    one, other = _steps_without_irrelevant_orders(one), _steps_without_irrelevant_orders(other)
     common = 0
     while common < min(len(one), len(other)) and one[common] == other[common]:
         common += 1
@@ -275,7 +275,7 @@ def share_rows(one: tuple[RowStep, ...], other: tuple[RowStep, ...]) -> bool | N
     return None
 
 
-def _without_irrelevant_orders(steps: tuple[RowStep, ...]) -> tuple[RowStep, ...]:
+def _steps_without_irrelevant_orders(steps: tuple[RowStep, ...]) -> tuple[RowStep, ...]:
     """The steps without an order that no later step depends on."""
     last = max((i for i, step in enumerate(steps) if step.kind in ("range", "side")), default=-1)
     return tuple(step for i, step in enumerate(steps) if step.kind != "order" or i < last)
@@ -304,7 +304,9 @@ def _ranges_overlap(first: RowStep, second: RowStep) -> bool | None:
     return True if begin == other_begin == 0 else None
 
 
-def division_of_repeated_rows(train: Value, held: Value) -> tuple[CallEvent, CallEvent] | None:
+def common_division_and_earlier_repetition(
+    train: Value, held: Value
+) -> tuple[CallEvent, CallEvent] | None:
     """The call that divides rows into both, and the one that put some of them in several times;
     None without such.
     """
@@ -367,7 +369,7 @@ def _list_repeats_rows(listed: Value, depth: int = 0) -> bool:
 
 def _any_two_share_rows(sets: Iterable[Value]) -> bool:
     """Do two of several data sets share rows?"""
-    ways = [way for one in sets if (way := steps_to(one)) is not None]
+    ways = [way for one in sets if (way := steps_from_source_to_rows(one)) is not None]
     return any(share_rows(one, other) for one, other in combinations(ways, 2))
 
 

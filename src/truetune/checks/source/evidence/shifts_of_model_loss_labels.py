@@ -66,7 +66,7 @@ def labels_of_model_losses(module: Module) -> Iterator[ShiftedLabels]:
                 yield shifted
 
 
-def passes_without_loss(module: Module) -> set[ast.AST]:
+def model_calls_read_without_loss(module: Module) -> set[ast.AST]:
     """The calls of models in a file whose logits are read, and their loss never."""
     read: set[ast.AST] = set()
     unread: set[ast.AST] = set()

@@ -34,7 +34,7 @@ def signs_of_structured_answers(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes(ast.Constant):
         if not isinstance(node.value, str) or len(node.value.split()) < MIN_WORDS:
             continue
-        if not ASKS.search(node.value) or _is_text_statement(module, node):
+        if not ASKS.search(node.value) or _is_string_as_statement(module, node):
             continue
         if _is_prompt_text(module, node):
             yield node
@@ -51,7 +51,7 @@ def _parses_generated_text(module: Module, parsed: ast.expr) -> bool:
     return False
 
 
-def _is_text_statement(module: Module, node: ast.Constant) -> bool:
+def _is_string_as_statement(module: Module, node: ast.Constant) -> bool:
     """Is a text a statement of its own?"""
     return isinstance(module.scopes.parent.get(node), ast.Expr)
 

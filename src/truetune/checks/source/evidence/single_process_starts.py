@@ -59,7 +59,7 @@ class SingleProcessStart(NamedTuple):
     """Does a launcher start the one process, and not `python`?"""
 
 
-def find_single_process_starts(script: Path) -> Iterator[SingleProcessStart]:
+def find_single_process_multi_gpu_starts(script: Path) -> Iterator[SingleProcessStart]:
     """The commands of the project that start this script as one process, and show it several GPUs;
     a script may name its own command in its text."""
     if not script.is_file():
@@ -71,14 +71,12 @@ def find_single_process_starts(script: Path) -> Iterator[SingleProcessStart]:
         # Any count of tasks but 1: srun starts the command that often.
         is_named = wanted.name in text or f"-m {wanted.stem}" in text or f".{wanted.stem}" in text
         if is_named and not TASKS.search(text):
-            yield from _single_process_starts_in_file(file, text, wanted)
+            yield from _multi_gpu_starts_in_file(file, text, wanted)
 
 
-def _single_process_starts_in_file(
-    file: Path, text: str, wanted: Path
-) -> Iterator[SingleProcessStart]:
+def _multi_gpu_starts_in_file(file: Path, text: str, wanted: Path) -> Iterator[SingleProcessStart]:
     """The commands of one file that start the script as one process with several GPUs."""
-    standing = _gpu_count_of_task(file, text)
+    standing = _gpu_count_of_yaml_task(file, text)
     for number, line in _lines_with_continuations(text):
         gpus = _gpu_count_of_line(line)
         if gpus and IS_SETTING.match(line):
@@ -108,7 +106,7 @@ def _line_starts_script(line: str, file: Path, wanted: Path) -> bool:
     )
 
 
-def _gpu_count_of_task(file: Path, text: str) -> int:
+def _gpu_count_of_yaml_task(file: Path, text: str) -> int:
     """How many GPUs the task of a YAML file gets; 0 where none are named, or tasks of different
     sizes are.
     """

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.find_command_line_option_values import is_left_out_by_commands
+from truetune.source.find_command_line_option_values import is_left_out_by_every_command
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.element_of_iterable import KEEPS_ROWS, LOADERS, PASSES_ON
 from truetune.source.symbolic_execution.fold_constants import constant_of
@@ -83,7 +83,7 @@ class RowLimit(NamedTuple):
     """What leaves them, as the script writes it"""
 
 
-def small_row_limits(module: Module) -> Iterator[RowLimit]:
+def small_row_limits_of_saved_trainings(module: Module) -> Iterator[RowLimit]:
     """The places of a file that leave few rows to a training whose model is saved, each once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
@@ -100,22 +100,28 @@ def _row_limits_of_run(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
         if not is_saved or any(training.frames("branch")):
             continue
         for value in data:
-            found = _row_limit_on_way(value, 0) or _default_limit_of_option(value, training.home)
+            found = _row_limit_on_way_to_source(value, 0) or _cut_by_option_default(
+                value, training.home
+            )
             if found is None:
                 continue
             cut, limit = found
-            event = cut if isinstance(cut, CallEvent) else _event_naming_slice(trace, cut, training)
-            if not any(map(_is_conditional_beyond_limit, event.frames("branch", "comprehension"))):
+            event = (
+                cut
+                if isinstance(cut, CallEvent)
+                else _naming_event_or_training_call(trace, cut, training)
+            )
+            if not any(map(_may_be_skipped_despite_limit, event.frames("branch", "comprehension"))):
                 yield event.home, limit
-    yield from _limits_of_lightning(trace)
+    yield from _limits_of_saved_lightning_models(trace)
 
 
-def _is_conditional_beyond_limit(frame: Frame) -> bool:
+def _may_be_skipped_despite_limit(frame: Frame) -> bool:
     """May what stands here not run? `if args.limit:` runs where its limit is what the cut takes."""
     return not (frame.kind == "branch" and frame.taken and isinstance(frame.value, Option))
 
 
-def _default_limit_of_option(data: Value, home: Module) -> tuple[CallEvent, RowLimit] | None:
+def _cut_by_option_default(data: Value, home: Module) -> tuple[CallEvent, RowLimit] | None:
     """The cut of `if args.limit: rows = rows.select(range(args.limit))`, where commands leave the
     option out.
     """
@@ -126,7 +132,7 @@ def _default_limit_of_option(data: Value, home: Module) -> tuple[CallEvent, RowL
         rows = None if option is None else constant_of(option.default)
         if call is None or option is None or type(rows) is not int or not 1 < rows <= MAX_ROWS:
             continue
-        if is_left_out_by_commands(home.path, option.name):
+        if is_left_out_by_every_command(home.path, option.name):
             return call, RowLimit(
                 call.node, f"{rows:,} rows (the default of --{option.name})", f"{call.method}(...)"
             )
@@ -148,7 +154,7 @@ def _row_number_argument(call: CallEvent) -> Value | None:
         is_range = isinstance(chosen, Result) and chosen.call.named("range")
         if not isinstance(chosen, Result) or not is_range or len(chosen.call.args) != 1:
             return None
-        return _without_min_of_length(chosen.call.args[0])
+        return _count_inside_min_of_length(chosen.call.args[0])
     if call.named(*TABLE_READERS):
         return call.keywords.get("nrows")
     if call.method in ("head", "sample") and call.receiver is not None:
@@ -157,7 +163,7 @@ def _row_number_argument(call: CallEvent) -> Value | None:
     return None
 
 
-def _without_min_of_length(value: Value) -> Value:
+def _count_inside_min_of_length(value: Value) -> Value:
     """The count in `min(n, len(rows))`; any other value as it is."""
     is_least = isinstance(value, Result) and value.call.named("min") and len(value.call.args) == 2
     if not isinstance(value, Result) or not is_least:
@@ -168,10 +174,10 @@ def _without_min_of_length(value: Value) -> Value:
     return counts[0] if len(counts) == 1 else value
 
 
-def _limits_of_lightning(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
+def _limits_of_saved_lightning_models(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
     """The limits of Lightning trainers whose model is saved."""
     for trainer in trace.calls(*LIGHTNING):
-        batches = _few_steps_of_lightning(trainer)
+        batches = _lightning_limit_to_few_steps(trainer)
         is_saved = any(save.number > trainer.number for save in trace.methods(*SAVES))
         if batches is not None and is_saved and not any(trainer.frames("branch")):
             yield trainer.home, RowLimit(trainer.node, batches, "limit_train_batches")
@@ -188,7 +194,7 @@ def trainings_with_data(trace: Trace) -> Iterator[tuple[CallEvent, tuple[Value, 
         yield backward, tuple(loops)
 
 
-def _event_naming_slice(trace: Trace, cut: Value, training: CallEvent) -> Event:
+def _naming_event_or_training_call(trace: Trace, cut: Value, training: CallEvent) -> Event:
     """The event at which a slice of rows gets its name; the call of the training itself where it
     gets none.
     """
@@ -196,7 +202,9 @@ def _event_naming_slice(trace: Trace, cut: Value, training: CallEvent) -> Event:
     return next(named, training)
 
 
-def _row_limit_on_way(value: Value, depth: int) -> tuple[CallEvent | Item, RowLimit] | None:
+def _row_limit_on_way_to_source(
+    value: Value, depth: int
+) -> tuple[CallEvent | Item, RowLimit] | None:
     """The call or slice that leaves few rows on the one way back from a data set; None where
     nothing does.
     """
@@ -211,7 +219,7 @@ def _row_limit_on_way(value: Value, depth: int) -> tuple[CallEvent | Item, RowLi
     if rows is not None:
         return call, RowLimit(call.node, f"{rows:,} rows", _cutting_code(call))
     inner = _data_passed_on(call)
-    return None if inner is None else _row_limit_on_way(inner, depth + 1)
+    return None if inner is None else _row_limit_on_way_to_source(inner, depth + 1)
 
 
 def _row_limit_of_item(value: Item, depth: int) -> tuple[CallEvent | Item, RowLimit] | None:
@@ -225,7 +233,7 @@ def _row_limit_of_item(value: Item, depth: int) -> tuple[CallEvent | Item, RowLi
             return None
         return value, RowLimit(value.node, f"{rows:,} rows", "the slice of rows")
     is_one_row = isinstance(constant_of(value.key), int)
-    return None if is_one_row else _row_limit_on_way(value.base, depth + 1)
+    return None if is_one_row else _row_limit_on_way_to_source(value.base, depth + 1)
 
 
 def _cutting_code(call: CallEvent) -> str:
@@ -257,7 +265,7 @@ def _few_rows_left_by(call: CallEvent) -> int | None:
         return _small_fixed_number(counted, MAX_ROWS)
     if call.method == "take":
         return _small_fixed_number(
-            call.argument(0, "n"), MAX_STREAMED_ROWS if _is_stream(call) else MAX_ROWS
+            call.argument(0, "n"), MAX_STREAMED_ROWS if _gives_streamed_rows(call) else MAX_ROWS
         )
     if call.named("datasets.load_dataset"):
         split = constant_of(call.argument(-1, "split"), with_defaults=False)
@@ -267,7 +275,7 @@ def _few_rows_left_by(call: CallEvent) -> int | None:
     return None
 
 
-def _is_stream(call: CallEvent) -> bool:
+def _gives_streamed_rows(call: CallEvent) -> bool:
     """Are these rows of a stream?"""
     value = call.receiver
     for _ in range(MAX_DEPTH):
@@ -300,7 +308,7 @@ def _small_fixed_number(value: Value | None, most: int) -> int | None:
     return number if is_number and 1 < number <= most else None
 
 
-def _few_steps_of_lightning(trainer: CallEvent) -> str | None:
+def _lightning_limit_to_few_steps(trainer: CallEvent) -> str | None:
     """What a Lightning trainer leaves of each epoch, where all of its epochs are few steps."""
     batches = constant_of(trainer.keywords.get("limit_train_batches"), with_defaults=False)
     epochs = constant_of(trainer.keywords.get("max_epochs"), with_defaults=False)

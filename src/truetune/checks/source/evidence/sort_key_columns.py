@@ -48,7 +48,7 @@ the key counts as not known
 WORDS = re.compile(r"[A-Za-z]+|\d+")
 
 
-def column_of_key_function(key: Value) -> tuple[str, bool] | None:
+def column_and_negation_of_key_function(key: Value) -> tuple[str, bool] | None:
     """The column that a key function reads, and whether it is negated: `lambda answer:
     -answer["score"]`, `itemgetter("score")`, `mean_rank`; None where it is not known.
     """
@@ -56,7 +56,7 @@ def column_of_key_function(key: Value) -> tuple[str, bool] | None:
         plain = constant_of(key.call.args[0]) if key.call.args else None
         return (plain, False) if isinstance(plain, str) else None
     if isinstance(key, Function):
-        return _column_of_definition(key.definition, key.home, 0)
+        return _column_and_negation_of_definition(key.definition, key.home, 0)
     if isinstance(key, Attribute) and key.name in ("get", "__getitem__"):
         name = last_name_of_node(key.base.node)
         return None if name is None else (name, False)
@@ -91,22 +91,26 @@ def last_name_of_node(node: ast.AST | None) -> str | None:
     return None
 
 
-def _column_of_definition(
+def _column_and_negation_of_definition(
     definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, home: Module, depth: int
 ) -> tuple[str, bool] | None:
     """The column that a function returns; by its own name where what it returns is too much to
     follow.
     """
     if isinstance(definition, ast.Lambda):
-        return _column_of_expression(definition.body, home, {}, depth)
-    returned, names = _straight_body(definition)
-    found = None if returned is None else _column_of_expression(returned, home, names, depth)
+        return _column_and_negation_of_expression(definition.body, home, {}, depth)
+    returned, names = _returned_value_and_earlier_assignments(definition)
+    found = (
+        None
+        if returned is None
+        else _column_and_negation_of_expression(returned, home, names, depth)
+    )
     if found is not None and is_higher_better(found[0]) is not None:
         return found
-    return _column_by_function_name(definition.name)
+    return _column_and_negation_by_name(definition.name)
 
 
-def _column_by_function_name(name: str) -> tuple[str, bool] | None:
+def _column_and_negation_by_name(name: str) -> tuple[str, bool] | None:
     """The column that a function's name says it returns, as `mean_rank` does; None for others, such
     as `rank_key`, which may turn it around.
     """
@@ -114,7 +118,7 @@ def _column_by_function_name(name: str) -> tuple[str, bool] | None:
     return None if words & HELPER_WORDS or name in VERBS else (name, False)
 
 
-def _straight_body(
+def _returned_value_and_earlier_assignments(
     definition: ast.FunctionDef | ast.AsyncFunctionDef,
 ) -> tuple[ast.expr | None, dict[str, ast.expr]]:
     """What a function returns at its end, and the names that it sets before; None where it has arms
@@ -131,7 +135,7 @@ def _straight_body(
     return None, names
 
 
-def _column_of_expression(
+def _column_and_negation_of_expression(
     node: ast.expr, home: Module, names: dict[str, ast.expr], depth: int
 ) -> tuple[str, bool] | None:
     """The column that an expression reads, and whether it is negated."""
@@ -141,15 +145,15 @@ def _column_of_expression(
     if isinstance(node, ast.Name) and node.id in names:
         # Without the name itself: `rank = rank + 1` would be followed for ever.
         others = dict(names)
-        return _column_of_expression(others.pop(node.id), home, others, depth)
+        return _column_and_negation_of_expression(others.pop(node.id), home, others, depth)
     if isinstance(node, ast.Tuple) and node.elts:
-        return _column_of_expression(node.elts[0], home, names, depth)
+        return _column_and_negation_of_expression(node.elts[0], home, names, depth)
     if isinstance(node, ast.GeneratorExp | ast.ListComp):
-        return _column_of_comprehension(node, home, names, depth)
+        return _column_and_negation_of_comprehension(node, home, names, depth)
     if isinstance(node, ast.UnaryOp | ast.BinOp):
-        return _column_of_arithmetic(node, home, names, depth)
+        return _column_and_negation_of_arithmetic(node, home, names, depth)
     if isinstance(node, ast.Call):
-        return _column_of_call(node, home, names, depth)
+        return _column_and_negation_of_call(node, home, names, depth)
     name = last_name_of_node(node)
     return None if name is None else (name, False)
 
@@ -159,7 +163,7 @@ def _with_negation_flipped(found: tuple[str, bool] | None) -> tuple[str, bool] |
     return None if found is None else (found[0], not found[1])
 
 
-def _column_of_comprehension(
+def _column_and_negation_of_comprehension(
     node: ast.GeneratorExp | ast.ListComp, home: Module, names: dict[str, ast.expr], depth: int
 ) -> tuple[str, bool] | None:
     """The column that a comprehension reads: `rank` of `(one["rank"] for one in answer["votes"])`,
@@ -168,10 +172,10 @@ def _column_of_comprehension(
     loop = node.generators[0]
     if isinstance(loop.target, ast.Name):
         names = {**names, loop.target.id: loop.iter}
-    return _column_of_expression(node.elt, home, names, depth)
+    return _column_and_negation_of_expression(node.elt, home, names, depth)
 
 
-def _column_of_arithmetic(
+def _column_and_negation_of_arithmetic(
     node: ast.UnaryOp | ast.BinOp, home: Module, names: dict[str, ast.expr], depth: int
 ) -> tuple[str, bool] | None:
     """The column in arithmetic, and whether it is negated; None where two columns are put together.
@@ -181,17 +185,19 @@ def _column_of_arithmetic(
     if isinstance(node, ast.UnaryOp):
         is_minus = isinstance(node.op, ast.USub)
         return (
-            _with_negation_flipped(_column_of_expression(node.operand, home, names, depth))
+            _with_negation_flipped(
+                _column_and_negation_of_expression(node.operand, home, names, depth)
+            )
             if is_minus
             else None
         )
     left, right = _written_number(node.left), _written_number(node.right)
     if isinstance(node.op, ast.Div) and left is None:
-        return _column_of_expression(node.left, home, names, depth)
+        return _column_and_negation_of_expression(node.left, home, names, depth)
     number, other = (left, node.right) if left is not None else (right, node.left)
     if number is None:
         return None
-    found = _column_of_expression(other, home, names, depth)
+    found = _column_and_negation_of_expression(other, home, names, depth)
     is_turned = isinstance(node.op, ast.Sub | ast.Div) and left is not None
     if isinstance(node.op, ast.Mult):
         is_turned = number < 0
@@ -208,7 +214,7 @@ def _written_number(node: ast.expr) -> float | None:
     return None
 
 
-def _column_of_call(
+def _column_and_negation_of_call(
     node: ast.Call, home: Module, names: dict[str, ast.expr], depth: int
 ) -> tuple[str, bool] | None:
     """The column in a call: `answer.get("rank")`, `mean(answer["ranks"].values())`, a helper of the
@@ -219,14 +225,20 @@ def _column_of_call(
         return None
     if called == "get" and node.args:
         is_plain = isinstance(node.args[0], ast.Constant)
-        return _column_of_expression(node.args[0], home, {}, depth) if is_plain else None
+        return (
+            _column_and_negation_of_expression(node.args[0], home, {}, depth) if is_plain else None
+        )
     if called in AGGREGATES:
         inside = node.args[0] if node.args else getattr(node.func, "value", None)
-        return None if inside is None else _column_of_expression(inside, home, names, depth)
+        return (
+            None
+            if inside is None
+            else _column_and_negation_of_expression(inside, home, names, depth)
+        )
     helper = _only_function_named(home, called)
     if helper is not None and isinstance(node.func, ast.Name):
-        return _column_of_definition(helper, home, depth)
-    return _column_by_function_name(called)
+        return _column_and_negation_of_definition(helper, home, depth)
+    return _column_and_negation_by_name(called)
 
 
 def _only_function_named(home: Module, name: str) -> ast.FunctionDef | None:

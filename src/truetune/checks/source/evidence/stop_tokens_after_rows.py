@@ -69,7 +69,7 @@ OTHER_TRAINERS = (
 )
 
 
-def appends_no_eos(module: Module) -> bool:
+def all_model_families_append_no_eos(module: Module) -> bool:
     """Are all models that a file names of families whose tokenizers append no EOS?"""
     names = {
         name
@@ -91,9 +91,13 @@ def may_append_stop_token(module: Module) -> bool:
     """May anything in a file put a stop token behind a row?"""
     for node in module.nodes(ast.Attribute, ast.Name, ast.Constant, ast.arg, ast.keyword):
         word = _name_or_text_of(node)
-        if not word or not STOP_WORDS.search(word) or _is_about_padding_or_generation(module, node):
+        if (
+            not word
+            or not STOP_WORDS.search(word)
+            or _is_padding_generation_or_docstring_mention(module, node)
+        ):
             continue
-        if not _ends_before_answer(module, node) and not _switches_eos_off(module, node):
+        if not _template_ends_before_answer(module, node) and not _switches_eos_off(module, node):
             return True
     return _adds_token_numbers(module)
 
@@ -109,7 +113,7 @@ def _adds_token_numbers(module: Module) -> bool:
     return False
 
 
-def trains_causal_model(module: Module) -> bool:
+def trains_causal_model_on_own_rows(module: Module) -> bool:
     """Does a file train a causal model on rows that nobody else makes ready?"""
     if any(module.calls(*OTHER_TRAINERS)):
         return False
@@ -127,7 +131,7 @@ def trains_causal_model(module: Module) -> bool:
     )
 
 
-def _ends_before_answer(module: Module, node: ast.AST) -> bool:
+def _template_ends_before_answer(module: Module, node: ast.AST) -> bool:
     """Does a chat template end the text where the answer begins: `apply_chat_template(...,
     add_generation_prompt=True)`?
     """
@@ -155,7 +159,7 @@ def _name_or_text_of(node: ast.AST) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _is_about_padding_or_generation(module: Module, node: ast.AST) -> bool:
+def _is_padding_generation_or_docstring_mention(module: Module, node: ast.AST) -> bool:
     """Does a stop token stand where a pad is chosen or a generation told when to stop, or is it a
     docstring?
     """
@@ -164,14 +168,18 @@ def _is_about_padding_or_generation(module: Module, node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         return node.attr in PAD_OR_STOP_SETTINGS
     for around in module.parents(node):
-        decided = _padding_verdict_of_node(node, around)
+        decided = _says_token_ends_no_row(node, around)
         if decided is not None:
             return decided
     return False
 
 
-def _padding_verdict_of_node(node: ast.AST, around: ast.AST) -> bool | None:
-    """What one of the nodes around a stop token says of it; None where it says nothing."""
+def _says_token_ends_no_row(node: ast.AST, around: ast.AST) -> bool | None:
+    """Does one of the nodes around a stop token say that the token ends no row: is a pad chosen
+    there, a stop set, the token compared, or is it a docstring?
+
+    False where the statement says otherwise; None where the node says nothing.
+    """
     if isinstance(around, ast.keyword):
         return True if around.arg in PAD_OR_STOP_SETTINGS else None
     if isinstance(around, ast.Compare):

@@ -43,7 +43,7 @@ class StoppingSwitch(NamedTuple):
     name: str
 
 
-def stopping_switches(module: Module) -> Iterator[StoppingSwitch]:
+def settings_that_prevent_stopping(module: Module) -> Iterator[StoppingSwitch]:
     """The settings of a file by which no answer can end, each place once."""
     if not any(module.mentions(name) for name in (IGNORES, *LEAST)):
         return
@@ -55,13 +55,13 @@ def stopping_switches(module: Module) -> Iterator[StoppingSwitch]:
         for call in trace.all_calls:
             if call.home.path != module.path or call.is_repeated:
                 continue
-            for found in _stopping_switches_of_call(call):
+            for found in _settings_preventing_stop_in_call(call):
                 if found.node not in seen:
                     seen.add(found.node)
                     yield found
 
 
-def setting_that_stops_stopping(settings: dict[str, object]) -> tuple[str, str] | None:
+def setting_preventing_stop_and_effect(settings: dict[str, object]) -> tuple[str, str] | None:
     """The name of the setting that keeps answers from ending, and what it does; None where none
     does.
     """
@@ -82,14 +82,14 @@ def setting_that_stops_stopping(settings: dict[str, object]) -> tuple[str, str] 
     return None
 
 
-def _stopping_switches_of_call(call: CallEvent) -> Iterator[StoppingSwitch]:
+def _settings_preventing_stop_in_call(call: CallEvent) -> Iterator[StoppingSwitch]:
     """What one call says about stopping."""
     values = dict(_settings_in_arguments(call.keywords))
     for argument in call.args:
         if isinstance(argument, Mapping):
             values.update(_settings_in_arguments(argument.entries))
     plain = {name: constant_of(value) for name, value in values.items()}
-    found = setting_that_stops_stopping(plain)
+    found = setting_preventing_stop_and_effect(plain)
     if found is not None:
         name, text = found
         yield StoppingSwitch(values[name].node or call.node, text, name)

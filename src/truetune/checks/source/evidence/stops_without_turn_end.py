@@ -70,7 +70,7 @@ def stops_without_turn_end(module: Module) -> Iterator[StopOfText]:
     """
     if "apply_chat_template" not in module.text or module.mentions(*OTHER_STOPS):
         return
-    family = _family_of_models(module)
+    family = _only_chat_family_of_models(module)
     if family is None:
         return
     for call in (*module.calls(*GENERATES), *module.methods("generate")):
@@ -79,7 +79,7 @@ def stops_without_turn_end(module: Module) -> Iterator[StopOfText]:
             yield StopOfText(node, family)
 
 
-def _family_of_models(module: Module) -> EndTokensOfFamily | None:
+def _only_chat_family_of_models(module: Module) -> EndTokensOfFamily | None:
     """The one family of the published chat models that a file loads; None where it loads none, or
     several.
     """

@@ -22,7 +22,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     input_ids_argument,
     without_progress_bar_and_enumerate,
 )
-from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
+from truetune.checks.source.evidence.unpadded_tokenizer_calls import surely_adds_no_pad
 from truetune.source.data_flow import Origin
 from truetune.source.parsed_source_file import Module
 from truetune.source.qualified_names import variable_of_entry
@@ -84,14 +84,14 @@ class ModelQuestion(NamedTuple):
 def model_questions(module: Module) -> Iterator[ModelQuestion]:
     """What a file asks models, each call once."""
     for call in generate_calls(module):
-        question = _question_of_generate(module, call)
+        question = _question_of_transformers_generate(module, call)
         if question is not None:
             yield question
     for call in module.all_calls:
         # A call that a client makes and one that posts a body exclude each other: each call counts once.
         text = _text_asked(module, call)
         if text is not None:
-            yield ModelQuestion(call, text, is_one_row(module, text))
+            yield ModelQuestion(call, text, is_one_text_or_chat(module, text))
             continue
         body = generation_request_body(module, call)
         if body is not None:
@@ -99,7 +99,7 @@ def model_questions(module: Module) -> Iterator[ModelQuestion]:
             yield ModelQuestion(call, body, not _may_post_list(module, body))
 
 
-def _question_of_generate(module: Module, call: Call) -> ModelQuestion | None:
+def _question_of_transformers_generate(module: Module, call: Call) -> ModelQuestion | None:
     """What a model of transformers is asked; None where it is not seen how the ids are made."""
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     ids = input_ids_argument(call)
@@ -110,7 +110,11 @@ def _question_of_generate(module: Module, call: Call) -> ModelQuestion | None:
             if text is not None:
                 return ModelQuestion(call, text, _encodes_one_row(module, encoding, text))
     loaded = next(
-        (value for value in _inputs_of_generate(call) if _comes_from_loader_of_one(module, value)),
+        (
+            value
+            for value in _inputs_of_generate(call)
+            if _comes_from_loader_of_single_rows(module, value)
+        ),
         None,
     )
     return ModelQuestion(call, loaded, is_one=True) if loaded is not None else None
@@ -124,7 +128,7 @@ def _inputs_of_generate(call: Call) -> Iterator[ast.expr]:
     yield from (keyword.value for keyword in call.node.keywords if keyword.arg is None)
 
 
-def _comes_from_loader_of_one(module: Module, value: ast.expr) -> bool:
+def _comes_from_loader_of_single_rows(module: Module, value: ast.expr) -> bool:
     """Is it made of a batch of a loader that gives one row at a time, as it does where batch_size
     is left out?
     """
@@ -159,12 +163,12 @@ def _names_in_value(module: Module, value: ast.expr) -> Iterator[ast.Name]:
 def _may_post_list(module: Module, body: ast.expr) -> bool:
     """May the body of a request hold a list of prompts?"""
     prompt = module.flow.entries(body)[0].get("prompt")
-    return prompt is not None and not is_one_row(module, prompt)
+    return prompt is not None and not is_one_text_or_chat(module, prompt)
 
 
 def _encodes_one_row(module: Module, encoding: Call, text: ast.expr) -> bool:
     """Does a call of a tokenizer encode one row? Without padding, several make no tensor."""
-    if pads_nothing(module, encoding):
+    if surely_adds_no_pad(module, encoding):
         return True
     is_tensor = "return_tensors" in encoding.keywords and "padding" not in encoding.keywords
     several = isinstance(text, ast.ListComp) or _is_slice(text)
@@ -181,11 +185,13 @@ def _text_asked(module: Module, call: Call) -> ast.expr | None:
     if call.named(*CLIENT_FUNCTIONS):
         return call.keywords.get("messages") or call.keywords.get("prompt")
     # Also of `self.pipe(...)`, which has the form of a method.
-    if _is_made_by(module, call.node.func, TRANSFORMERS_PIPELINE):
+    if _is_result_of_one_call_to(module, call.node.func, TRANSFORMERS_PIPELINE):
         return call.argument(0, "text_inputs")
     if call.method is None or call.receiver is None:
         return None
-    if call.method in VLLM_METHODS and _is_made_by(module, call.receiver, VLLM_ENGINE):
+    if call.method in VLLM_METHODS and _is_result_of_one_call_to(
+        module, call.receiver, VLLM_ENGINE
+    ):
         return call.argument(0, "prompts") or call.argument(0, "messages")
     if call.method in CLIENT_METHODS and _is_openai_client(module, call.receiver):
         return call.keywords.get("messages") or call.keywords.get("prompt")
@@ -194,10 +200,10 @@ def _text_asked(module: Module, call: Call) -> ast.expr | None:
 
 def _is_openai_client(module: Module, receiver: ast.expr) -> bool:
     """Is it a client of an OpenAI server, or a part of one such as `client.chat.completions`?"""
-    return _is_made_by(module, _root_client(receiver), *OPENAI_CLIENTS)
+    return _is_result_of_one_call_to(module, _root_client(receiver), *OPENAI_CLIENTS)
 
 
-def _is_made_by(module: Module, value: ast.expr, *makers: str) -> bool:
+def _is_result_of_one_call_to(module: Module, value: ast.expr, *makers: str) -> bool:
     """Is a value the result of one call, to one of these functions or classes?"""
     made = module.flow.producing_call(value)
     return made is not None and made.named(*makers)
@@ -225,7 +231,7 @@ def completion_prompts_of_clients(module: Module) -> Iterator[tuple[Call, ast.ex
     """What is sent to a server as a finished prompt, around which it puts no chat template:
     `/v1/completions`.
     """
-    is_raw = _posts_finished_prompts_only(module)
+    is_raw = _names_completion_addresses_only(module)
     for call in module.all_calls:
         prompt = _prompt_of_client(module, call)
         if prompt is not None:
@@ -236,7 +242,7 @@ def completion_prompts_of_clients(module: Module) -> Iterator[tuple[Call, ast.ex
             yield call, sent
 
 
-def _posts_finished_prompts_only(module: Module) -> bool:
+def _names_completion_addresses_only(module: Module) -> bool:
     """Does a file name addresses of `/completions`, and none of chats?
 
     The address of a request is often put together elsewhere, so all addresses of the file have to
@@ -334,14 +340,14 @@ def _root_client(receiver: ast.expr) -> ast.expr:
     return receiver
 
 
-def is_one_row(module: Module, node: ast.expr, depth: int = 0) -> bool:
+def is_one_text_or_chat(module: Module, node: ast.expr, depth: int = 0) -> bool:
     """Is it certainly one text or one chat, and no list of them?"""
     if depth > MAX_STEPS:
         return False
     if isinstance(node, ast.JoinedStr | ast.Constant):
         return isinstance(node, ast.JoinedStr) or isinstance(node.value, str)
     if isinstance(node, ast.BinOp):
-        return any(is_one_row(module, side, depth + 1) for side in (node.left, node.right))
+        return any(is_one_text_or_chat(module, side, depth + 1) for side in (node.left, node.right))
     if isinstance(node, ast.List):
         # A list of one text is one row as well; a list with a dictionary is one chat.
         return len(node.elts) == 1 or any(isinstance(element, ast.Dict) for element in node.elts)
@@ -363,9 +369,9 @@ def _call_returns_one_row(module: Module, call: Call, depth: int) -> bool:
     if call.named("str", "input"):
         return True
     if call.method in SINGLE_TEXT_METHODS and call.receiver is not None:
-        return call.method == "join" or is_one_row(module, call.receiver, depth + 1)
+        return call.method == "join" or is_one_text_or_chat(module, call.receiver, depth + 1)
     if call.method == "apply_chat_template" and call.args:
-        return is_one_row(module, call.args[0], depth + 1)
+        return is_one_text_or_chat(module, call.args[0], depth + 1)
     return _all_returned_values_are_one_row(module, call, depth)
 
 
@@ -374,15 +380,16 @@ def _all_returned_values_are_one_row(module: Module, call: Call, depth: int) -> 
     origins = [one for one in module.flow.origins(call.node) if one.node is not call.node]
     values = [one.node for one in origins if not one.element]
     return bool(origins) and all(
-        isinstance(value, ast.expr) and is_one_row(module, value, depth + 1) for value in values
+        isinstance(value, ast.expr) and is_one_text_or_chat(module, value, depth + 1)
+        for value in values
     )
 
 
 def _is_field_of_one_row(module: Module, node: ast.Subscript | ast.Attribute, depth: int) -> bool:
     """Is it a field of one row: `row["question"]`, `row.question`, `row["messages"][:-1]`?"""
     if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
-        return _is_slice(node) and is_one_row(module, node.value, depth + 1)
-    return is_one_row(module, node.value, depth + 1)
+        return _is_slice(node) and is_one_text_or_chat(module, node.value, depth + 1)
+    return is_one_text_or_chat(module, node.value, depth + 1)
 
 
 def _is_name_of_one_row(module: Module, name: ast.Name, origin: Origin, depth: int) -> bool:
@@ -399,8 +406,8 @@ def _is_name_of_one_row(module: Module, name: ast.Name, origin: Origin, depth: i
     if isinstance(origin.node, ast.Call):
         read = module.flow.call(origin.node)
         if read.named("json.loads") and read.args:
-            return is_one_row(module, read.args[0], depth + 1)
-    return isinstance(origin.node, ast.expr) and is_one_row(module, origin.node, depth + 1)
+            return is_one_text_or_chat(module, read.args[0], depth + 1)
+    return isinstance(origin.node, ast.expr) and is_one_text_or_chat(module, origin.node, depth + 1)
 
 
 def _loop_gives_single_rows(name: ast.Name, iterated: ast.AST) -> bool:

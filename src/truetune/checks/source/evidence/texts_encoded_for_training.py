@@ -76,14 +76,18 @@ def encoded_rows(trace: Trace) -> Iterator[EncodedRow]:
     """The texts that a run encodes for its training."""
     taken = library_calls_by_callback_result(trace)
     for call in trace.all_calls:
-        if call.method not in ENCODES or call.is_repeated or not _may_be_tokenizer(call.receiver):
+        if (
+            call.method not in ENCODES
+            or call.is_repeated
+            or not _is_tokenizer_or_named_so(call.receiver)
+        ):
             continue
         text = call.argument(0, "text")
         if text is not None and _ids_are_trained(trace, call, taken):
             yield EncodedRow(call, columns_composing_text(text), ends_in_script_text(text))
 
 
-def texts_of_unsloth(trace: Trace) -> Iterator[EncodedRow]:
+def texts_encoded_by_unsloth_trainer(trace: Trace) -> Iterator[EncodedRow]:
     """The texts that Unsloth's trainer encodes, which appends no stop token."""
     for call in trace.calls(*SFT_TRAINERS):
         data = call.keywords.get("train_dataset")
@@ -107,7 +111,7 @@ def _text_column_of_trainer(trainer: CallEvent) -> str:
     return named if isinstance(named, str) else "text"
 
 
-def _may_be_tokenizer(value: Value | None) -> bool:
+def _is_tokenizer_or_named_so(value: Value | None) -> bool:
     """Is it surely a tokenizer, or an argument that is named as one?"""
     if value is None:
         return False
@@ -162,7 +166,7 @@ def transitive_uses_of_result(
             waiting.append(call_of_callback.result)
         for use in trace.uses(value):
             yield use
-            waiting += _values_holding_after_use(use)
+            waiting += _values_holding_result_after_use(use)
 
 
 def library_calls_by_callback_result(trace: Trace) -> dict[int, list[CallEvent]]:
@@ -187,7 +191,7 @@ def _use_trains(use: Value | Event) -> bool:
     return use.method in ("backward", "fit") or use.named(*TRAINERS, "*.backward")
 
 
-def _values_holding_after_use(use: Value | Event) -> Iterator[Value]:
+def _values_holding_result_after_use(use: Value | Event) -> Iterator[Value]:
     """The values that hold, after a use, what it was given."""
     if isinstance(use, Result):
         if not use.call.named(*MEASURES):

@@ -25,9 +25,13 @@ MAX_READ = 65_536
 """Bytes of a file of rows that are read. Chosen, not measured: many rows, and quick"""
 
 
-def encodings_of_joined_texts(module: Module) -> Iterator[Call]:
+def encodings_of_joined_texts_cut_into_blocks(module: Module) -> Iterator[Call]:
     """The calls that encode a text of many rows, whose ids are then cut into blocks."""
-    if ENDS.search(module.text) or not _cuts_ids_into_blocks(module) or _rows_hold_ends(module):
+    if (
+        ENDS.search(module.text)
+        or not _cuts_ids_into_blocks(module)
+        or _named_row_files_hold_end_token(module)
+    ):
         return
     for call in module.all_calls:
         tokenizer = call.receiver if call.method == "encode" else call.node.func
@@ -37,7 +41,7 @@ def encodings_of_joined_texts(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _rows_hold_ends(module: Module) -> bool:
+def _named_row_files_hold_end_token(module: Module) -> bool:
     """Do the rows that the file names hold an end token themselves, as far as they lie beside it?"""
     for node in module.nodes(ast.Constant):
         if not isinstance(node.value, str) or not node.value.endswith(ROW_FILES):

@@ -84,7 +84,7 @@ class IdsOfAnotherModel(NamedTuple):
     """The load of the tokenizer"""
 
 
-def training_loads_of_rows(module: Module) -> Iterator[tuple[Call, str]]:
+def training_row_loads_with_paths(module: Module) -> Iterator[tuple[Call, str]]:
     """The calls of a training script that load rows from a path, with the path."""
     if not trains_a_model(module):
         return
@@ -98,16 +98,16 @@ def training_loads_of_rows(module: Module) -> Iterator[tuple[Call, str]]:
 
 def ids_of_other_models(module: Module) -> Iterator[IdsOfAnotherModel]:
     """The rows of ids that a training script loads and that another vocabulary's tokenizer made."""
-    loaded = list(training_loads_of_rows(module))
+    loaded = list(training_row_loads_with_paths(module))
     if not loaded or _script_tokenizes(module) or any(module.methods(*CHANGES_THE_VOCABULARY)):
         return
-    model = _only_loaded_name(module, MODELS)
+    model = _only_loaded_name_and_call(module, MODELS)
     if model is None:
         return
     for maker in scripts_beside(module):
         saved = set(_saved_paths(maker))
         shared = next(((call, path) for call, path in loaded if path in saved), None)
-        tokenizer = None if shared is None else _tokenizer_of_ids(maker)
+        tokenizer = None if shared is None else _only_tokenizer_name_and_load(maker)
         if shared is None or tokenizer is None:
             continue
         if _vocabularies_differ(tokenizer[0], model[0]):
@@ -115,11 +115,11 @@ def ids_of_other_models(module: Module) -> Iterator[IdsOfAnotherModel]:
             yield IdsOfAnotherModel(call.node, path, tokenizer[0], model[0], maker, tokenizer[1])
 
 
-def _tokenizer_of_ids(maker: Module) -> tuple[str, ast.AST] | None:
+def _only_tokenizer_name_and_load(maker: Module) -> tuple[str, ast.AST] | None:
     """The name of the one tokenizer by which a script makes ids, with its load; None otherwise."""
     if not _script_tokenizes(maker) or not IDS.search(maker.text):
         return None
-    return _only_loaded_name(maker, TOKENIZERS)
+    return _only_loaded_name_and_call(maker, TOKENIZERS)
 
 
 def vocabulary_group_of(name: str) -> str | None:
@@ -173,13 +173,15 @@ def _script_tokenizes(module: Module) -> bool:
     )
 
 
-def _only_loaded_name(module: Module, loads: tuple[str, ...]) -> tuple[str, ast.AST] | None:
+def _only_loaded_name_and_call(
+    module: Module, loads: tuple[str, ...]
+) -> tuple[str, ast.AST] | None:
     """The one name that calls of a script load, with the first of them; None where one is not
     known, or two differ.
     """
     calls = list(module.calls(*loads))
     names = {
-        _name_of_expression(module, call.argument(0, "pretrained_model_name_or_path"))
+        _name_by_shell_or_default(module, call.argument(0, "pretrained_model_name_or_path"))
         for call in calls
     }
     if len(names) != 1:
@@ -188,7 +190,7 @@ def _only_loaded_name(module: Module, loads: tuple[str, ...]) -> tuple[str, ast.
     return (name, calls[0].node) if name else None
 
 
-def _name_of_expression(module: Module, node: ast.expr | None) -> str:
+def _name_by_shell_or_default(module: Module, node: ast.expr | None) -> str:
     """The name that an expression is, by what shell scripts give and by defaults; empty where it is
     not known.
     """

@@ -19,7 +19,7 @@ from truetune.checks.source.evidence.fixed_length_paddings import (
     COLLATORS,
     PADDING_METHODS,
     calls_encoding_prompts,
-    tokenizer_limit,
+    limit_script_sets_on_tokenizer,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
@@ -32,7 +32,7 @@ MAX_TOKENS = 1 << 20
 """Longest row that any model of today takes; a larger number is no length (`int(1e30)` of tokenizers)"""
 
 
-def longest_encoded_row(module: Module) -> int | None:
+def longest_row_after_cut_or_pad(module: Module) -> int | None:
     """The most tokens of a row that a script trains on; None where it sets no such length."""
     lengths = [
         length
@@ -73,13 +73,13 @@ def _row_length_of_call(trace: Trace, call: CallEvent) -> int | None:
     """The length of one call; None where it is not known."""
     given = call.keywords.get("max_length")
     if given is None or is_constant_none(given):
-        limit = tokenizer_limit(trace, call)
+        limit = limit_script_sets_on_tokenizer(trace, call)
         return limit if isinstance(limit, int) else None
     plain = constant_of(given)
     if type(plain) is int:
         return plain
     if isinstance(given, Attribute) and given.name == "model_max_length":
-        limit = tokenizer_limit(trace, call)
+        limit = limit_script_sets_on_tokenizer(trace, call)
         return limit if isinstance(limit, int) else None
     return None
 

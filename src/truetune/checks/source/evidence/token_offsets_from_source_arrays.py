@@ -37,7 +37,7 @@ from truetune.checks.source.evidence.token_positions_in_arrays import (
     move_of_call,
     shift_layout,
     slices_tokens_of_rows,
-    token_length_of,
+    token_length_of_joined_part,
     token_start_of_index,
 )
 from truetune.source.symbolic_execution.fold_constants import constant_of
@@ -210,7 +210,7 @@ class TokenLayouts:
             if found is None:
                 return None
             segments += shift_layout(found, start)
-            length = token_length_of(part)
+            length = token_length_of_joined_part(part)
             if length is None:
                 break
             start = start.plus(length)

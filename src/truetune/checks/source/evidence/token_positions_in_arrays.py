@@ -130,7 +130,7 @@ def layout_after_index(layout: Layout, key: Value) -> Layout | None:
 def slices_tokens_of_rows(value: Value) -> bool:
     """Is an array made by a slice of the tokens of its rows, such as `ids[:, 1:]`?"""
     for _ in range(MAX_CASTS):
-        inner = _array_before_cast(value)
+        inner = _array_before_cast_or_move(value)
         if inner is None:
             break
         value = inner
@@ -144,7 +144,7 @@ def token_start_of_index(key: Value) -> TokenPosition | None:
     parts = _index_parts_by_dimension(key)
     starts: list[TokenPosition] = []
     for part in parts:
-        start = _start_of_slice(part) if isinstance(part, Slice) else START
+        start = _start_of_contiguous_slice(part) if isinstance(part, Slice) else START
         if start is None:
             return None
         starts.append(start)
@@ -172,7 +172,7 @@ def _index_parts_by_dimension(key: Value) -> list[Value]:
     return key.items if isinstance(key, Sequence) and key.kind == "tuple" else [key]
 
 
-def _start_of_slice(part: Slice) -> TokenPosition | None:
+def _start_of_contiguous_slice(part: Slice) -> TokenPosition | None:
     """The position at which a slice begins; None where it takes every second token, or counts from
     the end.
     """
@@ -234,14 +234,14 @@ def _array_measured_by(value: Value) -> Value | None:
 def symbolic_length(value: Value) -> TokenPosition:
     """The length of an array of which no more is known, as a symbol."""
     for _ in range(MAX_CASTS):
-        inner = _array_before_cast(value)
+        inner = _array_before_cast_or_move(value)
         if inner is None:
             break
         value = inner
     return TokenPosition(0, ((("length", id(value)), 1),))
 
 
-def _array_before_cast(value: Value) -> Value | None:
+def _array_before_cast_or_move(value: Value) -> Value | None:
     """The array that a cast or a move is given."""
     if not isinstance(value, Result):
         return None
@@ -251,7 +251,7 @@ def _array_before_cast(value: Value) -> Value | None:
     return call.args[0] if call.named(*CASTS) and call.args else None
 
 
-def token_length_of(value: Value) -> TokenPosition | None:
+def token_length_of_joined_part(value: Value) -> TokenPosition | None:
     """How many tokens a part of a joined array has; None where it is not known."""
     if isinstance(value, Sequence) and not value.is_open:
         is_row = len(value.items) == 1 and not isinstance(value.items[0], Constant | Attribute)
@@ -269,7 +269,7 @@ def _sum_of_lengths(parts: tuple[Value, ...]) -> TokenPosition | None:
     """The total length of arrays that are joined; None where one is not known."""
     total = START
     for part in parts:
-        length = token_length_of(part)
+        length = token_length_of_joined_part(part)
         if length is None:
             return None
         total = total.plus(length)

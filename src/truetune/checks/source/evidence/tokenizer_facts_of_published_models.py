@@ -203,7 +203,9 @@ def _possible_texts_of(module: Module, nodes: Iterable[ast.expr]) -> list[str]:
     return [name for node in nodes for name in possible_texts(module.home(node), node)]
 
 
-def local_vocabulary_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> frozenset[str]:
+def vocabulary_of_local_tokenizer_folder(
+    module: Module, tokenizer: ast.expr | None
+) -> frozenset[str]:
     """The tokens of the tokenizer that is loaded, where its folder is on this machine; else none."""
     found: frozenset[str] = frozenset()
     for name in model_names_of_tokenizer(module, tokenizer):

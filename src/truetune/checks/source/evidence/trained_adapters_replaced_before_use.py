@@ -45,7 +45,7 @@ def new_adapters_used(module: Module) -> Iterator[NewAdapterUsed]:
         for use in trace.methods(*USES) if trainings else ():
             if use.home.path != module.path or use.node in seen:
                 continue
-            found = _new_adapter_of(trace, use, trainings)
+            found = _new_adapter_used_by(trace, use, trainings)
             # What is merged and then saved is one fault.
             if found is not None and found.wrap not in seen:
                 seen |= {use.node, found.wrap}
@@ -60,7 +60,7 @@ def trainer_train_calls(trace: Trace) -> Iterator[CallEvent]:
             yield call
 
 
-def _new_adapter_of(
+def _new_adapter_used_by(
     trace: Trace, use: CallEvent, trainings: list[CallEvent]
 ) -> NewAdapterUsed | None:
     """How a use takes a new adapter; None where it does not, or may mean to."""

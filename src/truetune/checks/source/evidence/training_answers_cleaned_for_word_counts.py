@@ -44,7 +44,7 @@ class DestroyedAnswer(NamedTuple):
     """What is taken out: `stop words`"""
 
 
-def destroyed_answers(module: Module) -> Iterator[DestroyedAnswer]:
+def answers_cleaned_before_training(module: Module) -> Iterator[DestroyedAnswer]:
     """The answers of a script's rows that are cleaned so."""
     for answer in answer_texts_of_rows(module):
         for place in _possible_cleanings(module, answer):
@@ -141,12 +141,12 @@ def _drops_stop_words(module: Module, node: ast.AST) -> bool:
     if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.NotIn):
         return False
     words = node.comparators[0]
-    return STOP_NAMES.search(ast.unparse(words)) is not None and not _lists_marks_only(
+    return STOP_NAMES.search(ast.unparse(words)) is not None and not _is_written_list_without_words(
         module, words
     )
 
 
-def _lists_marks_only(module: Module, words: ast.expr) -> bool:
+def _is_written_list_without_words(module: Module, words: ast.expr) -> bool:
     """Is it a list that the file spells, and is none of its texts a word: `["</s>", "<|im_end|>"]`?"""
     texts = module.flow.value(words)
     if not isinstance(texts, list | tuple | set | frozenset) or not texts:
@@ -164,12 +164,12 @@ def _steps_of_call(module: Module, call: Call) -> Iterator[str]:
         yield "capitals"
     if call.method == "translate" and "punctuation" in ast.unparse(call.node):
         yield "punctuation"
-    pattern = _removed_pattern(module, call)
+    pattern = _pattern_replaced_by_blank(module, call)
     if pattern is not None:
         yield from _steps_of_pattern(pattern)
 
 
-def _removed_pattern(module: Module, call: Call) -> str | None:
+def _pattern_replaced_by_blank(module: Module, call: Call) -> str | None:
     """The pattern of a call that replaces what it matches by nothing or by blanks; None where it
     does not, or is not written out.
     """

@@ -74,14 +74,14 @@ DEPTH = 24
 """Steps that are followed from a trainer to a file"""
 
 
-def training_files(module: Module) -> tuple[str, ...]:
+def local_row_files_of_only_trainer(module: Module) -> tuple[str, ...]:
     """The local files of the one trainer that the file makes; empty where they are not known."""
     keywords = [call.keywords for call in module.calls(*TRAINERS)]
     train_datasets = [one["train_dataset"] for one in keywords if "train_dataset" in one]
     if len(train_datasets) != 1:
         return ()
     names = _files_of_rows(module, train_datasets[0], 0)
-    files = [_local_file_path(module, name) for name in names or ()]
+    files = [_path_beside_script_or_command(module, name) for name in names or ()]
     return tuple(dict.fromkeys(path for path in files if path)) if all(files) else ()
 
 
@@ -91,13 +91,13 @@ def training_row_limit(module: Module) -> int | None:
     """
     train_datasets = [call.keywords.get("train_dataset") for call in module.calls(*TRAINERS)]
     return (
-        _row_limit(module, train_datasets[0], 0)
+        _row_limit_of_expression(module, train_datasets[0], 0)
         if len(train_datasets) == 1 and train_datasets[0] is not None
         else None
     )
 
 
-def _row_limit(module: Module, node: ast.AST, depth: int) -> int | None:
+def _row_limit_of_expression(module: Module, node: ast.AST, depth: int) -> int | None:
     """The rows that are left of what an expression may be, at most."""
     if depth > DEPTH:
         return None
@@ -118,7 +118,7 @@ def _row_limit_of_chain(module: Module, node: ast.AST, depth: int) -> int | None
     call = module.flow.call(node)
     if call.method not in KEEPS_ROWS or call.receiver is None or _map_may_add_rows(module, call):
         return None
-    below = _row_limit(module, call.receiver, depth)
+    below = _row_limit_of_expression(module, call.receiver, depth)
     own = _row_limit_of_method(module, call)
     known = [one for one in (below, own) if one is not None]
     return min(known, default=None)
@@ -136,7 +136,7 @@ def _row_limit_of_method(module: Module, call: Call) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
-def _local_file_path(module: Module, name: str) -> str | None:
+def _path_beside_script_or_command(module: Module, name: str) -> str | None:
     """The path of a file that is beside the script, or in the folder that the command is started
     in; None where it is in neither.
     """
@@ -175,7 +175,7 @@ def _files_of_call(module: Module, call: Call, depth: int) -> list[str] | None:
     if call.named("datasets.load_dataset"):
         return _files_of_load_dataset(module, call)
     if call.named(*OF_FILES):
-        return _single_text(module, call.args[0] if call.args else None)
+        return _only_possible_text_as_list(module, call.args[0] if call.args else None)
     if call.named(*OF_ROWS, *PARSERS) and call.args:
         return _files_of_rows(module, call.args[0], depth)
     if call.method in KEEPS_ROWS and call.receiver is not None:
@@ -199,7 +199,7 @@ def _files_of_load_dataset(module: Module, call: Call) -> list[str] | None:
         return texts
     if texts[0] not in READERS:
         return None
-    return _single_text(module, _files_of_loaded_split(module, call, files))
+    return _only_possible_text_as_list(module, _files_of_loaded_split(module, call, files))
 
 
 def _files_of_loaded_split(module: Module, call: Call, files: ast.expr) -> ast.expr | None:
@@ -208,7 +208,7 @@ def _files_of_loaded_split(module: Module, call: Call, files: ast.expr) -> ast.e
     return entries.get("train") if entries else files
 
 
-def _single_text(module: Module, node: ast.expr | None) -> list[str] | None:
+def _only_possible_text_as_list(module: Module, node: ast.expr | None) -> list[str] | None:
     """The one text that an expression may be, as a list; None where it may be several."""
     texts = possible_texts(module, node)
     return texts if len(texts) == 1 else None

@@ -70,16 +70,18 @@ def row_limits_switched_on(module: Module) -> Iterator[LimitSwitchedOn]:
         return
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        for cut, node, rows, switches in _row_cuts(trace):
+        for cut, node, rows, switches in _row_cuts_of_saved_trainings(trace):
             if node in seen or cut.home is not module:
                 continue
-            setting = _switched_on_by(trace, switches)
+            setting = _setting_entering_branches_in_every_job(trace, switches)
             if setting is not None:
                 seen.add(node)
                 yield LimitSwitchedOn(node, rows, setting)
 
 
-def _row_cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, int, list[Frame]]]:
+def _row_cuts_of_saved_trainings(
+    trace: Trace,
+) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, int, list[Frame]]]:
     """(event, place, rows, the branches around it) of the cuts that a training with a saved model
     may get.
     """
@@ -87,7 +89,7 @@ def _row_cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, in
         if not any(save.number > training.number for save in trace.methods(*SAVES)):
             continue
         for value in _source_values(data):
-            rows, event = _row_cut_of(trace, value)
+            rows, event = _rows_left_and_cut_event(trace, value)
             if rows is None or event is None or value.node is None:
                 continue
             branches = list(event.frames("branch"))
@@ -95,7 +97,9 @@ def _row_cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, in
                 yield event, value.node, rows, branches
 
 
-def _row_cut_of(trace: Trace, value: Value) -> tuple[int | None, CallEvent | NameEvent | None]:
+def _rows_left_and_cut_event(
+    trace: Trace, value: Value
+) -> tuple[int | None, CallEvent | NameEvent | None]:
     """(the rows that a cut leaves, where it happens); no rows for any other value."""
     if isinstance(value, Result):
         return _rows_left_by_call(value.call), value.call
@@ -148,14 +152,16 @@ def _plain_whole_number(value: Value | None) -> int | None:
     return number if type(number) is int and number > 1 else None
 
 
-def _switched_on_by(trace: Trace, branches: list[Frame]) -> EnvironmentSetting | None:
+def _setting_entering_branches_in_every_job(
+    trace: Trace, branches: list[Frame]
+) -> EnvironmentSetting | None:
     """What makes the program enter all branches around a cut, in every job; None where a job does
     not enter one.
     """
     names = {one.name for frame in branches for one in _options_read_by_test(frame.value, 0)}
     if not names:
         return None
-    jobs = _settings_of_jobs(trace, frozenset(names))
+    jobs = _settings_of_each_job_but_trials(trace, frozenset(names))
     if not jobs or not all(_all_branches_are_entered(branches, given) for given in jobs):
         return None
     return next(
@@ -235,7 +241,9 @@ def _call_value(call: CallEvent, given: dict[str, str], depth: int) -> object:
     return NO_CONSTANT
 
 
-def _settings_of_jobs(trace: Trace, names: frozenset[str]) -> list[dict[str, EnvironmentSetting]]:
+def _settings_of_each_job_but_trials(
+    trace: Trace, names: frozenset[str]
+) -> list[dict[str, EnvironmentSetting]]:
     """What each job gives that starts the script, each file that starts nothing where no job does;
     none of a trial.
     """

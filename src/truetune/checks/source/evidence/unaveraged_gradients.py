@@ -100,7 +100,10 @@ def unaveraged_passes(module: Module) -> Iterator[UnaveragedPass]:
     for trace in traces_of(module):
         if not _is_data_parallel_run(trace) or not trace.is_whole or _may_average_gradients(trace):
             continue
-        step = next((call for call in trace.methods("step") if _steps_plain_model(call)), None)
+        step = next(
+            (call for call in trace.methods("step") if _is_optimizer_step_over_known_model(call)),
+            None,
+        )
         if step is None:
             continue
         for backward in trace.methods("backward"):
@@ -120,7 +123,7 @@ def _is_data_parallel_run(trace: Trace) -> bool:
     return next(commands_that_launch_several_processes(Path(trace.entry.path)), None) is not None
 
 
-def _steps_plain_model(step: CallEvent) -> bool:
+def _is_optimizer_step_over_known_model(step: CallEvent) -> bool:
     """Is it the step of an optimizer of PyTorch, or of a scaler that is given one, over a model
     that is known?
     """
@@ -153,22 +156,22 @@ def _may_average_gradients(trace: Trace) -> bool:
         if {"tp_plan", "device_mesh", "mesh"} & call.keywords.keys():
             return True
         name = next((one for one in call.names if one.startswith("torch.distributed.")), None)
-        if name is not None and _exchanges_weights(name.rpartition(".")[2], call):
+        if name is not None and _call_may_exchange_weights(name.rpartition(".")[2], call):
             return True
     return False
 
 
-def _exchanges_weights(function: str, call: CallEvent) -> bool:
+def _call_may_exchange_weights(function: str, call: CallEvent) -> bool:
     """May a call of `torch.distributed` exchange gradients or weights?"""
     if function in BOOKKEEPING:
         return False
     if function not in COLLECTIVES:
         # `ReduceOp` and the like are no calls; what is left shards, sends or wraps.
         return True
-    return any(_may_hold_weights(given) for given in call.args[:2]) or call.is_open
+    return any(_may_be_made_of_weights(given) for given in call.args[:2]) or call.is_open
 
 
-def _may_hold_weights(value: Value) -> bool:
+def _may_be_made_of_weights(value: Value) -> bool:
     """Is a value made of gradients or weights, or of what is not known?"""
     waiting = [value]
     seen: set[int] = set()

@@ -47,7 +47,7 @@ STRINGS = re.compile(r"(list|List|tuple|Tuple|Sequence|Iterable|Iterator|set|Set
 """Annotations of what holds one string an element"""
 
 
-def pads_nothing(module: Module, call: Call) -> bool:
+def surely_adds_no_pad(module: Module, call: Call) -> bool:
     """Is it certain that no pad is added: one row is encoded, or equal ones, and to no fixed
     length?
 
@@ -82,7 +82,7 @@ def _holds_equal_rows(module: Module, origin: Origin, depth: int = 0) -> bool:
         return False
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return _is_list_of_one(node.left) or _is_list_of_one(node.right)
-    if not isinstance(node, ast.ListComp) or not _gives_same_each_time(module, node.elt):
+    if not isinstance(node, ast.ListComp) or not _gives_same_value_each_time(module, node.elt):
         return False
     return _comprehension_repeats_element(module, node, depth)
 
@@ -133,7 +133,7 @@ def _list_gets_other_elements(module: Module, holder: ast.AST) -> bool:
     return any(isinstance(name, ast.Name) and name.id in names for name in written)
 
 
-def _gives_same_each_time(module: Module, node: ast.expr) -> bool:
+def _gives_same_value_each_time(module: Module, node: ast.expr) -> bool:
     """Does it give the same each time: no call in it but of a template and of methods of text?"""
     calls = (module.flow.call(part) for part in ast.walk(node) if isinstance(part, ast.Call))
     return all(

@@ -49,7 +49,9 @@ def unread_adapter_parameters(module: Module) -> Iterator[UnreadAdapter]:
         for parameter in _unread_parameters(function):
             if _is_given_an_adapter_or_two_models(module, function, parameter):
                 yield UnreadAdapter(
-                    function.name, parameter, _fix_reading_parameter(parameter, is_engine=is_engine)
+                    function.name,
+                    parameter,
+                    _advice_to_use_parameter(parameter, is_engine=is_engine),
                 )
 
 
@@ -96,7 +98,7 @@ def _is_given_an_adapter_or_two_models(
     return len(texts) >= (1 if ADAPTER_NAME.search(parameter.arg) else 2)
 
 
-def _fix_reading_parameter(parameter: ast.arg, *, is_engine: bool) -> str:
+def _advice_to_use_parameter(parameter: ast.arg, *, is_engine: bool) -> str:
     """The advice how the function would use the parameter that it is given."""
     if not ADAPTER_NAME.search(parameter.arg):
         return f"load or ask the model that {parameter.arg} names"

@@ -80,7 +80,7 @@ def _one_sided_splits_by_calls(trace: Trace, module: Module) -> Iterator[ClassIn
         if rows is not None and share is not None:
             count = len(rows.rows)
             size = round(share * count) if isinstance(share, float) else share
-            yield from _class_in_test_part_only(call.node, rows, count - size)
+            yield from _first_column_with_test_only_values(call.node, rows, count - size)
 
 
 def _test_share_or_number(call: CallEvent) -> float | int | None:
@@ -105,7 +105,7 @@ def _one_sided_splits_by_slices(trace: Trace, module: Module) -> Iterator[ClassI
         rows = rows_in_file_order(trace, module, tail.base)
         row = None if rows is None else _bound_as_row_number(start, len(rows.rows))
         if rows is not None and row is not None:
-            yield from _class_in_test_part_only(node, rows, row)
+            yield from _first_column_with_test_only_values(node, rows, row)
 
 
 def second_slices_with_bound(trace: Trace) -> Iterator[tuple[Item, Value]]:
@@ -114,7 +114,7 @@ def second_slices_with_bound(trace: Trace) -> Iterator[tuple[Item, Value]]:
     """
     heads: set[tuple[int, str]] = set()
     tails: dict[tuple[int, str], tuple[Item, Value]] = {}
-    for part in slices_of(trace):
+    for part in slices_of_run(trace):
         key = part.key
         if not isinstance(key, Slice) or key.step is not None:
             continue
@@ -127,7 +127,7 @@ def second_slices_with_bound(trace: Trace) -> Iterator[tuple[Item, Value]]:
             yield tail
 
 
-def slices_of(trace: Trace) -> Iterator[Item]:
+def slices_of_run(trace: Trace) -> Iterator[Item]:
     """The slices of a run: of what is not known, and of lists that it makes."""
     for value in trace.values:
         if isinstance(value, Item):
@@ -145,10 +145,10 @@ def _bound_as_row_number(bound: Value, count: int) -> int | None:
         return plain if plain >= 0 else count + plain
     if isinstance(bound, Result) and bound.call.named("int", "round") and bound.call.args:
         bound = bound.call.args[0]
-    return _rounded_share_of_rows(bound, count) if isinstance(bound, Operation) else None
+    return _row_number_of_share(bound, count) if isinstance(bound, Operation) else None
 
 
-def _rounded_share_of_rows(product: Operation, count: int) -> int | None:
+def _row_number_of_share(product: Operation, count: int) -> int | None:
     """The row number that is a share of all rows, rounded down: `0.8 * len(rows)`, `len(rows) //
     5`; None for any other operation.
     """
@@ -168,13 +168,13 @@ def rows_in_file_order(trace: Trace, module: Module, data: Value) -> FileRows | 
     return rows if rows is not None and rows.is_whole and len(rows.rows) >= MIN_ROWS else None
 
 
-def _class_in_test_part_only(
+def _first_column_with_test_only_values(
     node: ast.AST, rows: FileRows, start: int
 ) -> Iterator[ClassInTestPartOnly]:
     """The first column with values that stand in the rows from `start` on alone."""
     if not 0 < start < len(rows.rows):
         return
-    for column in class_columns(rows.rows):
+    for column in columns_of_few_values(rows.rows):
         cells = [row[column] for row in rows.rows]
         only = [one for one in dict.fromkeys(cells[start:]) if one not in set(cells[:start])]
         if only:
@@ -183,7 +183,7 @@ def _class_in_test_part_only(
             return
 
 
-def class_columns(rows: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
+def columns_of_few_values(rows: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
     """Columns of few values, which stand in every row."""
     for column in rows[0]:
         if not all(column in row for row in rows):

@@ -189,11 +189,11 @@ class _LoadPlacements:
             return True
         if "device_map" in call.keywords:
             return self._names_gpu(call.keywords["device_map"])
-        if any(self._is_given_and_on(call.keywords.get(name)) for name in BITS):
+        if any(self._is_argument_switched_on(call.keywords.get(name)) for name in BITS):
             return True
         return call.named("unsloth.*") or self._is_moved_at_once(load)
 
-    def _is_given_and_on(self, given: ast.expr | None) -> bool:
+    def _is_argument_switched_on(self, given: ast.expr | None) -> bool:
         """Is an argument given, and neither None nor False?"""
         return given is not None and self.module.flow.value(given) not in (None, False)
 
@@ -353,13 +353,15 @@ class _HeldModelWalk:
         self.conditions = outer if not statement.orelse else (*outer, f"not ({test})")
         other = self._run_block(statement.orelse, state.copy())
         self.conditions = outer
-        return _merged_states(taken, other, state)
+        return _states_merged_after_branches(taken, other, state)
 
     def _run_try(self, statement: ast.Try, state: _HeldByName) -> _HeldByName:
         """The state after a `try`: what is tried, and the other ways where it fails."""
         tried = self._run_block([*statement.body, *statement.orelse], state.copy())
         for handler in statement.handlers:
-            tried = _merged_states(tried, self._run_block(handler.body, state.copy()), state)
+            tried = _states_merged_after_branches(
+                tried, self._run_block(handler.body, state.copy()), state
+            )
         return self._run_block(statement.finalbody, tried)
 
     def _run_loop(self, statement: ast.stmt, state: _HeldByName) -> _HeldByName:
@@ -373,7 +375,7 @@ class _HeldModelWalk:
         first = self._run_block(body, state.copy())
         if first.is_left:
             return state
-        return _merged_states(self._run_block(body, first.copy()), first, state)
+        return _states_merged_after_branches(self._run_block(body, first.copy()), first, state)
 
     def _run_simple(self, statement: ast.stmt, state: _HeldByName) -> _HeldByName:
         """The state after a statement without blocks: uses, frees, loads and bindings, in this
@@ -381,7 +383,7 @@ class _HeldModelWalk:
         """
         self._note_uses(statement, state)
         self._apply_frees(statement, state)
-        loaded = self._apply_loads(statement, state)
+        loaded = self._load_and_place_models(statement, state)
         # A trainer moves its model to the GPU before its name is bound: the pass before still holds the old one.
         self._apply_later_moves(statement, state)
         self._apply_bindings(statement, state, loaded)
@@ -431,7 +433,7 @@ class _HeldModelWalk:
             state.held.pop(owner, None)
         state.held.pop(name, None)
 
-    def _apply_loads(self, statement: ast.stmt, state: _HeldByName) -> list[HeldModel]:
+    def _load_and_place_models(self, statement: ast.stmt, state: _HeldByName) -> list[HeldModel]:
         """The models that a statement loads; each that is put onto the GPU is compared with those
         held there.
         """
@@ -453,7 +455,11 @@ class _HeldModelWalk:
             return
         model.is_placed = True
         for other in sorted(state.live(), key=_line_of_load):
-            if other is model or not other.is_placed or _are_conditional_apart(other, model):
+            if (
+                other is model
+                or not other.is_placed
+                or _depend_on_separate_conditions(other, model)
+            ):
                 continue
             if self.placements.gpu_number(other.load) != self.placements.gpu_number(model.load):
                 continue
@@ -599,7 +605,9 @@ def _names_bound_by(statement: ast.stmt | None) -> Iterator[str]:
             yield node.id
 
 
-def _merged_states(one: _HeldByName, other: _HeldByName, start: _HeldByName) -> _HeldByName:
+def _states_merged_after_branches(
+    one: _HeldByName, other: _HeldByName, start: _HeldByName
+) -> _HeldByName:
     """What is held after two branches: what a branch has freed counts as freed."""
     if one.is_left and other.is_left:
         return _HeldByName({}, is_left=True)
@@ -613,7 +621,7 @@ def _merged_states(one: _HeldByName, other: _HeldByName, start: _HeldByName) -> 
     return _HeldByName(held)
 
 
-def _are_conditional_apart(one: HeldModel, other: HeldModel) -> bool:
+def _depend_on_separate_conditions(one: HeldModel, other: HeldModel) -> bool:
     """Do two places depend on conditions of their own each, which need not hold together?"""
     first, second = set(one.conditions), set(other.conditions)
     return bool(first - second and second - first)

@@ -112,10 +112,10 @@ def _averaged_perplexities_of_run(trace: Trace) -> Iterator[AveragedPerplexities
         exponent = _exponent_of(call)
         if exponent is None:
             continue
-        mean = _without_casts(exponent)
-        losses = _loss_calls_among(_averaged_terms(mean))
+        mean = _value_before_casts(exponent)
+        losses = _loss_calls_among(_terms_averaged_over_rows(mean))
         if mean.node is not None and losses and all(map(_is_evaluation_loss, losses)):
-            are_padded = all(map(_batch_is_padded, losses))
+            are_padded = all(map(_batch_is_padded_to_longest, losses))
             yield AveragedPerplexities(mean.node, call.node, False, are_padded)
 
 
@@ -125,7 +125,7 @@ def _averaged_exponential(value: Value) -> ast.AST | None:
     """
     if isinstance(value, Item) and constant_of(value.key) == MEAN_OF_PERPLEXITIES:
         return value.node
-    for term in _averaged_terms(value):
+    for term in _terms_averaged_over_rows(value):
         made = _exponential_of_loss(term)
         if made is not None:
             return made.node
@@ -137,7 +137,7 @@ def _loss_calls_among(terms: list[Value]) -> list[CallEvent]:
     return [loss for loss in map(_unweighted_loss_call, terms) if loss is not None]
 
 
-def _batch_is_padded(loss: CallEvent) -> bool:
+def _batch_is_padded_to_longest(loss: CallEvent) -> bool:
     """Is the batch of a loss certainly padded to the longest of several rows?"""
     waiting = list(loss.inputs)
     seen: set[int] = set()
@@ -170,7 +170,7 @@ def _loads_single_rows(call: CallEvent) -> bool:
     return call.lacks("batch_sampler") if size is None else bool(constant_of(size) == 1)
 
 
-def _averaged_terms(value: Value) -> list[Value]:
+def _terms_averaged_over_rows(value: Value) -> list[Value]:
     """What a mean is taken of in a loop or over any number of rows; nothing where a value is no
     such mean.
     """
@@ -206,7 +206,7 @@ def _terms_put_into_list(values: Value) -> list[Value]:
 
 def _terms_summed(total: Value) -> list[Value]:
     """What a sum adds up: of a list, or by `+=` in a loop."""
-    total = _without_casts(total)
+    total = _value_before_casts(total)
     if isinstance(total, Result):
         call = total.call
         if call.named(*SUMS) and call.args:
@@ -231,7 +231,7 @@ def _terms_added_up(total: Value) -> list[Value]:
     return terms if len(nodes) == 1 and len(terms) > 1 else []
 
 
-def _without_casts(value: Value) -> Value:
+def _value_before_casts(value: Value) -> Value:
     """The value before it was moved, rounded or gathered."""
     for _ in range(MAX_STEPS):
         if isinstance(value, Choice):
@@ -273,7 +273,7 @@ def _exponent_of(call: CallEvent) -> Value | None:
 
 def _exponential_of_loss(term: Value) -> CallEvent | None:
     """The exponential of one loss that a term is."""
-    made = _without_casts(term)
+    made = _value_before_casts(term)
     if not isinstance(made, Result):
         return None
     power = _exponent_of(made.call)
@@ -284,7 +284,7 @@ def _unweighted_loss_call(value: Value) -> CallEvent | None:
     """The pass or loss function that gave a mean loss which nothing was multiplied with; None for
     any other value.
     """
-    loss = _without_casts(value)
+    loss = _value_before_casts(value)
     if isinstance(loss, Attribute) and loss.name == "loss":
         return _model_pass(loss.base)
     if isinstance(loss, Item) and constant_of(loss.key) == "loss":

@@ -146,7 +146,7 @@ def rows_at_most(value: Value | None, depth: int = 0) -> UpperCount | None:
     if isinstance(value, Choice):
         return _largest_count([rows_at_most(option, depth + 1) for option in value.options])
     if isinstance(value, Option | Instance):
-        inner = value.default if isinstance(value, Option) else _counted_attribute(value)
+        inner = value.default if isinstance(value, Option) else _value_counted_by_len_method(value)
         return rows_at_most(inner, depth + 1)
     if isinstance(value, Sequence):
         return _rows_of_list_at_most(value, depth)
@@ -197,7 +197,7 @@ def _iterables_of_elements(item: Value) -> Iterator[Value]:
             pending.extend(parts_of_value(value))
 
 
-def _counted_attribute(instance: Instance) -> Value | None:
+def _value_counted_by_len_method(instance: Instance) -> Value | None:
     """What `__len__` of a data set of the project counts: `len(self.rows)`."""
     length = instance.made_of.namespace.get("__len__")
     definition = getattr(length, "definition", None)

@@ -106,8 +106,8 @@ def _training_mode_uses_of_run(trace: Trace, *, has_unsloth: bool) -> Iterator[U
     """The uses of one run in training mode."""
     trained = {call.node for call in _model_calls(trace) if not _is_under_no_grad(call)}
     for call in trace.all_calls:
-        is_use = call.method == "generate" or _is_evaluating_pass(call, trained)
-        if not is_use or _is_deep_copy(call.receiver):
+        is_use = call.method == "generate" or _is_untrained_pass_without_gradients(call, trained)
+        if not is_use or _is_deep_copied_model(call.receiver):
             continue
         for root in _origins_of_model(call.receiver):
             switch = _switch_to_training_before(trace, root, call, has_unsloth=has_unsloth)
@@ -115,14 +115,14 @@ def _training_mode_uses_of_run(trace: Trace, *, has_unsloth: bool) -> Iterator[U
                 yield UseInTrainingMode(call, switch)
 
 
-def _is_evaluating_pass(call: CallEvent, trained: set[ast.AST]) -> bool:
+def _is_untrained_pass_without_gradients(call: CallEvent, trained: set[ast.AST]) -> bool:
     """Is it a forward pass without gradients whose result is used, and which is nowhere trained on?"""
     if call.method != "__call__" or call.node in trained:
         return False
     return _is_under_no_grad(call) and not _is_result_dropped(call)
 
 
-def _is_deep_copy(model: Value | None) -> bool:
+def _is_deep_copied_model(model: Value | None) -> bool:
     """Is it a copy of a model, `copy.deepcopy(model).eval()`, which has a mode of its own?"""
     for _ in range(MAX_COPY_STEPS):
         if not isinstance(model, Result):
@@ -193,7 +193,7 @@ def _switch_to_training_before(
         mode = _mode_set_by_call(call, root, use, has_unsloth=has_unsloth)
         if mode is not None:
             return call if mode == ON else None
-    return _dropout_in_training_mode(trace, root)
+    return _unswitched_dropout_of_project_module(trace, root)
 
 
 def _mode_set_by_call(
@@ -204,7 +204,7 @@ def _mode_set_by_call(
     if mode is None:
         mode = _mode_set_by_function(call, root)
     # What a context manager switches back stands in the run before the block that it surrounds.
-    return UNKNOWN if mode is not None and _is_in_context_manager(call) else mode
+    return UNKNOWN if mode is not None and _is_in_project_context_manager(call) else mode
 
 
 def _mode_set_by_method(
@@ -225,7 +225,7 @@ def _mode_after_train(call: CallEvent, *, has_unsloth: bool) -> str:
     trainer = _trainer_construction_of(call.receiver)
     if trainer is None:
         return _mode_of_train_call(call)
-    return UNKNOWN if has_unsloth or _may_end_in_eval_mode(trainer) else ON
+    return UNKNOWN if has_unsloth or _trainer_may_end_in_eval_mode(trainer) else ON
 
 
 def _mode_of_train_call(call: CallEvent) -> str:
@@ -306,7 +306,7 @@ def _trainer_construction_of(value: Value | None) -> CallEvent | None:
     return made if made is not None and made.named(*TRAINERS) else None
 
 
-def _may_end_in_eval_mode(trainer: CallEvent) -> bool:
+def _trainer_may_end_in_eval_mode(trainer: CallEvent) -> bool:
     """May a trainer end with an evaluation, or are its settings not seen?"""
     args = trainer.argument(1, "args")
     if args is None:
@@ -325,7 +325,7 @@ def _is_in_training_hook(use: CallEvent) -> bool:
     )
 
 
-def _is_in_context_manager(call: CallEvent) -> bool:
+def _is_in_project_context_manager(call: CallEvent) -> bool:
     """Does a call stand in a context manager of the project?"""
     return any(_is_context_manager(frame) for frame in call.frames("call"))
 
@@ -340,7 +340,7 @@ def _is_context_manager(frame: Frame) -> bool:
     )
 
 
-def _dropout_in_training_mode(trace: Trace, root: Root) -> Event | None:
+def _unswitched_dropout_of_project_module(trace: Trace, root: Root) -> Event | None:
     """The dropout of a module of the project that nobody switched, which begins in training mode."""
     holders = [
         one

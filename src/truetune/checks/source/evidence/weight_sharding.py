@@ -69,10 +69,12 @@ def sharding_of_script(module: Module) -> Sharding | None:
     if module.cells:
         # A notebook is one process: no launcher starts it, and files beside it set up other scripts.
         return None
-    return sharding_around(Path(module.path)) or _sharding_told_by_script_alone(module)
+    return sharding_by_commands_or_files_beside(
+        Path(module.path)
+    ) or _sharding_told_by_script_alone(module)
 
 
-def sharding_around(script: Path) -> Sharding | None:
+def sharding_by_commands_or_files_beside(script: Path) -> Sharding | None:
     """What the commands that start a script or settings say, else the files beside it; None where
     nothing does.
     """
@@ -108,7 +110,7 @@ def sharding_by_deepspeed_file(named: object, beside: Path) -> Sharding | None:
     """
     if not isinstance(named, str):
         return None
-    setup = _config_named_in_command([named], beside)
+    setup = _first_readable_config_in_command([named], beside)
     return Sharding(setup.how, named, certain=True) if setup is not None and setup.how else None
 
 
@@ -122,7 +124,7 @@ def may_keep_float32_weights(path: Path) -> bool:
     started = [
         *commands_that_launch(path),
         *_commands_in_script_file(path),
-        *_commands_in_docstring(path),
+        *_start_commands_at_script_head(path),
     ]
     by_commands = [_launch_may_keep_float32_weights(command, path) for command in started]
     if True in by_commands:
@@ -142,7 +144,7 @@ def _launch_may_keep_float32_weights(command: str, path: Path) -> bool | None:
     """
     if "deepspeed" in command or any(one.how for one in _sharding_of_command(command, path)):
         return True
-    setup = _config_named_in_command(command.replace("=", " ").split(), path)
+    setup = _first_readable_config_in_command(command.replace("=", " ").split(), path)
     if setup is not None:
         return _uses_deepspeed_or_fsdp(setup)
     # A launch that names a file which is not here may set up either.
@@ -164,7 +166,7 @@ def _commands_in_script_file(path: Path) -> list[str]:
         return []
 
 
-def _commands_in_docstring(path: Path) -> list[str]:
+def _start_commands_at_script_head(path: Path) -> list[str]:
     """The commands at the head of a script by which it says to start it: in its docstring or its
     comments.
     """
@@ -216,7 +218,7 @@ def _shardings_in_arguments(module: Module, call: Call) -> Iterator[Sharding]:
 def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
     """What a command says itself, or a configuration that it names."""
     words = command.replace("=", " ").split()
-    config = _config_named_in_command(words, script)
+    config = _first_readable_config_in_command(words, script)
     if config is not None:
         yield Sharding(config.how, command, certain=True)
         return
@@ -230,7 +232,7 @@ def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
         yield Sharding("ZeRO-3" if is_third else "", command, certain=True)
 
 
-def _config_named_in_command(words: Sequence[str], script: Path) -> ShardingConfig | None:
+def _first_readable_config_in_command(words: Sequence[str], script: Path) -> ShardingConfig | None:
     """The first configuration among a command's words that can be read, from the script's folder or
     two above it.
 
@@ -281,17 +283,19 @@ def _configs_beside(script: Path) -> Iterator[tuple[Path, ShardingConfig | None]
     """The configurations in the script's folder and in folders for them directly below."""
     folder = script.absolute().parent
     below = [
-        folder / name for name in sorted(_config_names(folder)) if name.lower() in CONFIG_FOLDERS
+        folder / name
+        for name in sorted(_file_names_in_folder(folder))
+        if name.lower() in CONFIG_FOLDERS
     ]
     count = 0
     for place in (folder, *below):
-        for name in sorted(_config_names(place)):
+        for name in sorted(_file_names_in_folder(place)):
             if name.endswith(CONFIGS) and count < MAX_CONFIGS:
                 count += 1
                 yield place / name, _sharding_config(place / name)
 
 
-def _config_names(folder: Path) -> list[str]:
+def _file_names_in_folder(folder: Path) -> list[str]:
     """The names in a folder; none where it can't be read."""
     try:
         return [entry.name for entry in os.scandir(folder)]

@@ -56,7 +56,9 @@ def repetitions_of(
                 seen.add(around)
                 yield from _repetitions_by_function(module, around)
                 if depth < CALLERS:
-                    calls = [one for one in callers_of(module, around) if not runs_once(one)]
+                    calls = [
+                        one for one in calls_running_function(module, around) if not runs_once(one)
+                    ]
                     waiting += [(call, depth + 1) for call in calls]
                 break
             repeat = _repetition_by_loop(module, around, inner)
@@ -64,7 +66,7 @@ def repetitions_of(
                 yield repeat
 
 
-def callers_of(module: Module, function: Function) -> list[ast.Call]:
+def calls_running_function(module: Module, function: Function) -> list[ast.Call]:
     """The calls that run a function; of an `__init__` those that make an object of its class."""
     owner = module.scopes.parent.get(function)
     if isinstance(owner, ast.ClassDef) and getattr(function, "name", "") == "__init__":
@@ -94,11 +96,11 @@ def _repetitions_by_function(module: Module, function: Function) -> Iterator[Cod
     if any(
         _decorator_name(one) in ROUTES and isinstance(one, ast.Call)
         for one in function.decorator_list
-    ) or _is_event_handler(module, function):
+    ) or _is_interface_message_handler(module, function):
         yield CodeRepetition("request", function)
 
 
-def _is_event_handler(module: Module, function: Function) -> bool:
+def _is_interface_message_handler(module: Module, function: Function) -> bool:
     """Is a function given to an interface that calls it for each message?"""
     calls = [*module.calls(*INTERFACES)]
     # `click` and `change` are methods of many libraries.

@@ -247,7 +247,7 @@ def _columns_with_changes(
         if looped is not None:
             yield _ColumnWithChanges(looped)
         return
-    before, change = _source_and_text_change(text)
+    before, change = _text_before_and_change(text)
     if before is not None and change is not None:
         for way in _columns_with_changes(module, before, depth):
             yield _ColumnWithChanges(way.column, (*way.changes, change))
@@ -258,7 +258,7 @@ def _assigned_or_passed_values(module: Module, name: ast.Name) -> Iterator[ast.e
     pass.
     """
     function = module.function_around(name)
-    bound = _names_binding(function if function is not None else module.tree, name.id)
+    bound = _places_binding_name(function if function is not None else module.tree, name.id)
     parameters = [] if function is None else [one.arg for one in function.args.args]
     if name.id in parameters:
         if not bound and isinstance(function, ast.FunctionDef):
@@ -299,18 +299,18 @@ def _iterated_by(loop: ast.For | ast.comprehension, name: str) -> ast.expr | Non
     )
 
 
-def _names_binding(around: ast.AST, name: str) -> list[ast.Name]:
+def _places_binding_name(around: ast.AST, name: str) -> list[ast.Name]:
     """The places where a name is bound in a function or a file."""
     names = (node for node in ast.walk(around) if isinstance(node, ast.Name) and node.id == name)
     return [node for node in names if not isinstance(node.ctx, ast.Load)]
 
 
-def _source_and_text_change(text: ast.expr) -> tuple[ast.expr | None, Change | None]:
+def _text_before_and_change(text: ast.expr) -> tuple[ast.expr | None, Change | None]:
     """The text before a change, and the change, of `text.strip()`, `str(text)`,
     `text.split("...")[-1]`; (None, None) otherwise.
     """
     if isinstance(text, ast.Subscript) and isinstance(text.value, ast.Call):
-        return _source_and_part_change(text, text.value)
+        return _text_before_and_split_change(text, text.value)
     if not isinstance(text, ast.Call):
         return None, None
     if isinstance(text.func, ast.Attribute):
@@ -319,7 +319,7 @@ def _source_and_text_change(text: ast.expr) -> tuple[ast.expr | None, Change | N
     return (text.args[0], str) if is_text else (None, None)
 
 
-def _source_and_part_change(
+def _text_before_and_split_change(
     part: ast.Subscript, call: ast.Call
 ) -> tuple[ast.expr | None, Change | None]:
     """The text before, and the change, of the first or last part that `split` gives; (None, None)

@@ -64,12 +64,12 @@ def batched_functions(module: Module) -> Iterator[BatchedFunction]:
         given = call.argument(0, "function" if call.method == "map" else "transform")
         if given is None or not is_batched:
             continue
-        function = module.flow.function(_without_partial(module, given))
+        function = module.flow.function(_function_inside_partial(module, given))
         if function is not None:
             yield _batched_function(module, call, function)
 
 
-def _without_partial(module: Module, given: ast.expr) -> ast.expr:
+def _function_inside_partial(module: Module, given: ast.expr) -> ast.expr:
     """The function inside `functools.partial(function, tokenizer=tokenizer)`."""
     made = module.flow.producing_call(given)
     if made is not None and made.named("functools.partial") and len(made.args) == 1:
@@ -103,13 +103,13 @@ def printed_columns(module: Module) -> Iterator[PrintedColumn]:
 def _printed_columns_of(module: Module, mapped: BatchedFunction) -> Iterator[PrintedColumn]:
     """The places of one function."""
     for node in ast.walk(mapped.function):
-        for part, is_message in _expressions_put_into_text(node):
+        for part, is_message in _expressions_put_into_text_or_message(node):
             column = _whole_column_of(module, mapped, part)
             if column is not None and not _text_is_only_shown(module, mapped.function, node):
                 yield PrintedColumn(mapped, node, column, is_message)
 
 
-def _expressions_put_into_text(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+def _expressions_put_into_text_or_message(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
     """The expressions that a node puts into a text as they are; and whether it is a message's
     content.
     """

@@ -62,17 +62,19 @@ def wrong_matches(module: Module) -> Iterator[WrongMatch]:
     compared = {id(node) for node in module.nodes(ast.Compare)}
     for trace in traces_of(module):
         for found in (
-            *_wrong_matches_inside(module, trace, compared),
+            *_wrong_matches_by_contained_label(module, trace, compared),
             *_wrong_matches_at_beginning(module, trace),
             *_wrong_matches_by_case(module, trace, compared),
-            *_scores_divided_by_all_rows(module, trace),
+            *_first_rows_scores_over_all_rows(module, trace),
         ):
             if found.node not in seen:
                 seen.add(found.node)
                 yield found
 
 
-def _wrong_matches_inside(module: Module, trace: Trace, compared: set[int]) -> Iterator[WrongMatch]:
+def _wrong_matches_by_contained_label(
+    module: Module, trace: Trace, compared: set[int]
+) -> Iterator[WrongMatch]:
     """The wrong matches that look for a label inside of an answer: `label in answer`."""
     tried: dict[int, list[tuple[str, ast.AST]]] = {}
     for value in trace.values:
@@ -207,7 +209,7 @@ def _reason_never_equal(module: Module, label: Value, methods: list[str]) -> str
     return None
 
 
-def _scores_divided_by_all_rows(module: Module, trace: Trace) -> Iterator[WrongMatch]:
+def _first_rows_scores_over_all_rows(module: Module, trace: Trace) -> Iterator[WrongMatch]:
     """Right answers of the first rows, divided by the number of all: `for row in rows[:100]`,
     `right / len(rows)`.
     """
@@ -263,7 +265,7 @@ def _is_model_answer(value: Value) -> bool:
         seen += 1
         if isinstance(one, Sequence):
             return False
-        if isinstance(one, Result) and _call_gives_answers(one.call):
+        if isinstance(one, Result) and _call_gives_model_texts(one.call):
             return True
         if isinstance(one, Item | Attribute) and _is_named_as_answer(one):
             return True
@@ -288,7 +290,7 @@ def _sources_of_text(text: Value) -> Iterable[Value]:
     return parts_of_value(text) if isinstance(text, Choice | Element) else ()
 
 
-def _call_gives_answers(call: CallEvent) -> bool:
+def _call_gives_model_texts(call: CallEvent) -> bool:
     """Does a call give texts of a model?"""
     if call.method in ANSWERING:
         return True

@@ -62,7 +62,7 @@ class SkippedRows(NamedTuple):
     counting: ast.stmt
 
 
-def counts_of_last_batch(module: Module) -> Iterator[CountOfLastBatch]:
+def equality_counts_of_last_batch(module: Module) -> Iterator[CountOfLastBatch]:
     """Right answers of a batch that are assigned in a loop, never read in it, and read after it."""
     for loop in module.nodes(ast.For):
         if not LOADER_NAME.search(ast.unparse(loop.iter)):
@@ -127,7 +127,7 @@ def _uncounted_rows_of_loop(module: Module, loop: Loop) -> Iterator[SkippedRows]
         if _skips_unread_answers(loop, statement):
             skip = statement
             continue
-        inside = _counts_only_where_parsed(loop, statement)
+        inside = _row_counts_only_where_parsed(loop, statement)
         counted = [(statement, one) for one in inside]
         if skip is not None:
             counted += [(skip, statement)]
@@ -216,7 +216,7 @@ def _parses_model_text(body: list[ast.stmt]) -> bool:
     return False
 
 
-def _counts_only_where_parsed(loop: Loop, statement: ast.stmt) -> list[ast.stmt]:
+def _row_counts_only_where_parsed(loop: Loop, statement: ast.stmt) -> list[ast.stmt]:
     """The counts inside `try: parse; total += 1; except: pass`, or inside `if answer is not None:`
     without an else.
     """
@@ -258,7 +258,7 @@ def _uncounted_rows_of_tables(module: Module) -> Iterator[SkippedRows]:
         if names_columns and not _text_names_column(text, read):
             continue
         name = ast.unparse(statement.targets[0])
-        mean = _table_score_after(module, statement, name)
+        mean = _first_score_of_table_after(module, statement, name)
         if mean is not None:
             yield SkippedRows(name, statement, mean)
 
@@ -284,7 +284,7 @@ def _text_names_column(text: str, keys: set[str]) -> bool:
     return any(f"'{key}'" in text or f".{key}" in text for key in keys)
 
 
-def _table_score_after(module: Module, statement: ast.stmt, name: str) -> ast.stmt | None:
+def _first_score_of_table_after(module: Module, statement: ast.stmt, name: str) -> ast.stmt | None:
     """The first statement after it that makes a mean, or a score, of the table."""
     end = statement.end_lineno or statement.lineno
     pattern = re.compile(rf"\b{re.escape(name)}\b")

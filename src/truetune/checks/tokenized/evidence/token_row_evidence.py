@@ -35,7 +35,7 @@ class OpenRows(NamedTuple):
     elsewhere: int
 
 
-def find_open_rows(summary: TokenizedSummary) -> OpenRows:
+def find_rows_without_stop_token(summary: TokenizedSummary) -> OpenRows:
     """Rows that a limit cut, and rows that never had an end.
 
     A limit cuts rows at one length, the greatest; rows of other lengths without an end never had one.
@@ -62,7 +62,7 @@ MAX_OTHER_LABELS = 0.5
 """Share of labels that are not the ids of their places, from which a place says nothing of what is learned"""
 
 
-def explain_labels_of_other_tokens(data: TokenizedData) -> Unmet | None:
+def explain_shifted_labels(data: TokenizedData) -> Unmet | None:
     """Why the place of a label does not say which text it is of (labels that were shifted are one
     place off); None if it does.
     """
