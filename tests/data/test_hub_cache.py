@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 import truetune
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.demo import TOKENIZER
 from truetune.errors import DataError, UsageError
 
@@ -50,7 +50,7 @@ def snapshot(hub: Path, name: str, *files: str, revision: str = "abcdef12") -> P
 
 
 def names(name: str) -> list[str]:
-    return [source.path.name for source in find_sources([name])]
+    return [source.path.name for source in find_data_files_of_paths([name])]
 
 
 SINGLE = {
@@ -107,7 +107,8 @@ def test_configurations(hub: Path) -> None:
     with pytest.raises(DataError, match="main/train, socratic/train"):
         names("openai/gsm8k")
     assert [
-        source.path.parent.name for source in find_sources(["openai/gsm8k:socratic/train"])
+        source.path.parent.name
+        for source in find_data_files_of_paths(["openai/gsm8k:socratic/train"])
     ] == ["socratic"]
 
 

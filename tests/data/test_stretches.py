@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truetune.data.conversation import Origin
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.split_lines_into_stretches import read_stretch, scan_and_cut_lines
 from truetune.errors import DataError
@@ -34,7 +34,7 @@ def test_stretches_give_the_rows_of_the_whole(
     path = tmp_path_factory.mktemp("s") / "a.jsonl"
     body = ("\ufeff" * mark + '{"text": "first"}\n' + "\n".join(lines) + "\n" * last).encode()
     path.write_bytes(body)
-    (source,) = find_sources([str(path)])
+    (source,) = find_data_files_of_paths([str(path)])
     found = scan_and_cut_lines(source, size)
     assert found.digest == hashlib.blake2b(body, digest_size=20).hexdigest()
     assert [s.start for s in found.stretches] == [0, *(s.stop for s in found.stretches[:-1])]
@@ -53,7 +53,7 @@ def test_files_that_can_only_be_read_from_their_start(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[{"text": "a"}]')
     (tmp_path / "b.jsonl").write_text('[{"text": "a"}]')
     for path in sorted(tmp_path.iterdir()):
-        (source,) = find_sources([str(path)])
+        (source,) = find_data_files_of_paths([str(path)])
         assert scan_and_cut_lines(source, 4).stretches == ()
         assert (
             scan_and_cut_lines(source, 4).digest
@@ -64,7 +64,7 @@ def test_files_that_can_only_be_read_from_their_start(tmp_path: Path) -> None:
 def test_broken_lines_are_told_or_raised(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"text": "a"}\n{"text": \n[1]\n{"text": "\xff"}\n{"text": "b"}\n')
-    (source,) = find_sources([str(path)])
+    (source,) = find_data_files_of_paths([str(path)])
     told: list[tuple[Origin, str]] = []
     rows: list[Any] = []
     number = 0

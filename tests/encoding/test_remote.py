@@ -17,7 +17,7 @@ from pyarrow import fs, parquet
 import truetune
 from truetune.checks.reports import DataReport
 from truetune.data import remote_path
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.remote_path import RemotePath, parse_data_path
 from truetune.data.split_lines_into_stretches import read_stretch, scan_and_cut_lines
@@ -130,7 +130,9 @@ def test_folders_and_patterns(at: At) -> None:
         put(at(name), LINES)
 
     def found(path: str) -> list[str]:
-        return [str(source.path).rpartition("/d/")[2] for source in find_sources([at(path)])]
+        return [
+            str(source.path).rpartition("/d/")[2] for source in find_data_files_of_paths([at(path)])
+        ]
 
     assert found("d") == found("d/") == found("d/[ab].jsonl") == ["a.jsonl", "b.jsonl"]
     assert found("d/**/*.jsonl") == ["a.jsonl", "b.jsonl", "deep/c.jsonl"]
@@ -164,7 +166,7 @@ def test_a_stretch_fetches_its_own_bytes(tmp_path: Path, monkeypatch: pytest.Mon
     )
     monkeypatch.setattr(remote_path, "BUFFER_BYTES", 1000)
     (tmp_path / "a.jsonl").write_bytes(LINES * 20)
-    (source,) = find_sources([f"store://x{tmp_path}/a.jsonl"])
+    (source,) = find_data_files_of_paths([f"store://x{tmp_path}/a.jsonl"])
     stretches = scan_and_cut_lines(source, 20_000).stretches
     assert sum(fetched) < len(LINES) * 20 + 1000 * (len(stretches) + 2)
     for stretch in stretches:

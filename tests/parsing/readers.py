@@ -106,10 +106,10 @@ def _rows_of_folder(path: Path) -> Any:
 
 
 def _scan(path: Path) -> Any:
-    from truetune.data.find_data_files import find_sources
+    from truetune.data.find_data_files import find_data_files_of_paths
     from truetune.data.split_lines_into_stretches import scan_and_cut_lines
 
-    return scan_and_cut_lines(find_sources([str(path)])[0], 1 << 16)
+    return scan_and_cut_lines(find_data_files_of_paths([str(path)])[0], 1 << 16)
 
 
 def _settings(path: Path) -> Any:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.render.conversations import SPECIAL
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.find_data_files import Source
+from truetune.data.find_data_files import DataFile
 from truetune.data.read_file_records import Record
 from truetune.data.read_rows_as_conversations import conversations_of_records
 from truetune.render.inference_contract import make_stop_patterns
@@ -109,7 +109,7 @@ def renderer() -> Renderer:
 
 def read(row: Row, **more: Any) -> Conversation:
     (made,) = conversations_of_records(
-        [Record(1, row)], Source(Path("a.jsonl"), "jsonl"), 0, **more
+        [Record(1, row)], DataFile(Path("a.jsonl"), "jsonl"), 0, **more
     )
     return made
 

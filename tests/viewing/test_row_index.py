@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from truetune.data import json_stream_window
-from truetune.data.find_data_files import Source, file_kind, find_sources, open_raw
+from truetune.data.find_data_files import DataFile, file_kind, find_data_files_of_paths, open_raw
 from truetune.data.read_file_records import Record, read_records
 from truetune.errors import DataError
 from truetune.viewing.row_index import RowIndex
@@ -36,7 +36,7 @@ ROWS = [{"text": f"row {i} " + "x" * (i % 7), "n": str(i)} for i in range(60)]
 
 def whole(paths: list[str]) -> list[tuple[str, int, Any, str]]:
     found = []
-    for source in find_sources(paths):
+    for source in find_data_files_of_paths(paths):
         with open_raw(source.path) as raw:
             found += [(str(source.path), *told(record)) for record in read_records(source, raw)]
     return found
@@ -47,7 +47,7 @@ def told(record: Record) -> tuple[int, Any, str]:
 
 
 def indexed(paths: list[str], **options: Any) -> RowIndex:
-    row_index = RowIndex(find_sources(paths), **options)
+    row_index = RowIndex(find_data_files_of_paths(paths), **options)
     row_index.index()
     return row_index
 
@@ -135,7 +135,7 @@ def until_it_breaks(path: Path) -> tuple[list[Any], list[Any]]:
         try:
             found.extend(
                 (str(path), *told(record))
-                for record in read_records(Source(path, file_kind(path)), raw)
+                for record in read_records(DataFile(path, file_kind(path)), raw)
             )
         except DataError as error:
             return found, [(str(path), 0, None, str(error))]
@@ -187,7 +187,7 @@ class Counted(type(Path())):  # type: ignore[misc]
 def test_a_row_far_on_costs_the_part_that_holds_it(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, [{"text": f"row {i} " + "x" * 80} for i in range(10_000)])
     row_index = RowIndex(
-        [Source(Counted(tmp_path / name), file_kind(tmp_path / name))], stretch=4000
+        [DataFile(Counted(tmp_path / name), file_kind(tmp_path / name))], stretch=4000
     )
     row_index.index()
     for start in (9_990, 300, 5_000, 9_990):

@@ -20,7 +20,7 @@ import truetune
 from tests.browser import chromium, opened
 from tests.viewing.conftest import serving
 from truetune.cli.view_command import view as command
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.read_file_records import Record
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA, TOKENIZER
@@ -85,7 +85,7 @@ def test_what_closes_waits_for_what_is_under_way_and_reads_no_more(
         rows = [json.loads(line) for line in lines.read_text().splitlines()]
         parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / name)
     maker = Slow()
-    made = RowService(lambda: RowIndex(find_sources((str(tmp_path / name),))), maker)
+    made = RowService(lambda: RowIndex(find_data_files_of_paths((str(tmp_path / name),))), maker)
     made.start()
     made.row_index.wait(1999, 60)
     drawing = [threading.Thread(target=asks, args=(made,)) for _ in range(3)]
@@ -322,7 +322,7 @@ def test_settings_name_the_data(tmp_path: Path) -> None:
         ),
     )
     CliRunner().invoke(probe, [str(tmp_path / "truetune.yaml")], catch_exceptions=False)
-    assert [source.path for source in find_sources(found[0].data)] == [DATA]
+    assert [source.path for source in find_data_files_of_paths(found[0].data)] == [DATA]
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.csv", "a.jsonl", "a.parquet"])
@@ -340,7 +340,7 @@ def test_search_finds_a_text_however_the_file_spells_it(tmp_path: Path, name: st
         lines = "\n".join(json.dumps(row) for row in rows)
         (tmp_path / name).write_text(json.dumps(rows) if name == "a.json" else lines)
     made = RowService(
-        lambda: RowIndex(find_sources((str(tmp_path / name),)), stretch=90),
+        lambda: RowIndex(find_data_files_of_paths((str(tmp_path / name),)), stretch=90),
         ConversationRows(spec(tmp_path / name)),
     )
     made.row_index.index()

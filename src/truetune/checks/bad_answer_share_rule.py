@@ -18,6 +18,12 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import Sample
 
+REMEDY_FOR_CUT_THINKING = (
+    "they end before their thinking does: give the answers room first (max_new_tokens, max_tokens, a thinking budget),"
+    " or ask without thinking (enable_thinking=False) where the references have none; what the stop token learned is"
+    " not seen before"
+)
+"""Of answers that are cut inside of `<think>`, whichever rule counts them"""
 MORE = "ask more prompts (-n)"
 # Chosen, not measured. Three of four bad answers among few are no chance result that a green exit code may stand
 # over.

@@ -41,7 +41,7 @@ from truetune.checks.tokenized.prompts_supervised_in_token_rows import (
     PromptsSupervisedInTokenRows,
 )
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.find_data_files import Source
+from truetune.data.find_data_files import DataFile
 from truetune.data.script_rows.find_row_shaping_script import (
     take_while_time_is_left,
     training_scripts,
@@ -71,7 +71,7 @@ RULES_ON_CACHES = ("token-rows-of-another-template", "cache-made-with-other-sett
 
 
 def inspect_ids_made_by_script(
-    scripts: Iterable[str], sources: Iterable[Source], run: RunSpec
+    scripts: Iterable[str], sources: Iterable[DataFile], run: RunSpec
 ) -> TokenizedReport | None:
     """What the rules say of the ids that the one script makes of these files; None where none makes ids of them.
 
@@ -89,7 +89,7 @@ def inspect_ids_made_by_script(
 
 
 def judge_columns_without_tokenizer(
-    scripts: Iterable[str], sources: Iterable[Source], run: RunSpec
+    scripts: Iterable[str], sources: Iterable[DataFile], run: RunSpec
 ) -> Judgement:
     """What the rule on columns says of the one script that makes ids of these files, where no tokenizer is at hand.
 
@@ -102,7 +102,7 @@ def judge_columns_without_tokenizer(
 
 
 def judge_labels_of_classifier(
-    scripts: Iterable[str], sources: Iterable[Source], run: RunSpec
+    scripts: Iterable[str], sources: Iterable[DataFile], run: RunSpec
 ) -> Judgement:
     """What the rule on answers says of the labels of the one script that trains a classifier on these files.
 
@@ -149,7 +149,7 @@ def _render_plainly(messages: list[Any], adds_generation_prompt: bool) -> str | 
 
 def _find_rows_of_ids(
     scripts: Iterable[str],
-    sources: Iterable[Source],
+    sources: Iterable[DataFile],
     tokenizer: ScriptTokenizer,
     *,
     of_classifier: bool = False,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.tell_training_files_from_predictions import MAX_FILES, first_row_fits_a_format
 from truetune.errors import TruetuneError
 
@@ -56,7 +56,7 @@ def _local_files_of(paths: Sequence[str]) -> list[str]:
     if any("://" in path for path in paths):
         return []
     try:
-        files = [str(source.path) for source in find_sources(paths)]
+        files = [str(source.path) for source in find_data_files_of_paths(paths)]
     except (TruetuneError, OSError):
         return []
     return files if len(files) <= MAX_FILES else []

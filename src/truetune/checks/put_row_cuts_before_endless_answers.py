@@ -14,7 +14,7 @@ from truetune.checks.answers.answers_never_stop import AnswersNeverStop
 from truetune.checks.answers.stop_token_not_learned import StopTokenNotLearned
 from truetune.checks.config.rows_surely_cut import RowsSurelyCut
 from truetune.checks.findings import RANK, Finding
-from truetune.checks.texts_about_cut_row_ends import ENDS_ARE_LOST
+from truetune.checks.shared_by_rules_on_cut_answers import ENDS_ARE_LOST
 from truetune.checks.tokens.sft_max_length_default_1024 import SftMaxLengthDefault1024
 from truetune.checks.tokens.truncation_cuts_the_terminator import TruncationCutsTheTerminator
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.data.find_data_files import find_sources, open_raw
+from truetune.data.find_data_files import find_data_files_of_paths, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
 
@@ -96,7 +96,7 @@ def _candidate_chat_files(folder: Path) -> Iterator[Path]:
 def _read_chats(path: Path) -> NearbyChats | None:
     """The first chats of a file; None where it holds too few, or can't be read."""
     try:
-        source = find_sources([str(path)])[0]
+        source = find_data_files_of_paths([str(path)])[0]
         with open_raw(source.path) as raw:
             rows = [record.row for record in islice(read_records(source, raw), MAX_ROWS)]
     except (DataError, IndexError, OSError):

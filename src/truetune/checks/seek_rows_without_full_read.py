@@ -12,7 +12,12 @@ from io import BytesIO
 from typing import IO
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.find_data_files import Source, find_sources, open_decompressed_bytes, open_raw
+from truetune.data.find_data_files import (
+    DataFile,
+    find_data_files_of_paths,
+    open_decompressed_bytes,
+    open_raw,
+)
 from truetune.data.read_file_records import Record, is_one_json_array, read_json_lines, read_records
 from truetune.data.read_rows_as_conversations import (
     conversations_of_records,
@@ -24,7 +29,7 @@ from truetune.settings.run_spec import RunSpec
 
 def read_rows_at_origins(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:
     """The rows at these origins, but for those of files that can only be read from their start. Raises DataError."""
-    for source in find_sources(spec.data) if wanted else ():
+    for source in find_data_files_of_paths(spec.data) if wanted else ():
         row_by_line = {
             origin.line: origin.row for origin in wanted if origin.file == str(source.path)
         }
@@ -34,7 +39,7 @@ def read_rows_at_origins(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[
 
 
 def _rows_of_file(
-    spec: RunSpec, source: Source, raw: IO[bytes], row_by_line: Mapping[int, int]
+    spec: RunSpec, source: DataFile, raw: IO[bytes], row_by_line: Mapping[int, int]
 ) -> Iterator[Conversation]:
     """The rows at these lines of one file.
 
@@ -66,7 +71,7 @@ def _rows_of_file(
 
 
 def _json_rows_of_blocks(
-    source: Source, raw: IO[bytes], wanted: Collection[int]
+    source: DataFile, raw: IO[bytes], wanted: Collection[int]
 ) -> Iterator[Record]:
     """The wanted rows of a file of JSON lines; only the blocks that hold them are parsed."""
     for stretch, block in cut_stretches(
@@ -85,7 +90,7 @@ def _json_rows_of_blocks(
 
 
 def _table_rows_of_groups(
-    source: Source, raw: IO[bytes], wanted: Collection[int]
+    source: DataFile, raw: IO[bytes], wanted: Collection[int]
 ) -> Iterator[Record]:
     """The wanted rows of a Parquet or Arrow file; only the row groups and batches that hold them
     are read.

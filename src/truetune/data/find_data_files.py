@@ -52,7 +52,7 @@ NOT_ROWS = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "sta
 """Files that describe the data beside them."""
 
 
-class Source(NamedTuple):
+class DataFile(NamedTuple):
     """One file of rows."""
 
     path: DataPath
@@ -60,30 +60,30 @@ class Source(NamedTuple):
     """jsonl, json, csv, parquet or arrow"""
 
 
-def find_sources(paths: Iterable[str]) -> list[Source]:
+def find_data_files_of_paths(paths: Iterable[str]) -> list[DataFile]:
     """The data files that these paths mean, in order. Raises DataError for a path that is not there
     or holds no data.
     """
-    sources: list[Source] = []
+    sources: list[DataFile] = []
     for name in paths:
         path = parse_data_path(name)
         name = str(path) if isinstance(path, RemotePath) else name
         # In this order, so that a folder called `owner/name` is never taken for a data set of the
         # hub.
         if path.is_dir():
-            sources += _sources_of_folder(path)
+            sources += _data_files_of_folder(path)
         elif path.is_file():
-            sources.append(Source(path, file_kind(path)))
+            sources.append(DataFile(path, file_kind(path)))
         elif glob.has_magic(name):
             files = _files_in_name_order(_expand_glob(path))
             if not files:
                 raise DataError(f"{name}: no file fits this pattern")
-            sources += [Source(match, file_kind(match)) for match in files]
+            sources += [DataFile(match, file_kind(match)) for match in files]
         else:
             cached = find_cached_dataset_files(name) if may_be_hub_name(name) else []
             if not cached:
                 raise DataError(_error_for_missing_path(name, path))
-            sources += [Source(file, file_kind(file)) for file in cached]
+            sources += [DataFile(file, file_kind(file)) for file in cached]
     return sources
 
 
@@ -147,14 +147,14 @@ def _kind_by_suffix(path: DataPath) -> str | None:
     return KIND_BY_SUFFIX.get(name.suffix.lower())
 
 
-def _sources_of_folder(folder: DataPath) -> list[Source]:
+def _data_files_of_folder(folder: DataPath) -> list[DataFile]:
     """The data files of a folder: the Arrow files of a `datasets` folder (state.json,
     dataset_dict.json), otherwise the files in it.
     """
     # What `datasets` wrote names its own files; caches and state files beside them are not rows.
     splits = folder / "dataset_dict.json"
     if splits.is_file():
-        return _sources_of_folder(_train_split_folder(folder, splits))
+        return _data_files_of_folder(_train_split_folder(folder, splits))
     state = folder / "state.json"
     if state.is_file():
         return [
@@ -165,7 +165,7 @@ def _sources_of_folder(folder: DataPath) -> list[Source]:
     for path in _files_in_name_order(folder.iterdir()):
         kind = _kind_by_suffix(path)
         if kind is not None and path.name not in NOT_ROWS:
-            sources.append(Source(path, kind))
+            sources.append(DataFile(path, kind))
     if sources:
         return sources
     # Folders are not entered: `data/` may hold evaluation data or old versions that nobody meant.
@@ -205,7 +205,7 @@ def _list_in_datasets_json(path: DataPath, key: str) -> list[Any]:
     return listed
 
 
-def _arrow_file_of_entry(folder: DataPath, entry: Any) -> Source:
+def _arrow_file_of_entry(folder: DataPath, entry: Any) -> DataFile:
     """The Arrow file that an entry of state.json names. Raises DataError."""
     name = entry.get("filename") if isinstance(entry, dict) else None
     # A name with a slash would lead out of the folder: the file is input like any other.
@@ -219,7 +219,7 @@ def _arrow_file_of_entry(folder: DataPath, entry: Any) -> Source:
         raise DataError(
             f"{path}: no such file, though state.json names it; save the data set again"
         )
-    return Source(path, "arrow")
+    return DataFile(path, "arrow")
 
 
 def _error_for_missing_path(name: str, path: DataPath) -> str:

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.data.find_data_files import find_sources, open_raw
+from truetune.data.find_data_files import find_data_files_of_paths, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
 
@@ -134,7 +134,7 @@ def read_candidate_scores(path: str) -> CandidateScores:
 def _first_rows_of_file(path: Path) -> Iterator[Any]:
     """The first rows of a file, as they are; none if it can't be read."""
     try:
-        source = find_sources([str(path)])[0]
+        source = find_data_files_of_paths([str(path)])[0]
         with open_raw(source.path) as raw:
             for record in islice(read_records(source, raw), MAX_ROWS):
                 yield record.row

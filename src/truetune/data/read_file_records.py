@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
-from truetune.data.find_data_files import Source, open_decompressed_bytes
+from truetune.data.find_data_files import DataFile, open_decompressed_bytes
 from truetune.data.json_stream_window import JsonWindow, not_utf8_error, quote_shortened
 from truetune.data.remote_path import DataPath
 from truetune.errors import DataError, shorten_name
@@ -55,7 +55,7 @@ class Record(NamedTuple):
     """Those that the script reads: `row` is made of them."""
 
 
-def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
+def read_records(source: DataFile, raw: IO[bytes]) -> Iterator[Record]:
     """The rows of an open file, one after the other. Raises DataError, naming file and line, where it has to stop."""
     try:
         match source.kind:
@@ -78,7 +78,9 @@ def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
         raise DataError(f"{source.path}: {reason}; is the file whole?") from None
 
 
-def read_part_of_file(part: IO[bytes], source: Source, columns: Sequence[str]) -> Iterator[Record]:
+def read_part_of_file(
+    part: IO[bytes], source: DataFile, columns: Sequence[str]
+) -> Iterator[Record]:
     """The rows of a part of a JSON or CSV file that begins and ends between rows; lines are counted
     from 1.
     """

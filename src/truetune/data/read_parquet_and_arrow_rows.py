@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import pyarrow as arrow
 
-from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, open_decompressed_bytes
+from truetune.data.find_data_files import COMPRESSION_SUFFIXES, DataFile, open_decompressed_bytes
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
 from truetune.parsing.input_limits import MAX_PACKED_TABLE_BYTES, size_in_binary_units
@@ -30,7 +30,7 @@ ROWS_AT_ONCE = 512
 Row = dict[str, Any]
 
 
-def read_table_rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Row]:
+def read_table_rows(source: DataFile, raw: IO[bytes], part: int | None = None) -> Iterator[Row]:
     """The rows of an open file; `ROWS_AT_ONCE` of them are held as Python's objects.
 
     Args:
@@ -46,7 +46,7 @@ def read_table_rows(source: Source, raw: IO[bytes], part: int | None = None) -> 
 
 
 def read_record_batches(
-    source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS_AT_ONCE
+    source: DataFile, raw: IO[bytes], part: int | None = None, at_once: int = ROWS_AT_ONCE
 ) -> Iterator[Any]:
     """The record batches of an open file.
 
@@ -66,13 +66,13 @@ def read_record_batches(
         )
 
 
-def batch_to_rows(source: Source, batch: Any) -> Iterable[Row]:
+def batch_to_rows(source: DataFile, batch: Any) -> Iterable[Row]:
     """The rows of a record batch as dictionaries. Raises DataError."""
     with arrow_errors_as_data_errors(source):
         return _rows_without_filled_in_nulls(batch)
 
 
-def count_rows_of_parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
+def count_rows_of_parts(source: DataFile, raw: IO[bytes]) -> Iterator[int]:
     """The number of rows of each part that can be read by itself: a row group of Parquet, a batch
     of an Arrow file. Empty if the file can only be read from its start. Raises DataError.
     """
@@ -88,7 +88,7 @@ def count_rows_of_parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
 
 
 @contextmanager
-def arrow_errors_as_data_errors(source: Source) -> Iterator[None]:
+def arrow_errors_as_data_errors(source: DataFile) -> Iterator[None]:
     """Raise what Arrow raises on a broken table as a DataError that names the file."""
     try:
         yield
@@ -109,7 +109,7 @@ def arrow_errors_as_data_errors(source: Source) -> Iterator[None]:
 
 
 def _read_parquet_batches(
-    source: Source, raw: IO[bytes], part: int | None, at_once: int
+    source: DataFile, raw: IO[bytes], part: int | None, at_once: int
 ) -> Iterator[Any]:
     """The batches of a Parquet file, or of one row group of it."""
     return read_parquet_batches(
@@ -117,7 +117,7 @@ def _read_parquet_batches(
     )
 
 
-def _read_arrow_batches(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Any]:
+def _read_arrow_batches(source: DataFile, raw: IO[bytes], part: int | None = None) -> Iterator[Any]:
     """The batches of an Arrow file in either form: the stream that `datasets` writes, or Feather
     with its footer.
     """
@@ -126,13 +126,13 @@ def _read_arrow_batches(source: Source, raw: IO[bytes], part: int | None = None)
     return read_arrow_file_batches(_open_seekable(source, raw), part)
 
 
-def _is_arrow_stream(source: Source, raw: IO[bytes]) -> bool:
+def _is_arrow_stream(source: DataFile, raw: IO[bytes]) -> bool:
     """Is it Arrow's stream form, which has no magic bytes of its own?"""
     # The suffix does not tell: `datasets` calls its streams .arrow, pandas its Feather files so.
     return open_decompressed_bytes(raw, source.path).read(6) != b"ARROW1"
 
 
-def _open_seekable(source: Source, raw: IO[bytes]) -> Any:
+def _open_seekable(source: DataFile, raw: IO[bytes]) -> Any:
     """The file's bytes as a seekable stream, since both formats are read from their end; compressed
     files are unpacked into memory.
     """

@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.data.find_data_files import find_sources, open_decompressed_bytes, open_raw
+from truetune.data.find_data_files import (
+    find_data_files_of_paths,
+    open_decompressed_bytes,
+    open_raw,
+)
 from truetune.data.parse_rendered_prompts import cut_stop_tokens, parse_rendered_chat
 from truetune.data.read_file_records import read_records
 from truetune.data.read_rows_as_conversations import read_conversations as read_conversations
@@ -134,7 +138,7 @@ def _rows_and_broken_lines(path: str) -> tuple[list[tuple[Any, str, int]], list[
     none.
     """
     values, broken = list[tuple[Any, str, int]](), list[str]()
-    for source in find_sources([path]):
+    for source in find_data_files_of_paths([path]):
         with open_raw(source.path) as raw:
             for record in read_records(source, raw):
                 if record.error is not None or not isinstance(record.row, dict | list):
@@ -316,7 +320,7 @@ def _fill_what_is_missing(prediction: Prediction, row: QuestionAnswer | None) ->
 def _batch_requests_by_custom_id(data: Sequence[str]) -> dict[str, Messages]:
     """The messages of the requests of a batch, by their custom_id; empty if the files hold none."""
     requests: dict[str, Messages] = {}
-    for source in find_sources(data):
+    for source in find_data_files_of_paths(data):
         with open_raw(source.path) as raw:
             for record in read_records(source, raw):
                 row = record.row if isinstance(record.row, dict) else {}
@@ -333,7 +337,7 @@ def suggest_score_command(path: str | PathLike[str]) -> str:
     models or runs; empty for any other.
     """
     try:
-        source = find_sources([fspath(path)])[0]
+        source = find_data_files_of_paths([fspath(path)])[0]
         with open_raw(source.path) as raw:
             rows = [
                 record.row

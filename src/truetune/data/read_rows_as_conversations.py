@@ -11,7 +11,7 @@ from functools import partial
 
 from truetune.data.column_name_aliases import Row, make_row_renamer, refuse_missing_mapped_columns
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.find_data_files import Source, find_sources, open_raw
+from truetune.data.find_data_files import DataFile, find_data_files_of_paths, open_raw
 from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_problem
 from truetune.data.read_file_records import Record, read_records
 from truetune.data.row_format_readers import choose_reader
@@ -48,7 +48,7 @@ def read_conversations(
     Raises DataError for a file that is missing or broken, and for what no callback is told of. A row of the wrong shape
     is a Conversation with `problems`.
     """
-    sources = find_sources(paths)
+    sources = find_data_files_of_paths(paths)
     sizes = [source.path.stat().st_size for source in sources]
     total, number, done, reached = sum(sizes), 0, 0, 0
 
@@ -87,7 +87,7 @@ def read_conversations(
 
 def conversations_of_records(
     records: Iterable[Record],
-    source: Source,
+    source: DataFile,
     row: int,
     *,
     format: FormatName | None = None,
@@ -140,7 +140,7 @@ def conversations_of_records(
 
 def find_record_that_decides_format(
     records: Iterable[Record],
-    source: Source,
+    source: DataFile,
     format: FormatName | None,
     columns: Mapping[str, str] | None,
     *,
@@ -169,7 +169,7 @@ def find_record_that_decides_format(
 
 
 def _shape_by_script(
-    records: Iterable[Record], source: Source, format: FormatName | None
+    records: Iterable[Record], source: DataFile, format: FormatName | None
 ) -> tuple[Iterable[Record], FormatName | None]:
     """The records as a training script shapes them, if a script is named as their format; see
     `shape_records`.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from truetune.data.find_data_files import Source, open_raw
+from truetune.data.find_data_files import DataFile, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
 from truetune.parsing.decompress_within_limits import UNREADABLE
@@ -22,7 +22,7 @@ MAX_ROWS = 5_000
 MAX_DEPTH = 8
 
 
-def text_bytes_of_rows(sources: Iterable[Source]) -> list[int] | None:
+def text_bytes_of_rows(sources: Iterable[DataFile]) -> list[int] | None:
     """The number of bytes of the texts in each row; None if a file can't be read whole, or the rows
     are too many.
 
@@ -42,7 +42,7 @@ def text_bytes_of_rows(sources: Iterable[Source]) -> list[int] | None:
     return sizes
 
 
-def text_bytes_of_first_rows(sources: Iterable[Source]) -> tuple[list[int], bool]:
+def text_bytes_of_first_rows(sources: Iterable[DataFile]) -> tuple[list[int], bool]:
     """The number of bytes of the texts in each of the first rows, and whether these are all rows.
 
     Args:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, open_raw
+from truetune.data.find_data_files import COMPRESSION_SUFFIXES, DataFile, open_raw
 from truetune.data.read_file_records import is_one_json_array, read_json_lines, read_records
 from truetune.data.read_rows_as_conversations import (
     conversations_of_records,
@@ -55,7 +55,7 @@ class FileScan(NamedTuple):
 
 
 def scan_and_cut_lines(
-    source: Source, size: int, progress: Callable[[int], None] | None = None
+    source: DataFile, size: int, progress: Callable[[int], None] | None = None
 ) -> FileScan:
     """Read a file once, digest it, and cut it into stretches of about `size` bytes if it is a file
     of lines.
@@ -112,14 +112,14 @@ def cut_stretches(lines: IO[bytes], size: int, path: DataPath) -> Iterator[tuple
 
 
 def scan_files_in_turn(
-    sources: Sequence[Source], size: int, progress: Callable[[int], None]
+    sources: Sequence[DataFile], size: int, progress: Callable[[int], None]
 ) -> list[FileScan]:
     """Run `scan_and_cut_lines` on each file, one after the other."""
     return [scan_and_cut_lines(source, size, progress) for source in sources]
 
 
 def read_stretch(
-    source: Source,
+    source: DataFile,
     stretch: Stretch,
     row: int,
     *,

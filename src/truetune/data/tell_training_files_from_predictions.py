@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.data.find_data_files import Source, find_sources, open_raw
+from truetune.data.find_data_files import DataFile, find_data_files_of_paths, open_raw
 from truetune.data.llm_judge_verdicts_and_bias import is_row_of_verdicts
 from truetune.data.read_file_records import read_records
 from truetune.data.recognise_prediction_columns import normalize_column_name
@@ -241,7 +241,7 @@ def _folder_may_hold_user_files(name: str) -> bool:
 def _is_surely_predictions(path: str) -> bool:
     """Does a single file hold predictions? Only columns that no training rows have prove it."""
     try:
-        (source,) = find_sources([path])
+        (source,) = find_data_files_of_paths([path])
     # Of no kind that holds rows, or the shards of a data set.
     except (DataError, ValueError):
         return False
@@ -262,10 +262,10 @@ def _holds_judge_verdicts(row: Mapping[str, Any]) -> bool:
     return is_row_of_verdicts(dict(row)) and not _columns_fit_a_format(row)
 
 
-def _sources_if_all_text_and_few(folder: Path) -> list[Source]:
+def _sources_if_all_text_and_few(folder: Path) -> list[DataFile]:
     """The data files of a folder, if all are of text and not too many; otherwise none."""
     try:
-        sources = find_sources([str(folder)])
+        sources = find_data_files_of_paths([str(folder)])
     except DataError:
         return []
     are_texts = all(source.kind in ("jsonl", "json", "csv") for source in sources)
@@ -345,7 +345,7 @@ def _is_reply_beside_answer(path: str, row: Mapping[str, Any]) -> bool:
     )
 
 
-def _first_row_of_source(source: Source) -> Mapping[str, Any] | None:
+def _first_row_of_source(source: DataFile) -> Mapping[str, Any] | None:
     """The first row of a file; an empty one if the file can't be read, None if it surely holds no
     rows.
     """
@@ -587,7 +587,7 @@ def _read_script_text(path: Path) -> str:
 def first_row_fits_a_format(path: str) -> bool:
     """Do the columns of a file's first row fit one of the formats?"""
     try:
-        (source,) = find_sources([path])
+        (source,) = find_data_files_of_paths([path])
     except (DataError, ValueError):
         return False
     row = _first_row_of_source(source)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from truetune.data.find_data_files import Source
+from truetune.data.find_data_files import DataFile
 from truetune.data.split_lines_into_stretches import FileScan
 from truetune.encoding.relative_names_of_data_files import source_names_of
 from truetune.package import __version__
@@ -41,7 +41,7 @@ SHAPING = (
 
 
 def collect_key_inputs(
-    spec: RunSpec, probes: Probes, sources: Sequence[Source], scans: Sequence[FileScan]
+    spec: RunSpec, probes: Probes, sources: Sequence[DataFile], scans: Sequence[FileScan]
 ) -> dict[str, Any]:
     """What the key is the digest of; it stands in the manifest.
 

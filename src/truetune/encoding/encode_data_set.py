@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.data.find_data_files import Source, find_sources, open_raw
+from truetune.data.find_data_files import DataFile, find_data_files_of_paths, open_raw
 from truetune.data.guard_output_folder import Input
 from truetune.data.read_file_records import read_records
 from truetune.data.read_rows_as_conversations import conversations_of_records, read_conversations
@@ -79,7 +79,7 @@ ESTIMATE_ROWS = 1000
 """Rows that a dry run encodes. Chosen: seconds, and some percent off where the first rows are like the rest."""
 
 Name = str | PathLike[str] | RemotePath
-Scans = Callable[[Sequence[Source], int, Callable[[int], None]], list[FileScan]]
+Scans = Callable[[Sequence[DataFile], int, Callable[[int], None]], list[FileScan]]
 SCAN_OF_ENGINE: dict[str, Scans] = {
     "local": scan_files_in_turn,
     "ray": encode_on_ray.scan_on_cluster,
@@ -200,7 +200,7 @@ def encode(
 
 
 def inputs_that_encoding_reads(
-    spec: RunSpec, probes: Probes, sources: Sequence[Source]
+    spec: RunSpec, probes: Probes, sources: Sequence[DataFile]
 ) -> list[Input]:
     """The files and folders that are read to encode: an output must be none of them."""
     # Both what was named (a folder) and the files in it: an output inside a data folder would be read the next time.
@@ -349,7 +349,7 @@ class Job:
 
     spec: RunSpec
     probes: Probes
-    sources: list[Source]
+    sources: list[DataFile]
     scans: list[FileScan]
     inputs: dict[str, Any]
     key: str
@@ -369,7 +369,7 @@ class Job:
         """
         _check_settings(spec)
         probes = prepare_probes_of_run(spec)
-        sources = find_sources(spec.data)
+        sources = find_data_files_of_paths(spec.data)
         total = sum(source.path.stat().st_size for source in sources)
         size = max(MIN_SHARD_BYTES, min(MAX_SHARD_BYTES, total // MAX_SHARDS))
         if spec.encode.packing != "none":
@@ -418,7 +418,7 @@ class Job:
                     row += len(rows) + len(broken)
 
     def _read_rows_in_portions(
-        self, source: Source, row: int, size: int
+        self, source: DataFile, row: int, size: int
     ) -> Iterator[tuple[list[Conversation], list[LineWithoutRow], int]]:
         """The rows of a file in portions: the rows, the lines that hold none, and the bytes read
         for them.

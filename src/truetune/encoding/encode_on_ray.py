@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.data.find_data_files import Source
+from truetune.data.find_data_files import DataFile
 from truetune.data.split_lines_into_stretches import FileScan, scan_and_cut_lines
 from truetune.encoding.encode_in_processes import TASKS_PER_WORKER, ShardRunner
 from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, make_document_maker
@@ -98,7 +98,7 @@ def encode_shards_on_cluster(jobs: int | None) -> ShardRunner:
 
 
 def scan_on_cluster(
-    sources: Sequence[Source], size: int, progress: Callable[[int], None]
+    sources: Sequence[DataFile], size: int, progress: Callable[[int], None]
 ) -> list[FileScan]:
     """Run `scan_and_cut_lines` on each file, side by side on the cluster."""
     ray = _connected_ray()
@@ -135,7 +135,7 @@ def _encode_in_worker(
     return encode_shard(_document_maker_of_worker(parcel[0], only_reference), task, store)
 
 
-def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[int, FileScan]:
+def _scan_in_worker(number: int, source: DataFile, size: int, here: str) -> tuple[int, FileScan]:
     """Scan one file in a worker of the cluster; returns the file's number with the scan."""
     _enter_folder_if_there(here)
     return number, scan_and_cut_lines(source, size)

@@ -19,7 +19,7 @@ import pyarrow as arrow
 from pyarrow import parquet
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.find_data_files import Source
+from truetune.data.find_data_files import DataFile
 from truetune.data.split_lines_into_stretches import Stretch, read_stretch
 from truetune.encoding.cache_key import digest_of
 from truetune.encoding.encoder import ENGINE_LOAD_CHARACTERS, Encoder
@@ -51,7 +51,7 @@ class Task(NamedTuple):
     """What one shard is made from."""
 
     number: int
-    source: Source
+    source: DataFile
     row: int
     """rows before it, over all files"""
     stretch: Stretch | None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.data.find_data_files import Source
+from truetune.data.find_data_files import DataFile
 from truetune.data.remote_path import RemotePath
 
 
@@ -24,7 +24,7 @@ class SourceNames(NamedTuple):
     """Of each file, in order"""
 
 
-def source_names_of(sources: Sequence[Source]) -> SourceNames:
+def source_names_of(sources: Sequence[DataFile]) -> SourceNames:
     """The names of some files, below the folder that holds them all.
 
     Where they have none but the top of the file system, or some are in a store, each is called by as much of the end of

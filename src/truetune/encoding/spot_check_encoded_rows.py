@@ -19,7 +19,7 @@ import pyarrow as arrow
 from pyarrow import parquet
 
 from truetune.data.conversation import Conversation
-from truetune.data.find_data_files import Source, open_raw
+from truetune.data.find_data_files import DataFile, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.data.read_rows_as_conversations import conversations_of_records
 from truetune.data.remote_path import DataPath
@@ -40,7 +40,7 @@ SHARDS = 2
 
 def verify_random_rows(
     probes: Probes,
-    sources: Sequence[Source],
+    sources: Sequence[DataFile],
     manifest: dict[str, Any],
     entry: AnyEncodedFolder,
     count: int,
@@ -72,7 +72,7 @@ def _shards_readable_alone(shards: Sequence[dict[str, Any]]) -> Iterator[dict[st
 
 
 def _read_rows_by_number(
-    spec: RunSpec, source: Source, shard: dict[str, Any], wanted: set[int]
+    spec: RunSpec, source: DataFile, shard: dict[str, Any], wanted: set[int]
 ) -> list[Conversation]:
     """The rows with some numbers, of one shard of a data file; broken lines are passed over, as they were then."""
     form: dict[str, Any] = {

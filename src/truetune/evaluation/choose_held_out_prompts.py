@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.guard_output_folder import file_digest
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.errors import DataError, TruetuneError, UsageError
@@ -238,7 +238,7 @@ def _recorded_inputs(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _digest_files(data: Sequence[str]) -> dict[str, str]:
     """Path -> digest of files on this machine. Raises DataError for one that is not there."""
-    paths = [source.path for source in find_sources(data)]
+    paths = [source.path for source in find_data_files_of_paths(data)]
     return {str(path): file_digest(path) for path in paths if isinstance(path, Path)}
 
 

@@ -19,7 +19,7 @@ from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Subject
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.data.find_data_files import Source, find_sources, open_raw
+from truetune.data.find_data_files import DataFile, find_data_files_of_paths, open_raw
 from truetune.data.llm_judge_verdicts_and_bias import (
     JudgedPair,
     PairColumns,
@@ -226,14 +226,14 @@ def _read_rows(path: Path) -> RowTable | None:
     try:
         if path.stat().st_size > MAX_BYTES:
             return None
-        (source,) = find_sources([str(path)])
+        (source,) = find_data_files_of_paths([str(path)])
         rows = list(_numbered_rows_of_source(source))
     except (OSError, ValueError, TruetuneError):
         return None
     return RowTable(path, rows) if rows else None
 
 
-def _numbered_rows_of_source(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+def _numbered_rows_of_source(source: DataFile) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a file that are objects, each with its line; a file that breaks ends there."""
     try:
         with open_raw(source.path) as raw:

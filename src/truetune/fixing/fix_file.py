@@ -22,7 +22,12 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.checks.rule_catalogue import DATA, find_rule, select_rules
 from truetune.checks.rule_runner import conclude_rule, not_judged_since_failed
 from truetune.data.conversation import Origin
-from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
+from truetune.data.find_data_files import (
+    COMPRESSION_SUFFIXES,
+    DataFile,
+    find_data_files_of_paths,
+    open_raw,
+)
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.remote_path import RemotePath
 from truetune.data.write_atomically import PartialFile
@@ -159,9 +164,9 @@ def fix_data_file(
         raise DataError(f"{source.path}: {error}; is the file whole?") from None
 
 
-def _only_source(spec: RunSpec) -> Source:
+def _only_source(spec: RunSpec) -> DataFile:
     """The one file to fix. Raises DataError or UsageError where there is not exactly one."""
-    sources = find_sources(spec.data)
+    sources = find_data_files_of_paths(spec.data)
     if len(sources) != 1:
         raise UsageError(
             f"{', '.join(spec.data)}: {len(sources):,} files; fix takes one at a time: name one of"
@@ -221,7 +226,7 @@ class _FixRun:
     def __init__(
         self,
         spec: RunSpec,
-        source: Source,
+        source: DataFile,
         chosen: Sequence[type[Remedy]],
         target: Path | None,
         *,

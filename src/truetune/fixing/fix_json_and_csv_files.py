@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.find_data_files import Source
+from truetune.data.find_data_files import DataFile
 from truetune.data.read_file_records import Record
 from truetune.data.read_rows_as_conversations import conversations_of_records
 from truetune.fixing.apply_proved_remedies import FixRow
@@ -47,7 +47,12 @@ class _Entry:
 
 
 def fix_text_file(
-    source: Source, raw: IO[bytes], spec: RunSpec, fix: FixRows, on_broken: OnBroken, put: PutBytes
+    source: DataFile,
+    raw: IO[bytes],
+    spec: RunSpec,
+    fix: FixRows,
+    on_broken: OnBroken,
+    put: PutBytes,
 ) -> None:
     """Pass all bytes of a file to `put`, in order, with its rows fixed.
 
@@ -94,7 +99,7 @@ def fix_text_file(
     group.flush()
 
 
-def _fix_row_of(piece: Piece, source: Source, conversation: Conversation) -> FixRow | None:
+def _fix_row_of(piece: Piece, source: DataFile, conversation: Conversation) -> FixRow | None:
     """The row of a piece; None where its text holds none."""
     body = row_of_piece(piece, source)
     return None if body is None else FixRow(conversation.origin, body, conversation)

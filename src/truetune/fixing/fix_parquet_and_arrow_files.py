@@ -16,7 +16,7 @@ import pyarrow as arrow
 from pyarrow import parquet
 
 from truetune.data.conversation import Origin
-from truetune.data.find_data_files import Source, open_decompressed_bytes
+from truetune.data.find_data_files import DataFile, open_decompressed_bytes
 from truetune.data.read_file_records import Record
 from truetune.data.read_parquet_and_arrow_rows import (
     arrow_errors_as_data_errors,
@@ -63,7 +63,7 @@ class TypedBody(TableBody):
 
 
 def fix_table(
-    source: Source,
+    source: DataFile,
     raw: IO[bytes],
     spec: RunSpec,
     fix: FixRows,
@@ -110,7 +110,7 @@ def fix_table(
 
 
 @contextmanager
-def open_table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[WriteBatch]:
+def open_table_writer(source: DataFile, raw: IO[bytes], file: IO[bytes]) -> Iterator[WriteBatch]:
     """Open a writer of batches for a file of the same kind, schema and compression.
 
     Args:
@@ -170,7 +170,7 @@ class _RowGroupWriter:
         self._held = []
 
 
-def _read_slices(source: Source, raw: IO[bytes]) -> Iterator[Any]:
+def _read_slices(source: DataFile, raw: IO[bytes]) -> Iterator[Any]:
     """The batches of a file, in slices of some hundred rows."""
     for batch in read_record_batches(source, raw, at_once=ROWS_AT_ONCE):
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
@@ -180,7 +180,7 @@ def _read_slices(source: Source, raw: IO[bytes]) -> Iterator[Any]:
 def _fix_rows_of_batch(
     batch: Any,
     records: list[Record],
-    source: Source,
+    source: DataFile,
     spec: RunSpec,
     first_record: Record | None,
     first: int,
@@ -259,7 +259,7 @@ def _compression_for_writer(name: str) -> str:
     return "NONE" if name == "UNCOMPRESSED" else name
 
 
-def _arrow_schema_and_writer(source: Source, raw: IO[bytes]) -> tuple[Any, Any]:
+def _arrow_schema_and_writer(source: DataFile, raw: IO[bytes]) -> tuple[Any, Any]:
     """The schema of an Arrow file, and the writer of its form (file or stream)."""
     stream = open_decompressed_bytes(raw, source.path)
     is_file = stream.read(6) == b"ARROW1"

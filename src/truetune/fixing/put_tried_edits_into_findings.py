@@ -22,7 +22,12 @@ from truetune.checks.reports import AnyReport, DataReport
 from truetune.checks.reread_rows_of_findings import reread_rows
 from truetune.checks.template_refusal_cause import template_refusal_cause
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
+from truetune.data.find_data_files import (
+    COMPRESSION_SUFFIXES,
+    DataFile,
+    find_data_files_of_paths,
+    open_raw,
+)
 from truetune.data.read_parquet_and_arrow_rows import read_record_batches
 from truetune.data.remote_path import RemotePath
 from truetune.errors import MAX_SHOWN, TruetuneError
@@ -211,7 +216,7 @@ def _count_row(group: _CauseGroup, changes: list[MadeChange], *, is_safe: bool) 
 
 def _read_bodies_of_rows(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[RowBody]:
     """The rows as their files hold them, so far as that says which edits can be made."""
-    sources = {str(source.path): source for source in find_sources(spec.data)}
+    sources = {str(source.path): source for source in find_data_files_of_paths(spec.data)}
     schemas: dict[str, Any] = {}
     for row in rows:
         source = sources[row.origin.file]
@@ -226,7 +231,7 @@ def _read_bodies_of_rows(rows: Sequence[Conversation], spec: RunSpec) -> Iterato
             yield JsonBody(json.dumps(row.raw, ensure_ascii=False))
 
 
-def _table_schema(source: Source) -> Any:
+def _table_schema(source: DataFile) -> Any:
     """The schema of a table."""
     with open_raw(source.path) as raw:
         return next(iter(read_record_batches(source, raw))).schema
@@ -266,7 +271,9 @@ def _fix_command(rule: str, best: _CauseGroup, spec: RunSpec) -> str | None:
     command.
     """
     name = best.example[0].origin.file
-    source = next(source for source in find_sources(spec.data) if str(source.path) == name)
+    source = next(
+        source for source in find_data_files_of_paths(spec.data) if str(source.path) == name
+    )
     # `truetune fix` reads files of this machine alone.
     if isinstance(source.path, RemotePath):
         return None

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from truetune.data.find_data_files import Source
+from truetune.data.find_data_files import DataFile
 from truetune.fixing.row_edits import EditError
 
 
-def csv_delimiter_of(source: Source) -> str:
+def csv_delimiter_of(source: DataFile) -> str:
     """The delimiter of a CSV file as the reader takes it: a tab in `.tsv`, else a comma."""
     return "\t" if ".tsv" in source.path.suffixes else ","
 

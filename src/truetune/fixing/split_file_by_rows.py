@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from truetune.data.find_data_files import Source, open_decompressed_bytes, open_raw
+from truetune.data.find_data_files import DataFile, open_decompressed_bytes, open_raw
 from truetune.data.read_file_records import (
     BOM,
     Record,
@@ -43,7 +43,7 @@ class Piece:
 class _LineKeeper:
     """A stream that remembers the lines which were read from it."""
 
-    def __init__(self, file: IO[bytes], source: Source) -> None:
+    def __init__(self, file: IO[bytes], source: DataFile) -> None:
         self._file, self._source = file, source
         self._kept: list[bytes] = []
         self._number = 0
@@ -63,7 +63,7 @@ class _LineKeeper:
         return kept
 
 
-def read_pieces(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
+def read_pieces(source: DataFile, raw: IO[bytes]) -> Iterator[Piece]:
     """The pieces of an open JSON, JSONL or CSV file, in order. Raises DataError."""
     try:
         if source.kind == "jsonl" and not is_one_json_array(source.path, raw):
@@ -75,7 +75,7 @@ def read_pieces(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
         raise DataError(f"{source.path}: {reason}; is the file whole?") from None
 
 
-def has_row_per_line(source: Source) -> bool:
+def has_row_per_line(source: DataFile) -> bool:
     """Does a file hold a row on each line, and not an array?"""
     if source.kind != "jsonl":
         return False
@@ -83,7 +83,7 @@ def has_row_per_line(source: Source) -> bool:
         return not is_one_json_array(source.path, raw)
 
 
-def _pieces_of_lines(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
+def _pieces_of_lines(source: DataFile, raw: IO[bytes]) -> Iterator[Piece]:
     """The pieces of a file with a row on each line."""
     kept = _LineKeeper(open_decompressed_bytes(raw, source.path), source)
     stream: Any = kept
@@ -94,7 +94,7 @@ def _pieces_of_lines(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
     yield Piece(b"".join(kept.taken()), b"", None)
 
 
-def _pieces_by_offset(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
+def _pieces_by_offset(source: DataFile, raw: IO[bytes]) -> Iterator[Piece]:
     """The pieces of a file, cut where the reader says that each row ends; a second stream of the
     same file gives the bytes.
     """
@@ -125,7 +125,7 @@ def _start_of_first_record(chunk: bytes, record: Record) -> int:
     return begin
 
 
-def row_of_piece(piece: Piece, source: Source) -> JsonBody | CsvBody | None:
+def row_of_piece(piece: Piece, source: DataFile) -> JsonBody | CsvBody | None:
     """The row that a piece holds; None where it holds none."""
     record = piece.record
     if record is None or record.error is not None or not isinstance(record.row, dict):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from truetune.data.find_data_files import Source, find_sources
+from truetune.data.find_data_files import DataFile, find_data_files_of_paths
 from truetune.data.guard_output_folder import file_digest
 from truetune.encoding.cache_key import digest_of
 from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, read_manifest_or_none
@@ -38,7 +38,7 @@ class TokenCache:
     """Files of tokenized rows that belong together."""
 
     path: str
-    sources: tuple[Source, ...]
+    sources: tuple[DataFile, ...]
     manifest: Mapping[str, Any] | None = None
     """Of `truetune encode`"""
     others: tuple[str, ...] = ()
@@ -66,14 +66,16 @@ def open_token_cache(path: str) -> TokenCache:
     manifest = _read_manifest_of_encode(folder) if (folder / MANIFEST).is_file() else None
     if manifest is not None:
         shards = [Path(folder, DATA, str(shard["file"])) for shard in manifest["shards"]]
-        return TokenCache(path, tuple(find_sources(map(str, shards))), manifest)
+        return TokenCache(path, tuple(find_data_files_of_paths(map(str, shards))), manifest)
     saved = saved_datasets_below_plain_folder(folder) if folder.is_dir() else []
     if saved:
         # A preparation that was run again leaves the older one beside it, under another hash.
         newest = max(saved, key=lambda each: each.stat().st_mtime)
         others = tuple(str(each) for each in saved if each != newest)
-        return TokenCache(str(newest), tuple(find_sources([str(newest)])), others=others)
-    return TokenCache(path, tuple(find_sources([path])))
+        return TokenCache(
+            str(newest), tuple(find_data_files_of_paths([str(newest)])), others=others
+        )
+    return TokenCache(path, tuple(find_data_files_of_paths([path])))
 
 
 def _read_manifest_of_encode(folder: Path) -> dict[str, Any] | None:

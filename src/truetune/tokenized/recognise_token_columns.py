@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from truetune.data.find_data_files import Source, open_raw
+from truetune.data.find_data_files import DataFile, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError, TruetuneError
 
@@ -52,7 +52,7 @@ def is_tokenized_row(row: object) -> bool:
     return isinstance(ids, list) and all(type(id) is int for id in ids)
 
 
-def does_first_file_hold_token_ids(sources: Iterable[Source]) -> bool:
+def does_first_file_hold_token_ids(sources: Iterable[DataFile]) -> bool:
     """Do these files hold token ids? Told by the first rows of the first file; False where they can't be read.
 
     Args:
@@ -84,7 +84,7 @@ def refuse_preference_pairs_of_ids(columns: Iterable[str], where: str) -> None:
         )
 
 
-def read_first_row(source: Source) -> Mapping[str, Any]:
+def read_first_row(source: DataFile) -> Mapping[str, Any]:
     """The first row of a file; an empty mapping where there is none. Raises DataError."""
     with open_raw(source.path) as raw:
         for record in read_records(source, raw):

@@ -17,7 +17,7 @@ import pyarrow.compute as compute
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Origin
-from truetune.data.find_data_files import Source, open_raw
+from truetune.data.find_data_files import DataFile, open_raw
 from truetune.data.read_file_records import Record, read_records
 from truetune.data.read_parquet_and_arrow_rows import read_record_batches
 from truetune.errors import DataError
@@ -103,7 +103,7 @@ class _Column:
         return self.values[np.repeat(kept, self.lengths)]
 
 
-def read_chunks(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[Chunk]:
+def read_chunks(sources: Sequence[DataFile], progress: Progress | None = None) -> Iterator[Chunk]:
     """Read the rows of some files in order, chunk by chunk; memory does not grow with their number.
     Raises DataError.
     """
@@ -128,7 +128,7 @@ def read_chunks(sources: Sequence[Source], progress: Progress | None = None) -> 
         progress(row, done, sum(sizes))
 
 
-def chunk_of_records(source: Source, records: Sequence[Record], first: int) -> Chunk:
+def chunk_of_records(source: DataFile, records: Sequence[Record], first: int) -> Chunk:
     """Some records of a file as a chunk.
 
     Args:
@@ -158,7 +158,7 @@ class _FilePart:
     unread: tuple[tuple[Origin, str], ...] = ()
 
 
-def _read_file_parts(source: Source, raw: Any) -> Iterator[_FilePart]:
+def _read_file_parts(source: DataFile, raw: Any) -> Iterator[_FilePart]:
     """The rows of a file, some hundred at a time. Raises DataError."""
     if source.kind in ("parquet", "arrow"):
         line = 1
@@ -174,7 +174,7 @@ def _read_file_parts(source: Source, raw: Any) -> Iterator[_FilePart]:
         yield _part_of_records(source, part)
 
 
-def _part_of_records(source: Source, part: list[Record]) -> _FilePart:
+def _part_of_records(source: DataFile, part: list[Record]) -> _FilePart:
     """JSON rows as a record batch. Raises DataError for a column that holds no lists of numbers."""
     numbers = [number for number, record in enumerate(part) if _is_readable_object(record)]
     records = [part[number] for number in numbers]
@@ -194,7 +194,7 @@ def _is_readable_object(record: Record) -> bool:
     return record.error is None and isinstance(record.row, dict)
 
 
-def _batch_of_records(source: Source, records: list[Record]) -> Any:
+def _batch_of_records(source: DataFile, records: list[Record]) -> Any:
     """The columns of rows that are read here, as a record batch. Raises DataError."""
     names = list(
         dict.fromkeys(name for record in records for name in record.row if name in READ_COLUMNS)
@@ -205,7 +205,7 @@ def _batch_of_records(source: Source, records: list[Record]) -> Any:
     return arrow.RecordBatch.from_arrays(columns, names=names)
 
 
-def _arrow_array_of_column(source: Source, name: str, rows: list[Record]) -> Any:
+def _arrow_array_of_column(source: DataFile, name: str, rows: list[Record]) -> Any:
     """A column of JSON rows as an Arrow array. Raises DataError, with the line."""
     values = [record.row.get(name) for record in rows]
     try:

@@ -25,7 +25,7 @@ from truetune.checkpoint.read_run_and_check_checkpoints import (
 )
 from truetune.checkpoint.read_weight_files_and_faults import read_json_object
 from truetune.checks.findings_file import is_finding_line
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.guard_output_folder import (
     LOCK_NAME,
     ForeignFile,
@@ -116,7 +116,7 @@ def inputs_of_run(spec: RunSpec) -> list[Input]:
     for what, names in (("data", spec.data), ("evaluation data", spec.eval_data)):
         inputs += [Input(what, Path(name)) for name in names if "://" not in name]
         try:
-            inputs += [Input(what, source.path) for source in find_sources(names)]
+            inputs += [Input(what, source.path) for source in find_data_files_of_paths(names)]
         except DataError:
             continue
     return inputs

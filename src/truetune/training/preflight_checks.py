@@ -21,7 +21,7 @@ from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import AuditReport, Report, add_judgement
 from truetune.data.conversation import Conversation
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.relative_names_of_data_files import source_names_of
 from truetune.errors import FindingsError
@@ -137,7 +137,7 @@ def _data_rows_of_first_batches(trainer: Any, spec: RunSpec, rows: Any) -> Seque
     numbers = dict.fromkeys(index for batch in peeked for index in batch.indices or ())
     origins = {place for number in numbers for place in rows.origins(number)}
     columns: list[dict[str, Any]] = []
-    sources = find_sources(spec.data)
+    sources = find_data_files_of_paths(spec.data)
     names = dict(
         zip((str(source.path) for source in sources), source_names_of(sources).names, strict=True)
     )

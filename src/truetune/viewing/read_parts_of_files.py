@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from truetune.data.find_data_files import (
     COMPRESSION_SUFFIXES,
-    Source,
+    DataFile,
     open_decompressed_bytes,
     open_raw,
 )
@@ -28,7 +28,7 @@ BLOCK_BYTES = 1 << 20
 KEPT_BYTES = 1 << 22
 
 
-def has_row_per_line(source: Source, raw: IO[bytes]) -> bool:
+def has_row_per_line(source: DataFile, raw: IO[bytes]) -> bool:
     """Does each row stand on a line of its own?"""
     return source.kind == "jsonl" and not is_one_json_array(source.path, raw)
 
@@ -38,7 +38,7 @@ class TextReader:
     kept; what is before them is unpacked from the start of the file.
     """
 
-    def __init__(self, source: Source, over: Callable[[], bool]) -> None:
+    def __init__(self, source: DataFile, over: Callable[[], bool]) -> None:
         """`over`: is nothing to be read any more?"""
         self._over = over
         self._path = source.path
@@ -87,7 +87,7 @@ class ForwardReader:
     """
 
     def __init__(
-        self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]
+        self, source: DataFile, group: int | None, part: int, kept: int, over: Callable[[], bool]
     ) -> None:
         """`over`: is nothing to be read any more?"""
         from truetune.data.read_parquet_and_arrow_rows import read_record_batches
@@ -144,7 +144,7 @@ class ForwardReader:
         )
 
 
-def record_for_unreadable_row(source: Source) -> Record:
+def record_for_unreadable_row(source: DataFile) -> Record:
     """A record in the place of a row that was found and can't be read any more."""
     return Record(
         0,

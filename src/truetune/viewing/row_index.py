@@ -17,7 +17,7 @@ from io import BytesIO
 from itertools import islice
 from typing import IO, NamedTuple
 
-from truetune.data.find_data_files import Source, open_decompressed_bytes, open_raw
+from truetune.data.find_data_files import DataFile, open_decompressed_bytes, open_raw
 from truetune.data.read_file_records import Record, read_json_lines, read_part_of_file, read_records
 from truetune.data.split_lines_into_stretches import Stretch, cut_stretches
 from truetune.errors import DataError
@@ -35,7 +35,7 @@ from truetune.viewing.read_parts_of_files import (
 MIN_CHUNK_BYTES = 1 << 18
 MAX_CHUNKS = 20_000
 """Bytes of text in a part, and how many parts larger files have"""
-SourcedRecords = Sequence[tuple[Source, Record]]
+SourcedRecords = Sequence[tuple[DataFile, Record]]
 """Records in the order of the data, each with the file that it is from."""
 TABLE_KINDS = ("parquet", "arrow")
 # At most half a second, so that somebody who looks at rows all the time can't stop the index
@@ -73,7 +73,7 @@ class RowIndex:
     """
 
     def __init__(
-        self, sources: Sequence[Source], *, stretch: int | None = None, kept: int = 512
+        self, sources: Sequence[DataFile], *, stretch: int | None = None, kept: int = 512
     ) -> None:
         """`kept`: rows that are held of a table that is only read onward."""
         self.sources = tuple(sources)
@@ -137,9 +137,9 @@ class RowIndex:
         finally:
             self._free.set()
 
-    def records(self, start: int, count: int) -> list[tuple[Source, Record]]:
+    def records(self, start: int, count: int) -> list[tuple[DataFile, Record]]:
         """The records from row `start` on, `count` at most, of the rows that are found; none once it is closed."""
-        records: list[tuple[Source, Record]] = []
+        records: list[tuple[DataFile, Record]] = []
         with self._reading:
             # One chunk after the other, until there are enough rows.
             while not self._closed and len(records) < count and start + len(records) < self.indexed:
@@ -199,7 +199,7 @@ class RowIndex:
             self._texts, self._onward = {}, []
 
     def _find_chunks(
-        self, number: int, source: Source, raw: IO[bytes]
+        self, number: int, source: DataFile, raw: IO[bytes]
     ) -> Iterator[tuple[Chunk, int]]:
         """(chunk, number of its rows) of a file; a chunk may come again, with more of them."""
         if has_row_per_line(source, raw):
@@ -213,7 +213,7 @@ class RowIndex:
             yield from self._find_chunks_of_text(number, read_records(source, raw))
 
     def _find_chunks_of_table(
-        self, number: int, source: Source, raw: IO[bytes]
+        self, number: int, source: DataFile, raw: IO[bytes]
     ) -> Iterator[tuple[Chunk, int]]:
         """(chunk, number of its rows) of a table: its row groups or batches."""
         from truetune.data.read_parquet_and_arrow_rows import (
@@ -329,7 +329,7 @@ class RowIndex:
         return reader
 
 
-def _size_and_time_of_file(source: Source) -> tuple[int, int]:
+def _size_and_time_of_file(source: DataFile) -> tuple[int, int]:
     """Size and time of a file; (-1, 0) where it is gone."""
     try:
         about = source.path.stat()
@@ -338,7 +338,7 @@ def _size_and_time_of_file(source: Source) -> tuple[int, int]:
     return about.st_size, getattr(about, "st_mtime_ns", 0)
 
 
-def _as_data_error(source: Source, error: Exception) -> DataError:
+def _as_data_error(source: DataFile, error: Exception) -> DataError:
     """An error of reading, with the file that it is about."""
     if isinstance(error, DataError):
         return error

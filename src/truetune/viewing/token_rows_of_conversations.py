@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.find_data_files import Source, open_raw
+from truetune.data.find_data_files import DataFile, open_raw
 from truetune.data.read_file_records import Record, read_records
 from truetune.data.read_rows_as_conversations import (
     conversations_of_records,
@@ -130,7 +130,7 @@ class ConversationRows:
                 yield origin, by_row.get(origin.row, record.error or missing)
             number += len(part)
 
-    def _record_that_decides_format(self, source: Source) -> Record | DataError:
+    def _record_that_decides_format(self, source: DataFile) -> Record | DataError:
         """The record that decides the format of a file, or why there is none."""
         name = str(source.path)
         if name not in self._like:

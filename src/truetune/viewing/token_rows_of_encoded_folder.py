@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.data.find_data_files import Source
+from truetune.data.find_data_files import DataFile
 from truetune.data.guard_output_folder import file_digest
 from truetune.data.read_file_records import Record
 from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, ORIGIN, read_manifest_or_none
@@ -40,10 +40,10 @@ from truetune.viewing.row_index import SourcedRecords
 TOKEN_COLUMNS = ("input_ids", "labels")
 
 
-def shard_sources(folder: Path, manifest: Mapping[str, Any]) -> list[Source]:
+def shard_sources(folder: Path, manifest: Mapping[str, Any]) -> list[DataFile]:
     """The files of the shards, in order."""
     return [
-        Source(
+        DataFile(
             folder / DATA / shard["file"],
             "arrow" if shard["file"].endswith(".arrow") else "parquet",
         )
@@ -103,7 +103,7 @@ class EncodedRows:
         """Drop what is cached of the files, since they were changed."""
         self._origins.cache_clear()
 
-    def _token_row(self, number: int, source: Source, record: Record) -> TokenRow:
+    def _token_row(self, number: int, source: DataFile, record: Record) -> TokenRow:
         """The token row of one record."""
         if record.error is not None:
             raise DataError(str(record.error))

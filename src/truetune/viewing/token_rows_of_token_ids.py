@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.data.find_data_files import Source
+from truetune.data.find_data_files import DataFile
 from truetune.data.read_file_records import Record
 from truetune.errors import TruetuneError
 from truetune.render.template_probes import prepare_probes_of_run
@@ -97,6 +97,6 @@ class TokenIdRows:
         }
 
 
-def _token_row_with_error(number: int, source: Source, record: Record, why: str) -> TokenRow:
+def _token_row_with_error(number: int, source: DataFile, record: Record, why: str) -> TokenRow:
     """A token row with the reason why a record can't be drawn, at its place."""
     return row_without_tokens(None, why, row=number, file=str(source.path), line=record.line)

@@ -18,7 +18,7 @@ from typing import Any
 
 from truetune.checks.inspect_tokenized import is_tokenized
 from truetune.checks.reports import Report
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.errors import MAX_NAMED, DataError, UsageError
 from truetune.package import __version__
 from truetune.report.as_json import report_as_dict
@@ -65,8 +65,8 @@ def make_row_service(spec: RunSpec) -> RowService:
         )
     # Resolved once before anything is shown, so that a name that is not there is an error and
     # no empty page.
-    find_sources(spec.data)
-    return RowService(lambda: RowIndex(find_sources(spec.data)), ConversationRows(spec))
+    find_data_files_of_paths(spec.data)
+    return RowService(lambda: RowIndex(find_data_files_of_paths(spec.data)), ConversationRows(spec))
 
 
 def start_view_server(
@@ -114,10 +114,14 @@ def marks_of_report_for_data(spec: RunSpec, result: Result) -> Marks:
     # The result may be older than the files it names.
     reported_names = [str(name) for name in (result.get("spec") or {}).get("data") or ()]
     named = {
-        os.path.realpath(str(source.path)): str(source.path) for source in find_sources(spec.data)
+        os.path.realpath(str(source.path)): str(source.path)
+        for source in find_data_files_of_paths(spec.data)
     }
     try:
-        reported = [os.path.realpath(str(source.path)) for source in find_sources(reported_names)]
+        reported = [
+            os.path.realpath(str(source.path))
+            for source in find_data_files_of_paths(reported_names)
+        ]
     except DataError:
         reported = []
     # Rows are marked by number over all files: of other files, or in another order, marks would

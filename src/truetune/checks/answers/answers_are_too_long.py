@@ -54,8 +54,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     find_answers_with_next_turn,
     find_bad_answers,
 )
-from truetune.checks.answers.evidence.remedy_for_cut_thinking import REMEDY_FOR_CUT_THINKING
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.bad_answer_share_rule import REMEDY_FOR_CUT_THINKING, BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample

@@ -61,9 +61,8 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
     median_stop_probability,
     unmet_if_ends_unknown,
 )
-from truetune.checks.answers.evidence.remedy_for_cut_thinking import REMEDY_FOR_CUT_THINKING
 from truetune.checks.answers.loss_curves_by_token_source import content_loss_falls
-from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.bad_answer_share_rule import REMEDY_FOR_CUT_THINKING, BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import NO_LIMIT, Sample, SampledRun

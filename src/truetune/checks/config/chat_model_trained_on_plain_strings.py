@@ -64,7 +64,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     project_scripts_around,
     trains_a_model,
 )
-from truetune.data.find_data_files import Source, open_raw
+from truetune.data.find_data_files import DataFile, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
 from truetune.parsing.decompress_within_limits import UNREADABLE
@@ -189,7 +189,7 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
             yield from _first_rows_of_source(source)
 
 
-def _first_rows_of_source(source: Source) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+def _first_rows_of_source(source: DataFile) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
     """The first rows of one file."""
     try:
         with open_raw(source.path) as raw:

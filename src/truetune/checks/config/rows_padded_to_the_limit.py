@@ -56,7 +56,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.row_text_bytes import text_bytes_of_rows
 from truetune.errors import DataError
 from truetune.settings.config import Config
@@ -134,7 +134,7 @@ class RowsPaddedToTheLimit(ConfigRule):
 def _row_lengths(config: Config) -> _RowLengths | None:
     """Tokens of the training rows at most; None where a file of them is not here or can't be read whole."""
     try:
-        sources = find_sources(config.spec.data or config.row_files)
+        sources = find_data_files_of_paths(config.spec.data or config.row_files)
     except DataError:
         return None
     sizes = text_bytes_of_rows(sources)

@@ -72,7 +72,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import is_nearly_all
-from truetune.checks.texts_about_cut_row_ends import ENDS_ARE_LOST
+from truetune.checks.shared_by_rules_on_cut_answers import ENDS_ARE_LOST
 from truetune.data.answering_roles import is_answering_role
 from truetune.data.row_text_bytes import MOST_CHARACTERS_PER_TOKEN
 from truetune.settings.config import Config

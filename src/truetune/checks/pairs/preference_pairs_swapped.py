@@ -59,8 +59,8 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
     is_marked_as_cut,
 )
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
-from truetune.checks.rows_cut_at_one_length import MIN_SHARE_AT_ONE_LENGTH
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.shared_by_rules_on_cut_answers import MIN_SHARE_AT_ONE_LENGTH
 from truetune.data.conversation import Conversation
 from truetune.data.read_answer_scores_beside_pairs import (
     CandidateScores,

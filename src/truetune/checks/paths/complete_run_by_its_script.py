@@ -12,7 +12,7 @@ from truetune.checks.judgement import NotJudged
 from truetune.checks.paths.explain_missing_tokenizer import find_tokenizer_of_scripts
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reports import Subject
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.script_rows.find_row_shaping_script import ShapingScript, find_shaping_script
 from truetune.data.script_rows.read_rows_given_to_trainer import (
     MAX_FOLLOWED_ROWS,
@@ -93,7 +93,7 @@ def _rows_not_followed(run: RunSpec, rows: ScriptRows) -> Iterator[NotJudged]:
     """The rows that are not judged if those of a script are: of other files, and beyond the limit."""
     others = [
         Path(str(source.path))
-        for source in find_sources(run.data)
+        for source in find_data_files_of_paths(run.data)
         if rows.rows_of_file(Path(str(source.path))) is None
     ]
     if others:

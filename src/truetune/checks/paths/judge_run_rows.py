@@ -33,7 +33,7 @@ from truetune.checks.paths.judge_rendered_rows import (
 )
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reports import Report, Subject
-from truetune.data.find_data_files import find_sources
+from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.script_rows.find_row_shaping_script import training_scripts
 from truetune.errors import DataError, TokenizerError, TruetuneError, format_name_list
 from truetune.render.tokenizer_folder import find_tokenizer_folder
@@ -100,18 +100,20 @@ def _judge_ids_made_by_script(
         return None
     scripts = [str(file) for _, file in find_source_files(seen.trainers.sources)]
     training = training_scripts(scripts)
-    seen.judged.append(judge_labels_of_classifier(training, find_sources(run.data), run))
+    seen.judged.append(
+        judge_labels_of_classifier(training, find_data_files_of_paths(run.data), run)
+    )
     if run.tokenizer is None and run.model is None:
         name = find_tokenizer_of_scripts(training)
         if name is None:
-            sources = find_sources(run.data)
+            sources = find_data_files_of_paths(run.data)
             seen.judged.append(judge_columns_without_tokenizer(training, sources, run))
             return None
         run = run.model_copy(update={"tokenizer": name})
     if not training:
         return None
     report = inspect_ids_made_by_script(
-        training, find_sources(run.data), seen.trainers.apply_to_run(run)
+        training, find_data_files_of_paths(run.data), seen.trainers.apply_to_run(run)
     )
     if report is None:
         return None

@@ -53,8 +53,8 @@ from truetune.checks.answer_text_rule import (
     text_besides_answers,
 )
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rows_cut_at_one_length import MIN_SHARE_AT_ONE_LENGTH
 from truetune.checks.rule import MAX_CASES, Setup
+from truetune.checks.shared_by_rules_on_cut_answers import MIN_SHARE_AT_ONE_LENGTH
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.generation.answers_with_unclosed_parts import unfinished_part

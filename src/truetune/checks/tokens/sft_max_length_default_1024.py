@@ -45,7 +45,7 @@ from truetune.checks.learned_tokens_against_ideal_mask import ideal_loss_mask
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact, is_nearly_all
-from truetune.checks.texts_about_cut_row_ends import ENDS_ARE_LOST
+from truetune.checks.shared_by_rules_on_cut_answers import ENDS_ARE_LOST
 from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source

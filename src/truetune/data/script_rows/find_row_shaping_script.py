@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.data.conversation import Conversation
-from truetune.data.find_data_files import Source, find_sources
+from truetune.data.find_data_files import DataFile, find_data_files_of_paths
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows, read_trained_rows
 from truetune.errors import DataError, TruetuneError, format_name_list
@@ -68,10 +68,10 @@ def find_shaping_script(scripts: Iterable[str], data: Sequence[str]) -> ShapingS
     return ShapingScript(found[0], _shapes_rows_differently(found[0])) if len(found) == 1 else None
 
 
-def _sources_or_none(data: Sequence[str]) -> list[Source]:
+def _sources_or_none(data: Sequence[str]) -> list[DataFile]:
     """The data files that paths mean; empty if that is not known, for the check itself says why."""
     try:
-        return find_sources(data)
+        return find_data_files_of_paths(data)
     except DataError:
         return []
 

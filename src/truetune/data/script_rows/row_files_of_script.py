@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truetune.data.find_data_files import find_sources, open_raw
+from truetune.data.find_data_files import find_data_files_of_paths, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.data.script_rows.tables_with_known_rows import Place, Row, Table, make_table
 from truetune.errors import TruetuneError
@@ -109,7 +109,7 @@ class RowFiles:
         """The table of the rows in a file; None if it holds none that can be read."""
         rows: list[Row] = []
         try:
-            source = find_sources([str(path)])[0]
+            source = find_data_files_of_paths([str(path)])[0]
             with open_raw(source.path) as raw:
                 for record in islice(read_records(source, raw), MAX_ROWS + 1):
                     value = plain_to_value(record.row)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from truetune.data.find_data_files import Source
+from truetune.data.find_data_files import DataFile
 from truetune.data.read_file_records import Record
 from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRow, read_trained_rows
 from truetune.settings.run_spec import FormatName
 
 
 def shape_records(
-    records: Iterable[Record], source: Source, script: str
+    records: Iterable[Record], source: DataFile, script: str
 ) -> tuple[Iterable[Record], FormatName | None]:
     """The records of a file as the named script shapes them, and the format that they then have.
 

@@ -14,7 +14,7 @@ from truetune.checks.config.evidence.training_file_columns import (
     local_data_files,
     local_training_sources,
 )
-from truetune.data.find_data_files import Source, open_raw
+from truetune.data.find_data_files import DataFile, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_rows
 from truetune.errors import DataError, TruetuneError
@@ -43,7 +43,7 @@ RUNS = re.compile(r"([\s\W_])\1+")
 """The same sign many times, which is one token or few"""
 
 
-def _local_row_files(config: Config) -> list[Source]:
+def _local_row_files(config: Config) -> list[DataFile]:
     """The local files of rows: those of the settings, of a program, or of a torchtune recipe."""
     named = list(config.row_files)
     dataset = config.raw.get("dataset")
@@ -80,7 +80,7 @@ def text_columns_of_recipe(config: Config) -> tuple[str, ...]:
     return tuple(name for name in named.values() if isinstance(name, str))
 
 
-def _first_rows_of_file(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _first_rows_of_file(source: DataFile) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The first rows of a file, each with its line."""
     try:
         with open_raw(source.path) as raw:

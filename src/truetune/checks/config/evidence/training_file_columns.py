@@ -8,8 +8,8 @@ from typing import Any
 from truetune.data.find_data_files import (
     COMPRESSION_SUFFIXES,
     KIND_BY_SUFFIX,
-    Source,
-    find_sources,
+    DataFile,
+    find_data_files_of_paths,
     open_raw,
 )
 from truetune.data.read_file_records import read_records
@@ -50,7 +50,7 @@ def _first_row_of_file(name: str) -> dict[Any, Any]:
     return next((row for row in found if row), {})
 
 
-def _first_row_of_source(source: Source) -> dict[Any, Any]:
+def _first_row_of_source(source: DataFile) -> dict[Any, Any]:
     """The first row of one file."""
     try:
         with open_raw(source.path) as raw:
@@ -60,7 +60,7 @@ def _first_row_of_source(source: Source) -> dict[Any, Any]:
         return {}
 
 
-def local_training_sources(config: Config) -> list[Source]:
+def local_training_sources(config: Config) -> list[DataFile]:
     """The training files that are on this machine, those that truetune does not read itself among them."""
     named = [*config.spec.data, *map(str, config.spec.training.other.get("datasets") or ())]
     beside = Path(config.path).parent
@@ -70,7 +70,7 @@ def local_training_sources(config: Config) -> list[Source]:
     return found
 
 
-def local_data_files(name: str) -> list[Source]:
+def local_data_files(name: str) -> list[DataFile]:
     """The data files that a name means; none where it is not on this machine, or is a folder without any of its own."""
     path = Path(name)
     if "://" in name or "\0" in name:
@@ -81,7 +81,7 @@ def local_data_files(name: str) -> list[Source]:
             for entry in path.iterdir()
         ):
             return []
-        return find_sources([name])
+        return find_data_files_of_paths([name])
     except (DataError, OSError):
         return []
 

@@ -15,7 +15,7 @@ from typing import IO
 from truetune.checks.config.evidence.setting_places import is_value_unknown, numbered_tables_of_list
 from truetune.checks.config.evidence.training_file_columns import local_data_files
 from truetune.checks.count_optimizer_steps import OptimizerSteps, count_optimizer_steps
-from truetune.data.find_data_files import Source, open_decompressed_bytes, open_raw
+from truetune.data.find_data_files import DataFile, open_decompressed_bytes, open_raw
 from truetune.data.read_file_records import is_one_json_array, read_records
 from truetune.errors import DataError
 from truetune.parsing.decompress_within_limits import UNREADABLE
@@ -179,14 +179,14 @@ def count_rows(name: str) -> int | None:
         return None
 
 
-def _time_and_size(source: Source) -> tuple[int, int]:
+def _time_and_size(source: DataFile) -> tuple[int, int]:
     """The time of change and the size of a file, by which a changed file is told."""
     stat = Path(str(source.path)).stat()
     return stat.st_size, stat.st_mtime_ns
 
 
 @lru_cache(maxsize=64)
-def _count_rows_of_source(source: Source, size: int, _changed: int) -> int:
+def _count_rows_of_source(source: DataFile, size: int, _changed: int) -> int:
     """Count the rows of a file, once for each state of it. Raises OverflowError for a file that is
     too large.
     """

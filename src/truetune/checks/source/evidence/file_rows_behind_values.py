@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.data.find_data_files import find_sources, open_raw
+from truetune.data.find_data_files import find_data_files_of_paths, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
 from truetune.source.parsed_source_file import Module
@@ -202,7 +202,7 @@ def _read_first_rows_cached(path: str, changed: int) -> tuple[Mapping[str, Any],
     the cache.
     """
     try:
-        source = find_sources([path])[0]
+        source = find_data_files_of_paths([path])[0]
         with open_raw(source.path) as raw:
             records = [record.row for record in islice(read_records(source, raw), MAX_ROWS)]
     except (DataError, IndexError, OSError):

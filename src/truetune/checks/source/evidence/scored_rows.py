@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.data.find_data_files import find_sources, open_raw
+from truetune.data.find_data_files import find_data_files_of_paths, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError
 from truetune.source.parsed_source_file import Module
@@ -164,7 +164,7 @@ def _first_rows_with_text_columns(path: Path, columns: tuple[str, ...]) -> list[
 def _first_rows_of_file(path: Path) -> list[Mapping[str, Any]]:
     """The first rows of a file; nothing where it can't be read."""
     try:
-        source = find_sources([str(path)])[0]
+        source = find_data_files_of_paths([str(path)])[0]
         with open_raw(source.path) as raw:
             records = [record.row for record in islice(read_records(source, raw), MAX_ROWS)]
     except (DataError, IndexError, OSError):

@@ -1,1 +1,0 @@
-"""What several rules on answers look at. No rule stands here."""
