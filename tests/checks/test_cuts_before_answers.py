@@ -11,7 +11,7 @@ import pytest
 
 from truetune.checks.findings import Finding
 from truetune.checks.put_row_cuts_before_endless_answers import put_cuts_before_answers
-from truetune.checks.texts_about_cut_row_ends import ENDS_ARE_LOST
+from truetune.checks.shared_by_rules_on_cut_answers import ENDS_ARE_LOST
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.settings.run_spec import RunSpec
 from truetune.troubleshooting.check_project import check_project
