@@ -26,8 +26,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from truetune.memory.architecture import parse_architecture
 from truetune.memory.estimate_memory import GIB, estimate_memory
+from truetune.memory.matrices_and_parameters_from_config import parse_architecture
 from truetune.memory.memory_settings import resolve_memory_settings
 from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec

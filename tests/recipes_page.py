@@ -24,7 +24,7 @@ from truetune.training.propose_settings import (
     propose_settings,
 )
 from truetune.training.settings_as_explained_yaml import render_settings_yaml
-from truetune.training.survey_data import survey_data
+from truetune.training.survey_data_and_model_for_init import survey_data
 
 PAGE = Path(__file__).parents[1] / "docs" / "recipes.md"
 SHAPE = {

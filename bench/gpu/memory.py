@@ -68,8 +68,8 @@ def _measure_case(case: Case) -> Entry:
     """Predicted and measured bytes of one case."""
     import torch
 
-    from truetune.memory.architecture import parse_architecture
     from truetune.memory.estimate_memory import estimate_memory
+    from truetune.memory.matrices_and_parameters_from_config import parse_architecture
     from truetune.memory.memory_settings import resolve_memory_settings
 
     name = _name(case)

@@ -16,7 +16,7 @@ from truetune.auditing.build_audit import list_stop_ids
 from truetune.auditing.list_row_texts_with_sources import parse_row
 from truetune.checks.token_views import make_token_views
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.probe.observe_run import batch_arrays
 from truetune.probe.run_record import Record
 from truetune.render.template_probes import Probes, make_probes

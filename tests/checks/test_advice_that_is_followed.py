@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.answers.answers_never_stop import ASK_AS_TRAINED
-from truetune.checks.explain_answers_by_scripts import explain_answers_by_scripts
+from truetune.checks.explain_answers_by_generating_scripts import explain_answers_by_scripts
 from truetune.checks.findings import Finding
 
 ENDLESS = Finding(

@@ -20,7 +20,11 @@ WRITERS = {
     "checks/check_environment.py": ("_environment_facts",),
     "checks/judge_answers.py": ("report_on_answers",),
     "evaluation/evaluate_losses_and_answers.py": ("_describe_subject",),
-    "evaluation/summarize_run.py": ("_facts_of_record", "_facts_of_log", "_facts_of_watcher"),
+    "evaluation/summarize_training_run_in_words.py": (
+        "_facts_of_record",
+        "_facts_of_log",
+        "_facts_of_watcher",
+    ),
     "evaluation/sample_model.py": ("describe_subject",),
     "serving/check_server.py": ("_describe_server",),
 }

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from truetune.checks.correct_findings_by_other_files import reconcile_findings
 from truetune.checks.findings import Case, Finding
-from truetune.checks.reconcile_findings import reconcile_findings
 from truetune.logs.run_log import Curve, RunLog
 
 STEPPED = Finding(

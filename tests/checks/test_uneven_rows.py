@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import truetune
-from truetune.checks.padding_share import estimate_padded_batches
+from truetune.checks.estimate_padding_share_of_batches import estimate_padded_batches
 
 UNEVEN = [3_000 if number % 15 == 0 else 20 for number in range(300)]
 EVEN = [60 + number % 40 for number in range(300)]

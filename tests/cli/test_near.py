@@ -13,7 +13,7 @@ from truetune.checks.rule_catalogue import find_rule, select_rules
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import TruetuneError
-from truetune.rehearsal.training_command import find_training_command
+from truetune.rehearsal.find_command_to_rehearse import find_training_command
 from truetune.settings.read_truetune_settings import find_own_settings_and_file, validate_settings
 from truetune.settings.suggest_spelling import did_you_mean, did_you_mean_path
 

@@ -9,8 +9,11 @@ from typing import Any
 import pandas
 import pytest
 
-from truetune.data.script_rows.dataframe_columns import call_column_method, operate_on_columns
-from truetune.data.script_rows.tables_with_known_rows import COLUMN
+from truetune.data.script_rows.compute_dataset_methods_on_known_rows import COLUMN
+from truetune.data.script_rows.compute_on_dataframe_columns import (
+    call_column_method,
+    operate_on_columns,
+)
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.lists_and_dicts import plain_to_value
 from truetune.source.symbolic_execution.values_of_run import Constant, Sequence, Value

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from truetune.demo import TOKENIZER, run_demo
 from truetune.demo.plant_faults import break_tokenizer
-from truetune.demo.train_with_both_pads import (
+from truetune.demo.train_with_eos_and_own_pad import (
     IGNORED,
     ROWS,
     STEPS,

@@ -17,7 +17,7 @@ from tests.checks.pages.environment import environment
 from truetune.checks.check_environment import doctor, judge_environment
 from truetune.checks.environment.gpu_not_in_torch_build import has_kernels_for
 from truetune.checks.environment.gpu_not_used_by_torch import GpuNotUsedByTorch
-from truetune.doctor.environment import PACKAGES
+from truetune.doctor.environment_record_types import PACKAGES
 from truetune.doctor.gather_environment import (
     IMPORTED_MODULES,
     _try_imports_and_ask_torch,

@@ -21,7 +21,7 @@ from truetune.demo import TOKENIZER
 from truetune.encoding import encode_data_set as run_module
 from truetune.encoding.encode_data_set import Encoded
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.render.template_probes import alternating_chat, prepare_probes_of_run
 from truetune.render.tokenizer import load_tokenizer

@@ -13,7 +13,7 @@ from tests import parts
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch, stream_batches
+from truetune.encoding.render_and_encode_in_two_threads import make_batch, stream_batches
 from truetune.render.rendering import Source
 from truetune.render.template_probes import alternating_chat, make_probes
 from truetune.render.tokenizer import load_tokenizer

@@ -15,7 +15,7 @@ from tests import parts
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import stream_batches
+from truetune.encoding.render_and_encode_in_two_threads import stream_batches
 from truetune.render.template_probes import prepare_probes_of_run
 from truetune.settings.run_spec import Learn, RunSpec
 

@@ -24,7 +24,7 @@ from truetune.encoding import encode_on_ray
 from truetune.encoding.encode_data_set import Encoded
 from truetune.encoding.encoded_folder_on_disk import DiskStore, EncodedFolderOnDisk
 from truetune.encoding.proved_tokenizer_engines import EnginesDiffer
-from truetune.encoding.stream_batches import describe_wrong_shortcut
+from truetune.encoding.render_and_encode_in_two_threads import describe_wrong_shortcut
 from truetune.errors import DataError
 from truetune.render.template_probes import alternating_chat, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec

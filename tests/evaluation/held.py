@@ -12,7 +12,7 @@ import torch
 from tests.auditing import tiny
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
-from truetune.evaluation.row_losses import EncodedRows, encode_rows_as_trained
+from truetune.evaluation.held_out_token_losses import EncodedRows, encode_rows_as_trained
 from truetune.generation.backends.backend import ScoredIds
 from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.settings.read_truetune_settings import validate_settings

@@ -23,13 +23,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import findings_on_sampled_answers
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import TOKENIZER
-from truetune.evaluation.gather_evidence_on_answers import gather_evidence
+from truetune.evaluation.gather_evidence_on_causes_of_answers import gather_evidence
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass
 from truetune.generation.backends.backend import Backend, Decoding, Progress
 from truetune.generation.backends.model_source import find_model_source, serving_stops
 from truetune.generation.backends.open_backend import open_backend
 from truetune.generation.build_prompts import build_prompts
-from truetune.generation.model_evidence import ModelEvidence
+from truetune.generation.evidence_on_causes_of_answers import ModelEvidence
 from truetune.generation.score_answer import score_answer
 from truetune.render.serving_contract import make_serving_contract
 from truetune.render.template_probes import prepare_probes_of_run

@@ -10,7 +10,7 @@ import pytest
 
 from tests.evaluation.held import probes_of, saved
 from truetune.errors import UsageError
-from truetune.evaluation.lm_eval_tasks import (
+from truetune.evaluation.run_lm_eval_and_compare_prompts import (
     PromptLog,
     adds_bos,
     describe_prompt_differences,

@@ -13,7 +13,7 @@ import truetune
 from tests.auditing import tiny
 from tests.evaluation.held import examples, one_by_one, probes_of, saved, write
 from truetune.evaluation.evaluate_losses_and_answers import evaluate_model
-from truetune.evaluation.row_losses import (
+from truetune.evaluation.held_out_token_losses import (
     KINDS,
     REJECTED_ANSWER,
     loss_changes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from truetune.evaluation.average_answer_metrics import RowGroup, measure_answers
-from truetune.evaluation.row_statistics import mcnemar_p, wilson_interval
+from truetune.evaluation.confidence_intervals_over_rows import mcnemar_p, wilson_interval
 from truetune.generation.answer_parsers_named_by_user import make_parser
 from truetune.generation.answer_samples import Answer, Prompt, Sample
 from truetune.generation.score_answer import score_answer

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, written
-from truetune.cli.sample_command import sample as command
+from truetune.cli.sample_and_judge_answers_command import sample as command
 from truetune.data.guard_output_folder import file_digest
 from truetune.errors import DataError, SpecError, TruetuneError, UsageError
 from truetune.evaluation.choose_held_out_prompts import ChosenPrompts

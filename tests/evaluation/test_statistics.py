@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truetune.evaluation.row_statistics import (
+from truetune.evaluation.confidence_intervals_over_rows import (
     bootstrap_mean,
     mcnemar_p,
     paired_difference,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.auditing import tiny
 from tests.evaluation.held import examples, write
-from truetune.encoding.make_documents import Document
+from truetune.encoding.make_documents_or_reject_rows import Document
 from truetune.evaluation.stop_calibration import calibrate_stops
 from truetune.generation.backends.backend import ScoredIds
 from truetune.render.rendering import Source

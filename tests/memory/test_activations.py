@@ -9,7 +9,7 @@ import pytest
 
 from tests.memory.shapes import SHAPES
 from truetune.memory.activation_memory import block_activation_bytes_per_token
-from truetune.memory.architecture import parse_architecture
+from truetune.memory.matrices_and_parameters_from_config import parse_architecture
 from truetune.memory.memory_settings import resolve_memory_settings
 from truetune.memory.model_family_layouts import FAMILIES
 from truetune.settings.run_spec import RunSpec

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from tests.memory.shapes import EXPERTS, LATENT, LLAMA, SHAPES
 from truetune.errors import SpecError
-from truetune.memory.architecture import parse_architecture, read_architecture
+from truetune.memory.matrices_and_parameters_from_config import (
+    parse_architecture,
+    read_architecture,
+)
 from truetune.memory.model_family_layouts import FAMILIES
 
 NOT_BUILT = {"ministral", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text"}

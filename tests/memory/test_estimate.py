@@ -10,8 +10,8 @@ import pytest
 from bench.memory import SHAPES as REAL
 from bench.memory import Case, on_nothing
 from truetune.memory import logits_memory, weight_gradient_optimizer_memory
-from truetune.memory.architecture import Architecture, parse_architecture
 from truetune.memory.estimate_memory import GIB, Estimate, estimate_memory
+from truetune.memory.matrices_and_parameters_from_config import Architecture, parse_architecture
 from truetune.memory.memory_settings import MemorySettings, resolve_memory_settings
 from truetune.settings.config import Config, Stack
 from truetune.settings.run_spec import RunSpec

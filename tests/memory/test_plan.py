@@ -13,11 +13,11 @@ from rich.console import Console
 
 from bench.memory import SHAPES
 from truetune.errors import SpecError, UsageError
-from truetune.memory.architecture import parse_architecture
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.find_remedies import ORDER
+from truetune.memory.matrices_and_parameters_from_config import parse_architecture
 from truetune.memory.plan_memory import Plan, judge_peak, parse_gpu_memory, plan_memory
-from truetune.memory.spell_remedy_settings import SPELLINGS
+from truetune.memory.write_remedies_as_stack_settings import SPELLINGS
 from truetune.report.memory_plan_terminal import render_plan
 from truetune.settings.config import Config, Stack
 from truetune.settings.run_spec import RunSpec

@@ -202,7 +202,7 @@ def _templates(path: Path) -> Any:
 
 
 def _architecture(path: Path) -> Any:
-    from truetune.memory.architecture import read_architecture
+    from truetune.memory.matrices_and_parameters_from_config import read_architecture
 
     return read_architecture(path)
 
@@ -220,7 +220,7 @@ def _flag(path: Path) -> Any:
 
 
 def _set(path: Path) -> Any:
-    from truetune.cli.plan_command import parse_nested_settings
+    from truetune.cli.plan_gpu_memory_command import parse_nested_settings
 
     return parse_nested_settings(
         ("lora.r=" + path.read_bytes().decode("utf-8", "surrogateescape"),)
@@ -478,10 +478,12 @@ def of_others() -> dict[str, list[Reader]]:
         "render.tokenizer_folder": [
             Reader("tokenizer_config.json", b'{"chat_template": "{{ messages }}"}', _templates)
         ],
-        "memory.architecture": [Reader("config.json", json.dumps(CONFIG).encode(), _architecture)],
+        "memory.matrices_and_parameters_from_config": [
+            Reader("config.json", json.dumps(CONFIG).encode(), _architecture)
+        ],
         "report.load_results": [Reader("r.json", RESULT, _result)],
         "cli.shared_options": [Reader("flag", b'{"a": [1, 2.5]}', _flag)],
-        "cli.plan_command": [Reader("set", b"16", _set)],
+        "cli.plan_gpu_memory_command": [Reader("set", b"16", _set)],
         "generation.answer_parsers_named_by_user": [
             Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)
         ],
@@ -522,17 +524,17 @@ OWN = {
     "checks.commands.server_puts_adapter_on_another_base": TYPES_ALONE,
     "checks.config.own_rows_not_trained": SWALLOWS,
     "checks.config.settings_name_another_base": SWALLOWS,
-    "checks.find_merged_weights_and_adapters": SWALLOWS,
+    "checks.find_adapters_merged_into_weights": SWALLOWS,
     "checks.find_server_replies_cut_at_limit": SWALLOWS,
-    "checks.source.evidence.weight_sharding": SWALLOWS,
+    "checks.source.evidence.does_script_train_sharded_weights": SWALLOWS,
     "data.tell_training_files_from_predictions": SWALLOWS,
     "data.row_text_bytes": SWALLOWS,
     "logs.strip_container_log_prefixes": SWALLOWS,
-    "checks.source.evidence.job_commands_that_start_script": SWALLOWS,
+    "checks.source.evidence.script_start_commands_and_reserved_gpus": SWALLOWS,
     "checks.commands.nodes_talk_over_a_local_interface": TYPES_ALONE,
     "checks.modelfile.find_trained_prompt_format_beside": SWALLOWS,
     "evaluation.explain_scores_beside_predictions": SWALLOWS,
-    "checks.training_stages": SWALLOWS,
+    "checks.find_training_stages_of_files": SWALLOWS,
     "data.script_rows.row_files_of_script": SWALLOWS,
     "data.script_rows.known_python_functions": SWALLOWS,
     "data.script_rows.symbolic_run_with_rows": SWALLOWS,
@@ -544,7 +546,7 @@ OWN = {
     "fixing.remedies.reshape_rows_for_template": OF_A_ROW,
     "fixing.row_messages_with_paths": OF_A_ROW,
     "fixing.line_diff": "a bound alone",
-    "fixing.fix_outputs": TELLS,
+    "fixing.write_fixed_file_and_change_record": TELLS,
     "fixing.fix_file": "what a broken stream raises, by name",
     "data.guard_output_folder": TELLS,
     "checks.config.served_template_differs": SWALLOWS,
@@ -558,7 +560,7 @@ OWN = {
     "checks.source.evidence.trial_row_limits_switched_on": SWALLOWS,
     "checks.commands.server_offers_no_adapter": TYPES_ALONE,
     "checks.commands.server_template_of_another_family": SWALLOWS,
-    "checks.config.evidence.first_rows_of_run": SWALLOWS,
+    "checks.config.evidence.read_first_rows_and_count_characters": SWALLOWS,
     "checks.lora_scales_and_precisions_beside_log": SWALLOWS,
     "checks.is_adapter_on_its_trained_base": SWALLOWS,
     "checks.source.pattern_misses_the_answers": OF_A_FIELD,
@@ -585,7 +587,7 @@ OWN = {
     "checks.find_merge_quantize_export_commands": SWALLOWS,
     "checks.commands.command_asks_for_the_base": TYPES_ALONE,
     "data.reference_files_beside_answers": SWALLOWS,
-    "checks.source.evidence.added_tokens": SWALLOWS,
+    "checks.source.evidence.added_tokens_new_to_model": SWALLOWS,
     "settings.stacks.find_config_consumer": SWALLOWS,
     "settings.stacks.removed_arguments": WRITES,
     "evaluation.generate_and_score_in_own_loop": TELLS,
@@ -596,7 +598,7 @@ OWN = {
     "checks.identify_model_by_published_name": SWALLOWS,
     "checks.find_uses_of_weight_folders": SWALLOWS,
     "checks.position_and_attention_overrides": SWALLOWS,
-    "checks.source.evidence.layer_numbers": SWALLOWS,
+    "checks.source.evidence.layer_numbers_named_and_model_depth": SWALLOWS,
     "checks.source.evidence.held_out_loaders_sharing_training_rows": SWALLOWS,
     "checks.read_files_beside_log": SWALLOWS,
     "checks.host_memory_settings_of_model_loads": SWALLOWS,
@@ -665,7 +667,7 @@ OWN = {
     "checks.config.dataset_listed_twice": "text that it made itself",
     "checks.config.new_tokens_left_untrained": SWALLOWS,
     "checks.config.evidence.upper_bound_of_optimizer_steps": SWALLOWS,
-    "checks.config.evidence.training_file_columns": SWALLOWS,
+    "checks.config.evidence.columns_and_age_of_training_files": SWALLOWS,
     "checks.devices.effective_batch_contradicts": SWALLOWS,
     "checks.devices.read_architecture_and_row_count": SWALLOWS,
     "checks.findings_file": WRITES,
@@ -673,7 +675,7 @@ OWN = {
     "demo.plant_faults": WRITES,
     "demo.make_demo_data": WRITES,
     "doctor.gather_environment": WRITES,
-    "evaluation.open_run_results": WRITES,
+    "evaluation.open_training_run_folder": WRITES,
     "generation.backends.http_client": "needs a server; tests/generation feeds it with broken answers",
     "probe.run_record": WRITES,
     "rehearsal.rehearsed_run_without_script": WRITES,

@@ -57,10 +57,22 @@ ALLOWED = {
         "fixing/parse_json_with_places.py",
         "json.JSONDecoder",
     ): "strings alone, of a text that the guard has read before",
-    ("fixing/fix_outputs.py", "bz2"): "packs what is written; nothing is read",
-    ("fixing/fix_outputs.py", "gzip.GzipFile"): "packs what is written; nothing is read",
-    ("fixing/fix_outputs.py", "lzma"): "packs what is written; nothing is read",
-    ("fixing/fix_outputs.py", "zstandard"): "packs what is written; nothing is read",
+    (
+        "fixing/write_fixed_file_and_change_record.py",
+        "bz2",
+    ): "packs what is written; nothing is read",
+    (
+        "fixing/write_fixed_file_and_change_record.py",
+        "gzip.GzipFile",
+    ): "packs what is written; nothing is read",
+    (
+        "fixing/write_fixed_file_and_change_record.py",
+        "lzma",
+    ): "packs what is written; nothing is read",
+    (
+        "fixing/write_fixed_file_and_change_record.py",
+        "zstandard",
+    ): "packs what is written; nothing is read",
     (
         "fixing/fix_parquet_and_arrow_files.py",
         "pyarrow.ipc.open_file",

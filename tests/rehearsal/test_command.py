@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from truetune.cli import truetune_group
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.rehearsal.training_command import find_training_command
+from truetune.rehearsal.find_command_to_rehearse import find_training_command
 
 SCRIPT = """
 import sys

@@ -16,8 +16,8 @@ import truetune
 from tests.auditing import tiny
 from truetune.errors import UsageError
 from truetune.probe import label_mutants
+from truetune.probe.compact_vocabulary_to_used_ids import compact_vocabulary
 from truetune.probe.label_mutants import LABEL_FAULTS, Line, swap_preferences
-from truetune.probe.vocab_map import compact_vocabulary
 from truetune.rehearsal.mutation_score import MutationTest, find_visible_sign
 from truetune.report.rehearsal_terminal import draw_rehearsal
 

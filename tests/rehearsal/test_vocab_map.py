@@ -15,8 +15,13 @@ from torch.nn import functional
 from trl.trainer.utils import entropy_from_logits, selective_log_softmax
 
 from tests.auditing import tiny
+from truetune.probe.compact_vocabulary_to_used_ids import (
+    VocabMap,
+    as_vocab_tensor,
+    compact_vocabulary,
+    vocab_map_of,
+)
 from truetune.probe.rehearse_by_memorising_and_reciting import rehearse_run
-from truetune.probe.vocab_map import VocabMap, as_vocab_tensor, compact_vocabulary, vocab_map_of
 
 SIZE = 300
 

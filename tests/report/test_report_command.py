@@ -14,11 +14,15 @@ from click.testing import CliRunner, Result
 
 from tests.report.runs import sampled, write_run
 from truetune.checks.reports import DataReport
-from truetune.cli.report_command import report
+from truetune.cli.draw_report_page_command import report
 from truetune.demo import DATA
 from truetune.errors import TruetuneError
-from truetune.evaluation.run_report import shortest_names
-from truetune.logs.curve_downsampling import MAX_POINTS, downsample_curve, smooth_curve
+from truetune.evaluation.training_run_report import shortest_names
+from truetune.logs.downsample_curve_keeping_extremes import (
+    MAX_POINTS,
+    downsample_curve,
+    smooth_curve,
+)
 from truetune.logs.run_log import Curve
 from truetune.report.as_json import to_json
 from truetune.report.page import html_page_of_json

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.report.conftest import HOSTILE
 from tests.report.runs import sampled, write_run
-from truetune.evaluation.run_report import build_run_report
+from truetune.evaluation.training_run_report import build_run_report
 from truetune.report.page import html_page_of_report
 from truetune.settings.run_spec import RunSpec
 

@@ -22,7 +22,7 @@ from truetune.generation.backends.open_backend import Options
 from truetune.generation.server_observations import ServerObservations
 from truetune.report.report_terminal import report_as_text
 from truetune.serving.check_server import judge_server, serve_check
-from truetune.serving.compare_prompts import compare_server_prompts
+from truetune.serving.compare_served_with_trained_prompts import compare_server_prompts
 from truetune.serving.infer_prompt_from_answers import compare_prompts_by_answers
 from truetune.serving.load_contract_of_trained_prompts import TrainingRecord, load_training_record
 from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests

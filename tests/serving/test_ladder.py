@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.checkpoint import make
-from truetune.cli.ladder_command import ladder as command
+from truetune.cli.ladder_of_adapter_effect_command import ladder as command
 from truetune.errors import UsageError
 from truetune.serving.compare_adapter_forms import Ladder, compare_adapter_forms
 from truetune.training.merge import merge

@@ -8,7 +8,7 @@ import pytest
 
 from tests.source.modules import last, module
 from truetune.source.evaluate_constant_expressions import UNKNOWN
-from truetune.source.qualified_names import shorten_library_name
+from truetune.source.shorten_qualified_names import shorten_library_name
 
 IMPORTS = """
 import torch

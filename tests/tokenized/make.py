@@ -15,7 +15,7 @@ import truetune
 from tests.parts import folder
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 

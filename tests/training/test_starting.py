@@ -20,8 +20,8 @@ import truetune
 from tests.recipes_page import DATA as OF_RECIPE
 from tests.recipes_page import PAGE, SHAPE, furnish, page, rows
 from truetune.checks.judge_settings import judge_settings
-from truetune.cli.init_command import RECIPES as NAMES
-from truetune.cli.init_command import init
+from truetune.cli.init_run_settings_command import RECIPES as NAMES
+from truetune.cli.init_run_settings_command import init
 from truetune.demo import DATA
 from truetune.errors import UsageError
 from truetune.memory.plan_memory import plan_memory
@@ -39,7 +39,7 @@ from truetune.training.propose_settings import (
 from truetune.training.setting_conflicts import OTHER_STACKS
 from truetune.training.settings_as_explained_yaml import ALWAYS_SET, LAYOUT, SHORT_MEANINGS
 from truetune.training.settings_as_explained_yaml import render_settings_yaml as sheet
-from truetune.training.survey_data import MAX_ROWS_SURVEYED, survey_data
+from truetune.training.survey_data_and_model_for_init import MAX_ROWS_SURVEYED, survey_data
 from truetune.training.training_recipe import make_recipe
 
 HIDDEN = {
@@ -226,7 +226,7 @@ def test_what_it_needs_and_nobody_to_ask(folder: Path) -> None:
 def test_it_asks_at_a_terminal(folder: Path) -> None:
     leader, follower = pty.openpty()
     code = (
-        "import sys; from truetune.cli.init_command import init; init.main([], standalone_mode=False); "
+        "import sys; from truetune.cli.init_run_settings_command import init; init.main([], standalone_mode=False); "
         "assert not {'torch', 'transformers'} & sys.modules.keys()"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(truetune.__file__).parents[1])}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.explaining.guides import GUIDES, Cause
-from truetune.checks.explaining.recognise_speed import guides_of_named_speed
+from truetune.checks.explaining.recognise_questions_about_speed import guides_of_named_speed
 from truetune.checks.findings import Finding
 from truetune.troubleshooting.evidence_against_causes import read_evidence
 from truetune.troubleshooting.project_facts import read_facts_of_project

@@ -298,7 +298,7 @@ def test_a_file_that_changes_is_said_and_read_anew_with_the_page(tmp_path: Path)
 
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:
     code = (
-        "import sys; from truetune.cli.view_command import view; "
+        "import sys; from truetune.cli.view_rows_in_browser_command import view; "
         f"sys.exit(view.main([{str(BROKEN)!r}, '-t', {str(TOKENIZER)!r}], standalone_mode=False))"
     )
     process = subprocess.Popen(

@@ -19,7 +19,7 @@ from pyarrow import parquet
 import truetune
 from tests.browser import chromium, opened
 from tests.viewing.conftest import serving
-from truetune.cli.view_command import view as command
+from truetune.cli.view_rows_in_browser_command import view as command
 from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.read_file_records import Record
 from truetune.data.read_rows_as_conversations import read_conversations

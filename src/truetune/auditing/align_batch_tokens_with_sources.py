@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Field, Sample
-from truetune.auditing.batch_lines import BatchLine, list_batch_lines
 from truetune.auditing.document_borders import number_documents
 from truetune.auditing.expected_tokens_without_rendering import (
     TokenRange,
@@ -33,6 +32,7 @@ from truetune.auditing.match_renderings import (
     index_renderings,
     mark_answers,
 )
+from truetune.auditing.read_lines_of_recorded_batch import BatchLine, list_batch_lines
 from truetune.auditing.recognise_rows_in_text import GivenRowIndex
 from truetune.auditing.search_row_fields_in_text import FieldSpot, NormalizeText, SearchedText
 from truetune.encoding.token_bytes import SPACE, TokenBytes

@@ -1,4 +1,5 @@
-"""An audit: the batches of a real run, every token of them placed. What rules on batches, laws and recitations see.
+"""An audit holds the batches of a real run, with the source of every token in them: what rules on
+batches, invariants and recitations see.
 
 The trade-off: flat arrays over the tokens of a line, for rules compare whole lines at once; which field a token is from
 is an index, and the texts of fields stand beside.

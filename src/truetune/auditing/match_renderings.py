@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.errors import TruetuneError
 from truetune.render.rendering import Source
 from truetune.render.template_probes import Probes

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from truetune.auditing.list_row_texts_with_sources import parse_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.errors import DataError, UsageError
 from truetune.probe.run_record import Record
 from truetune.render.rendering import IGNORED

@@ -27,7 +27,11 @@ from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.read_rows_as_conversations import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch, retry_without_shortcuts, stream_batches
+from truetune.encoding.render_and_encode_in_two_threads import (
+    make_batch,
+    retry_without_shortcuts,
+    stream_batches,
+)
 from truetune.errors import DataError, TruetuneError
 from truetune.render.template_probes import Probes, make_probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer, with_special_tokens_set

@@ -13,7 +13,7 @@ from typing import Any
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import EnvironmentRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.doctor.environment import PACKAGES, Environment
+from truetune.doctor.environment_record_types import PACKAGES, Environment
 from truetune.doctor.gather_environment import Say, gather_environment, list_extras
 from truetune.settings.run_spec import RunSpec
 

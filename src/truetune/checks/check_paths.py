@@ -17,6 +17,7 @@ from os import PathLike
 from pathlib import Path
 
 from truetune.checks.check_data import Progress
+from truetune.checks.correct_findings_by_other_files import reconcile_findings
 from truetune.checks.drop_pad_finding_settled_by_script import drop_pad_finding_set_by_scripts
 from truetune.checks.find_uses_of_weight_folders import find_weight_uses
 from truetune.checks.judge_settings import judge_settings
@@ -26,7 +27,6 @@ from truetune.checks.paths.check_path import check_path
 from truetune.checks.paths.judge_run_rows import judge_run_or_note_unreadable
 from truetune.checks.paths.path_kinds import holds_only_rows
 from truetune.checks.paths.paths_check_state import PathsCheck
-from truetune.checks.reconcile_findings import reconcile_findings
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
 from truetune.checks.rule_catalogue import DATA, all_rules
 from truetune.checks.rule_runner import join_equal_findings, merge_explained

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.checks.config.evidence.setting_places import setting_place
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_place
 from truetune.settings.config import Config, LossBasis, LossSetting
 
 TOKEN_SWITCHES: Mapping[str, str] = {

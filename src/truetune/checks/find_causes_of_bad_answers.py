@@ -14,7 +14,7 @@ from truetune.checks.judgement import Judgement
 from truetune.checks.rule import AnswersRule, CauseRule, CheckpointRule, Spoiled
 from truetune.checks.rule_runner import all_rules_of_classes, choose_rules, run_rules
 from truetune.errors import TruetuneError
-from truetune.generation.model_evidence import ModelEvidence
+from truetune.generation.evidence_on_causes_of_answers import ModelEvidence
 from truetune.settings.run_spec import RunSpec
 
 

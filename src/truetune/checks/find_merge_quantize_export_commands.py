@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.adapted_models import written_text
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import written_text
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import ShellCommand, last_option
 from truetune.settings.stacks.read_config_of_any_stack import read_config

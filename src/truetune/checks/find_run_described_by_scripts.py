@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from truetune.checks.read_training_script_with_imports import find_only_config, read_training_module
-from truetune.checks.source.evidence.training_row_files import local_row_files_of_only_trainer
+from truetune.checks.source.evidence.training_files_one_example_per_row import (
+    local_row_files_of_only_trainer,
+)
 from truetune.errors import TruetuneError
 from truetune.settings.run_spec import RunSpec
 from truetune.source.parsed_source_file import Module

@@ -14,19 +14,19 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from truetune.checks.find_training_stages_of_files import stages_of_file
 from truetune.checks.position_and_attention_overrides import (
     override_keys_in_text,
     override_keys_of_server_options,
     overrides_of_config,
 )
 from truetune.checks.read_evaluation_harness_commands import find_harness_runs
-from truetune.checks.source.evidence.adapted_models import (
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
     models_given_loaded_adapter,
     written_name_of_loaded_model,
     written_text,
 )
 from truetune.checks.source.evidence.prompt_forms import model_folders_written
-from truetune.checks.training_stages import stages_of_file
 from truetune.checks.vllm_server_commands import (
     VllmServerCommand,
     adapters_by_served_name,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.training_file_columns import local_data_files
+from truetune.checks.config.evidence.columns_and_age_of_training_files import local_data_files
 from truetune.checks.read_files_beside_log import length_limit_of_config
 from truetune.data.row_text_bytes import text_bytes_of_first_rows
 from truetune.errors import TruetuneError

@@ -8,12 +8,14 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from truetune.checks.config.evidence.setting_places import setting_place
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_place
 from truetune.checks.find_scripts_holding_all_rows import find_held_rows
 from truetune.checks.host_memory_needs import parameters_of_published_model
 from truetune.checks.make_setting_beside_log_from_code import setting_at_code_place
-from truetune.checks.source.evidence.models_spread_over_gpus import spread_load_of_trained_model
 from truetune.checks.source.evidence.trace_answering_models_to_load import BILLIONS_IN_NAME
+from truetune.checks.source.evidence.trained_models_spread_over_gpus import (
+    spread_load_of_trained_model,
+)
 from truetune.checks.source.losses_kept_with_graph import LossesKeptWithGraph
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
@@ -33,7 +35,7 @@ from truetune.logs.facts_in_files_beside_log import (
     SAVED_IN_FLOAT32,
     SettingBeside,
 )
-from truetune.memory.architecture import parse_architecture
+from truetune.memory.matrices_and_parameters_from_config import parse_architecture
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_digits

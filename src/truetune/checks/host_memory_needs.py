@@ -19,7 +19,7 @@ from truetune.logs.facts_in_files_beside_log import (
     STATES_GIB,
     SettingBeside,
 )
-from truetune.memory.architecture import parse_architecture
+from truetune.memory.matrices_and_parameters_from_config import parse_architecture
 from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json

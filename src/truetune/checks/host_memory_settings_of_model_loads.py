@@ -22,7 +22,7 @@ from truetune.logs.facts_in_files_beside_log import (
     PROCESSES,
     SettingBeside,
 )
-from truetune.memory.architecture import parse_architecture
+from truetune.memory.matrices_and_parameters_from_config import parse_architecture
 from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.shell_commands import (
     CommandFile,

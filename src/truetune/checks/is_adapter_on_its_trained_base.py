@@ -15,7 +15,8 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from truetune.checks.find_merged_weights_and_adapters import merges_in_folder
+from truetune.checks.find_adapters_merged_into_weights import merges_in_folder
+from truetune.checks.find_training_stages_of_files import stages_of_file
 from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
 from truetune.checks.findings import Case
 from truetune.checks.identify_model_by_published_name import (
@@ -26,7 +27,6 @@ from truetune.checks.identify_model_by_published_name import (
     model_identity,
     names_own_weights,
 )
-from truetune.checks.training_stages import stages_of_file
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import is_command_file
 

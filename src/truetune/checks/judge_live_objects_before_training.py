@@ -44,7 +44,7 @@ from truetune.checks.run_data_rules import DataRules
 from truetune.checks.write_fixes_as_script_lines import add_fix_as_code_line
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.errors import FindingsError
 from truetune.probe.failure_boundary import describe_error, run_contained
 from truetune.probe.run_record import Record

@@ -42,6 +42,7 @@ from truetune.checks.tokenized.prompts_supervised_in_token_rows import (
 )
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.find_data_files import DataFile
+from truetune.data.script_rows.compute_tokenizer_calls_of_script import ScriptTokenizer
 from truetune.data.script_rows.find_row_shaping_script import (
     take_while_time_is_left,
     training_scripts,
@@ -53,9 +54,8 @@ from truetune.data.script_rows.read_rows_given_to_trainer import (
     read_token_rows,
     read_trained_rows,
 )
-from truetune.data.script_rows.tokenizer_calls_of_script import ScriptTokenizer
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch as batch_of
+from truetune.encoding.render_and_encode_in_two_threads import make_batch as batch_of
 from truetune.errors import DataError, format_name_list
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.render.template_probes import Probes, prepare_probes_of_run

@@ -25,12 +25,12 @@ from truetune.checks.rule import CommandRule, ModelfileRule, SourceRule
 from truetune.checks.rule_catalogue import all_rules, select_rules
 from truetune.checks.rule_families import former_code, former_name
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.source.evidence.training_row_count_in_notebook_output import (
-    printed_training_rows,
-)
-from truetune.checks.source.evidence.training_row_files import (
+from truetune.checks.source.evidence.training_files_one_example_per_row import (
     local_row_files_of_only_trainer,
     training_row_limit,
+)
+from truetune.checks.source.evidence.training_row_count_in_notebook_output import (
+    printed_training_rows,
 )
 from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.errors import DataError, SpecError
@@ -50,8 +50,8 @@ from truetune.settings.stacks.settings_of_stack_commands import (
 )
 from truetune.source.find_file_of_import import ImportSearch
 from truetune.source.find_source_files import SOURCE_SUFFIXES, find_source_files
+from truetune.source.find_suppression_comments import IgnoreComment, find_ignore_comments
 from truetune.source.group_files_by_imports import Program, group_by_imports
-from truetune.source.ignore_comments import IgnoreComment, find_ignore_comments
 from truetune.source.notebook_commands import read_notebook_commands
 from truetune.source.parsed_source_file import (
     Module,

@@ -20,7 +20,10 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.checks.run_data_rules import DataRules
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import retry_without_shortcuts, stream_batches
+from truetune.encoding.render_and_encode_in_two_threads import (
+    retry_without_shortcuts,
+    stream_batches,
+)
 from truetune.logs.run_log import DataFacts
 from truetune.render.template_probes import prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec

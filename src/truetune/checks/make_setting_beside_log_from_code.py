@@ -1,4 +1,4 @@
-"""Makes the setting beside a log that a place in a script's code stands for."""
+"""Makes a setting beside a log (name, value, file, line) of the place in a script's code that sets it."""
 
 from __future__ import annotations
 

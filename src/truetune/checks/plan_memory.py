@@ -15,15 +15,17 @@ from truetune.checks.find_how_launch_distributes_training import find_only_launc
 from truetune.checks.find_what_fills_rows_to_limit import FilledRows, find_what_fills_rows
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
 from truetune.checks.read_training_script_with_imports import read_training_module
-from truetune.checks.source.evidence.fixed_length_paddings import (
-    estimate_median_and_longest_tokens,
-    fixed_paddings,
-)
 from truetune.checks.source.evidence.settings_given_to_nothing import settings_given_to_nothing
 from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import (
     longest_row_after_cut_or_pad,
 )
-from truetune.checks.source.evidence.unused_models_on_gpu import second_loads_beside_unused_models
+from truetune.checks.source.evidence.training_rows_padded_to_fixed_length import (
+    estimate_median_and_longest_tokens,
+    fixed_paddings,
+)
+from truetune.checks.source.evidence.unused_models_held_while_loading_another import (
+    second_loads_beside_unused_models,
+)
 from truetune.checks.source.kbit_preparation_of_plain_weights import kbit_preparations_and_loads
 from truetune.checks.source.model_loaded_beside_another import (
     join_names,

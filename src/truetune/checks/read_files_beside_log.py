@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from truetune.checks.config.evidence.setting_places import setting_place
-from truetune.checks.config.evidence.training_file_columns import local_data_files
+from truetune.checks.config.evidence.columns_and_age_of_training_files import local_data_files
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_place
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_training_rows
 from truetune.checks.describe_cost_of_nccl_variables import (
     NCCL_VARIABLES,

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_message, case_in_row
 from truetune.checks.findings import Case
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_message, case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation

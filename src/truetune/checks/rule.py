@@ -20,7 +20,7 @@ from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement
-from truetune.checks.setting_values import (
+from truetune.checks.read_and_format_setting_values import (
     displayed_setting_name,
     format_setting,
     is_setting_on,
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from truetune.auditing.audit import Audit  # noqa: F401 - named in quotes below
     from truetune.checkpoint.load_checkpoint import Checkpoint  # noqa: F401 - named in quotes below
     from truetune.checks.examined_code_places import CodePlaces
-    from truetune.doctor.environment import Environment  # noqa: F401 - named in quotes below
+    from truetune.doctor.environment_record_types import Environment  # noqa: F401 - named in quotes below
     from truetune.generation.answer_samples import SampledRun  # noqa: F401 - named in quotes below
     from truetune.generation.evaluation_results import EvaluationResults  # noqa: F401 - named in quotes below
-    from truetune.generation.model_evidence import ModelEvidence  # noqa: F401 - named in quotes below
+    from truetune.generation.evidence_on_causes_of_answers import ModelEvidence  # noqa: F401 - named in quotes below
     from truetune.generation.parser_selftest_results import ParserSelftest
     from truetune.generation.server_observations import ServerObservations  # noqa: F401 - named in quotes below
     from truetune.logs.run_log import RunLog  # noqa: F401 - named in quotes below

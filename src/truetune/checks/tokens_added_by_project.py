@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.source.evidence.added_tokens import added_tokens_unknown_to_model
+from truetune.checks.source.evidence.added_tokens_new_to_model import added_tokens_unknown_to_model
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit

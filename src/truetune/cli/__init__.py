@@ -18,25 +18,25 @@ from click.shell_completion import shell_complete
 
 from truetune.cli.check_lint_diagnose_show_commands import check, diagnose, lint, show
 from truetune.cli.doctor_command import doctor
+from truetune.cli.draw_report_page_command import report
 from truetune.cli.encode_command import encode
 from truetune.cli.evaluate_command import evaluate
 from truetune.cli.fix_command import fix
 from truetune.cli.help_layout import Group
-from truetune.cli.init_command import init
-from truetune.cli.ladder_command import ladder
+from truetune.cli.init_run_settings_command import init
+from truetune.cli.ladder_of_adapter_effect_command import ladder
 from truetune.cli.merge_export_movement_commands import export, merge, movement
-from truetune.cli.plan_command import plan
+from truetune.cli.plan_gpu_memory_command import plan
 from truetune.cli.rehearse_command import rehearse
-from truetune.cli.report_command import report
 from truetune.cli.rules_explain_demo_commands import completion, demo, explain, rules
-from truetune.cli.run_command import run
-from truetune.cli.sample_command import sample
-from truetune.cli.score_command import score
+from truetune.cli.run_training_with_audit_command import run
+from truetune.cli.sample_and_judge_answers_command import sample
+from truetune.cli.score_given_answers_command import score
 from truetune.cli.serve_check_command import serve_check
 from truetune.cli.shell_completion import COMPLETION_VARIABLE, let_shell_complete_paths
 from truetune.cli.train_command import train
 from truetune.cli.troubleshoot_command import troubleshoot
-from truetune.cli.view_command import view
+from truetune.cli.view_rows_in_browser_command import view
 from truetune.errors import FindingsError, TruetuneError
 from truetune.package import __version__
 from truetune.render.withhold_tokenizer_panics import is_panic

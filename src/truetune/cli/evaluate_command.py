@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.model_options import add_model_options, take_model_options
+from truetune.cli.options_opening_finished_model import add_model_options, take_model_options
 from truetune.cli.result_output import Delivery, add_report_options, progress_option
 from truetune.cli.shared_options import add_row_options, take_row_settings
 

@@ -15,7 +15,10 @@ import click
 
 from truetune.cli.help_layout import Command
 from truetune.cli.result_output import NOT_JUDGED, Delivery, add_report_options, print_status
-from truetune.cli.run_command import describe_why_no_report, refuse_machine_format_on_terminal
+from truetune.cli.run_training_with_audit_command import (
+    describe_why_no_report,
+    refuse_machine_format_on_terminal,
+)
 from truetune.cli.shared_options import spec_of_options
 from truetune.errors import TruetuneError, UsageError
 from truetune.probe.hook_orders import HookOrders
@@ -119,8 +122,8 @@ def rehearse(
     from truetune.confinement.confined_launcher import REFUSED_EXIT_CODE, remove_overlay_folder
     from truetune.rehearsal.ask_server_prompts import ask_recited_prompts, find_prompt_server
     from truetune.rehearsal.confined_command import confine_command, read_refusals
+    from truetune.rehearsal.find_command_to_rehearse import find_training_command
     from truetune.rehearsal.rehearsal_report import judge_rehearsal as judge_records
-    from truetune.rehearsal.training_command import find_training_command
 
     deliver = Delivery.of(options)
     refuse_machine_format_on_terminal(deliver)

@@ -114,7 +114,7 @@ def train(
             f"--accelerate-config {config_file} is for several processes: add --launch N"
         )
     import truetune
-    from truetune.cli.plan_command import parse_nested_settings
+    from truetune.cli.plan_gpu_memory_command import parse_nested_settings
     from truetune.report.as_json import findings_json, not_judged_json
     from truetune.report.training_terminal import TrainingTerminal
     from truetune.settings.read_truetune_settings import merge_settings
@@ -175,7 +175,7 @@ def _refuse_page_in_run_folder(
 
 def _write_report_page(folder: str, html: str) -> None:
     """Write the page of `truetune report` on a run."""
-    from truetune.evaluation.run_report import build_run_report
+    from truetune.evaluation.training_run_report import build_run_report
     from truetune.settings.run_spec import RunSpec
 
     Delivery("terminal", output=None, html=html, verbose=False, quiet=True).write(

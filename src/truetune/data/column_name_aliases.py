@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from truetune.data.message_field_names import MessageNames, is_message_field_key
+from truetune.data.user_map_of_message_field_names import MessageNames, is_message_field_key
 from truetune.errors import DataError, SpecError, format_name_list
 from truetune.settings.row_formats import NO_COLUMN, row_formats
 from truetune.settings.run_spec import FormatName

@@ -24,7 +24,7 @@ from truetune.checks.check_data import check
 from truetune.checks.reports import DataReport
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.plant_faults import break_tokenizer
-from truetune.demo.train_with_both_pads import STEPS, BothTrainings, train_with_both_pads
+from truetune.demo.train_with_eos_and_own_pad import STEPS, BothTrainings, train_with_both_pads
 from truetune.report.report_terminal import render_data_report_brief
 from truetune.report.token_view_terminal import render_token_view
 from truetune.report.visible_text import visible

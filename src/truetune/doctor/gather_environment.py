@@ -1,9 +1,9 @@
 """Gathers the facts on an environment: its interpreter is asked in processes of its own, so that
 what is broken there breaks nothing here.
 
-`run_inside_interpreter` runs inside; it tells versions without an import, then tries imports one by one. A crash or a
-hang is laid to the module that had begun. The trade-off: imports of torch and its like take half a minute, and only
-they show what a version number does not.
+`examine_interpreter_from_inside` runs inside; it tells versions without an import, then tries imports one by one. A
+crash or a hang is laid to the module that had begun. The trade-off: imports of torch and its like take half a minute,
+and only they show what a version number does not.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ from pathlib import Path
 from select import select
 from typing import Any
 
-from truetune.doctor import run_inside_interpreter
-from truetune.doctor.environment import PACKAGES, Device, Environment, Requirement, Torch
+from truetune.doctor import examine_interpreter_from_inside
+from truetune.doctor.environment_record_types import (
+    PACKAGES,
+    Device,
+    Environment,
+    Requirement,
+    Torch,
+)
 from truetune.errors import UsageError
 from truetune.memory.read_machine import read_machine
 from truetune.parsing.input_limits import REPLY
@@ -37,7 +43,7 @@ IMPORTED_MODULES = {
     "liger-kernel": "liger_kernel",
 }
 """Modules that are imported, by distribution; not those that change others as they load (unsloth), or take long"""
-INSPECTION_SCRIPT = run_inside_interpreter.__file__
+INSPECTION_SCRIPT = examine_interpreter_from_inside.__file__
 # Not `test` and `docs`, which are for the development of truetune itself.
 USER_EXTRAS = ("hub", "fast", "ray", "train", "qlora", "vllm", "llama", "lm-eval")
 """Extras of truetune that users ask for"""
@@ -89,7 +95,7 @@ def gather_environment(
 
 
 def parse_torch_facts(facts: Mapping[str, Any]) -> Torch:
-    """The facts on torch, from what `run_inside_interpreter` printed."""
+    """The facts on torch, from what `examine_interpreter_from_inside` printed."""
     devices = tuple(
         Device(name, (capability[0], capability[1])) for name, capability in facts["devices"]
     )
@@ -215,7 +221,7 @@ def _requirements_on_installed_packages(
             except InvalidRequirement:
                 # Old packages have texts that no tool reads any more.
                 continue
-            needed = run_inside_interpreter.canonical_package_name(parsed.name)
+            needed = examine_interpreter_from_inside.canonical_package_name(parsed.name)
             if needed not in PACKAGES or needed not in packages:
                 continue
             if parsed.marker is None or parsed.marker.evaluate(marker_values):
@@ -240,7 +246,9 @@ def list_extras() -> dict[str, tuple[str, ...]]:
             continue
         for name in USER_EXTRAS:
             if marker.evaluate({"extra": name}):
-                distribution = run_inside_interpreter.canonical_package_name(requirement.name)
+                distribution = examine_interpreter_from_inside.canonical_package_name(
+                    requirement.name
+                )
                 distributions.setdefault(name, set()).add(distribution)
     return {name: tuple(sorted(needed)) for name, needed in distributions.items()}
 

@@ -49,10 +49,13 @@ from truetune.encoding.encode_shard import (
 from truetune.encoding.encoded_folder_layout import DATA
 from truetune.encoding.encoded_folder_on_disk import AnyEncodedFolder, encoded_folder_at
 from truetune.encoding.make_arrow_table_of_documents import make_table
-from truetune.encoding.make_documents import DocumentsResult
+from truetune.encoding.make_documents_or_reject_rows import DocumentsResult
 from truetune.encoding.relative_names_of_data_files import source_names_of
+from truetune.encoding.render_and_encode_in_two_threads import (
+    describe_wrong_shortcut,
+    retry_without_shortcuts,
+)
 from truetune.encoding.spot_check_encoded_rows import verify_random_rows
-from truetune.encoding.stream_batches import describe_wrong_shortcut, retry_without_shortcuts
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import DataError, FastPathError, SpecError, UsageError
 from truetune.render.template_probes import Probes, prepare_probes_of_run

@@ -1,4 +1,4 @@
-"""Shards encoded side by side, by worker processes of this machine; `encode_on_ray` has those of a cluster.
+"""Encodes shards side by side, by worker processes of this machine; `encode_on_ray` has those of a cluster.
 
 Processes and not threads, for rendering is Python. loky's pool starts fresh interpreters instead of forks: a fork of a
 process with Rust threads in it may hang. The trade-off is half a second of imports a worker, so that one task, or one
@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, make_document_maker
 from truetune.encoding.end_worker_with_parent import set_up_worker_process
-from truetune.encoding.make_documents import DocumentMaker
+from truetune.encoding.make_documents_or_reject_rows import DocumentMaker
 from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 

@@ -1,4 +1,4 @@
-"""Work shared out over a Ray cluster: plain tasks, each a shard or the scan of a file.
+"""Shares the work of encoding out over a Ray cluster: plain tasks, each a shard or the scan of a file.
 
 Ray Data would want all of its input before it begins, and writes blocks of its own; here the rows of a file that can
 only be read from its start come as they are read, and each shard stands for itself. Ray gives a task to a free core,
@@ -19,7 +19,7 @@ from truetune.data.find_data_files import DataFile
 from truetune.data.split_lines_into_stretches import FileScan, scan_and_cut_lines
 from truetune.encoding.encode_in_processes import TASKS_PER_WORKER, ShardRunner
 from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, make_document_maker
-from truetune.encoding.make_documents import DocumentMaker
+from truetune.encoding.make_documents_or_reject_rows import DocumentMaker
 from truetune.errors import TruetuneError, UsageError
 from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer_folder import tokenizer_and_model_files

@@ -24,10 +24,10 @@ from truetune.data.split_lines_into_stretches import Stretch, read_stretch
 from truetune.encoding.cache_key import digest_of
 from truetune.encoding.encoder import ENGINE_LOAD_CHARACTERS, Encoder
 from truetune.encoding.make_arrow_table_of_documents import WrittenTables, make_table
-from truetune.encoding.make_documents import DocumentMaker, DocumentsResult
+from truetune.encoding.make_documents_or_reject_rows import DocumentMaker, DocumentsResult
 from truetune.encoding.pack_documents import pack_best_fit
 from truetune.encoding.preference_documents import PreferenceMaker
-from truetune.encoding.stream_batches import ROWS
+from truetune.encoding.render_and_encode_in_two_threads import ROWS
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import DataError
 from truetune.render.template_probes import Probes

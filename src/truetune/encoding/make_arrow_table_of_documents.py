@@ -1,4 +1,4 @@
-"""Documents as an Arrow table: one row a document, or one row a pack of them.
+"""Makes an Arrow table of documents: one row a document, or one row a pack of them.
 
 Columns of lists are flat arrays with offsets, so that a table is made without a Python object for each token. Trainers
 differ in what they read: transformers knows the documents of a pack by position_ids, Axolotl and LLaMA-Factory by an
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as arrow
 from numpy.typing import NDArray
 
-from truetune.encoding.make_documents import Document
+from truetune.encoding.make_documents_or_reject_rows import Document
 from truetune.encoding.proved_tokenizer_engines import offsets_of
 from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.render.rendering import IGNORED

@@ -13,8 +13,13 @@ import numpy as np
 
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import RejectedRow
-from truetune.encoding.make_documents import Document, DocumentMaker, DocumentsResult, Dropped
-from truetune.encoding.stream_batches import make_batch
+from truetune.encoding.make_documents_or_reject_rows import (
+    Document,
+    DocumentMaker,
+    DocumentsResult,
+    Dropped,
+)
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 
 NO_PROMPT = "there is no prompt before its answer"
 INTERRUPTED = (

@@ -27,7 +27,7 @@ from truetune.data.split_lines_into_stretches import Stretch, read_stretch
 from truetune.encoding.encode_shard import make_document_maker
 from truetune.encoding.encoded_folder_layout import DATA
 from truetune.encoding.encoded_folder_on_disk import AnyEncodedFolder
-from truetune.encoding.make_documents import Document
+from truetune.encoding.make_documents_or_reject_rows import Document
 from truetune.encoding.relative_names_of_data_files import source_names_of
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED

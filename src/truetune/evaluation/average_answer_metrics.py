@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import TypeVar
 
-from truetune.evaluation.row_statistics import (
+from truetune.evaluation.confidence_intervals_over_rows import (
     bootstrap_mean,
     mcnemar_p,
     paired_difference,

@@ -1,4 +1,4 @@
-"""The answers of two models to the same rows: pair by pair in words, and all together in figures.
+"""Compares the answers of two models to the same rows: pair by pair in words, and all together in figures.
 
 The measured model is spoken of as "now" and the other as "before", for most comparisons are of a tuned model with its
 base or an older checkpoint. Figures come with a paired interval and a test, for on twenty prompts most differences are
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import mean
 from typing import Any, Literal, NamedTuple
 
-from truetune.evaluation.row_statistics import mcnemar_p, paired_difference
+from truetune.evaluation.confidence_intervals_over_rows import mcnemar_p, paired_difference
 from truetune.generation.answer_samples import Sample
 from truetune.generation.answer_verdicts import (
     VERDICT_PHRASES,

@@ -1,5 +1,5 @@
-"""What held-out rows cost a model, whether it knows where answers end, what its answers are worth, and all that against
-another model.
+"""Evaluates a model on held-out rows (its losses, whether it stops where answers end, how good its answers are), alone
+or against another model.
 
 Rows are scored by teacher forcing (losses and P(stop)), some of them are asked as prompts, and the parser is tried on
 the references before it reads a model's answers. The rules on evaluations judge the results. The trade-off: both models
@@ -32,7 +32,7 @@ from truetune.evaluation.find_and_compare_other_model import (
     find_other_model,
     is_base_of,
 )
-from truetune.evaluation.row_losses import (
+from truetune.evaluation.held_out_token_losses import (
     RowLosses,
     RowSums,
     loss_changes,
@@ -62,7 +62,7 @@ from truetune.render.template_probes import Probes
 from truetune.settings.run_spec import RunSpec
 
 if TYPE_CHECKING:
-    from truetune.evaluation.lm_eval_tasks import LmEvalResult
+    from truetune.evaluation.run_lm_eval_and_compare_prompts import LmEvalResult
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ def _run_lm_eval_tasks(
     model_source: ModelSource, names: Sequence[str], options: Options, **settings: Any
 ) -> LmEvalResult:
     """What lm-eval measured; it is imported only where it is asked for."""
-    from truetune.evaluation.lm_eval_tasks import run_tasks
+    from truetune.evaluation.run_lm_eval_and_compare_prompts import run_tasks
 
     return run_tasks(model_source, names, options, **settings)
 

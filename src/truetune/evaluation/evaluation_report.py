@@ -15,7 +15,7 @@ from truetune.evaluation.average_answer_metrics import AnswerMetrics
 from truetune.generation.evaluation_results import EvaluationResults
 
 if TYPE_CHECKING:
-    from truetune.evaluation.lm_eval_tasks import LmEvalResult
+    from truetune.evaluation.run_lm_eval_and_compare_prompts import LmEvalResult
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

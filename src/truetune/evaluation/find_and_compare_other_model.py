@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from truetune.errors import TokenizerError, UsageError
-from truetune.evaluation.row_statistics import mcnemar_p
+from truetune.evaluation.confidence_intervals_over_rows import mcnemar_p
 from truetune.evaluation.select_evaluation_rows import EvaluationRows
 from truetune.generation.answer_samples import Sample
 from truetune.generation.answer_verdicts import is_good_answer

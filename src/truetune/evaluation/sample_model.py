@@ -1,4 +1,4 @@
-"""Ask a model held-out rows: what it answers, how well, and where it fails, why.
+"""Samples a model's answers to held-out rows and scores them, and where some fail looks for the cause.
 
 Prompts are chosen, asked and scored; the rules on answers judge the samples; where some fail, the model, its base and
 its files are asked for the cause. With `compare`, another model is asked the same rows. The trade-off: with twenty
@@ -26,7 +26,7 @@ from truetune.evaluation.choose_held_out_prompts import (
     recorded_format_and_column_names,
 )
 from truetune.evaluation.compare_model_answers import SampleComparison, compare_model_answers
-from truetune.evaluation.gather_evidence_on_answers import gather_evidence
+from truetune.evaluation.gather_evidence_on_causes_of_answers import gather_evidence
 from truetune.evaluation.sample_report import SampleReport
 from truetune.generation.answer_parsers_named_by_user import Parser, make_parser
 from truetune.generation.answer_samples import Prompt, Sample, SampledRun, SamplingPass

@@ -20,7 +20,7 @@ from typing import Any
 from truetune.checks.reports import Report
 from truetune.data.guard_output_file import FileForm, write_output_file
 from truetune.evaluation.compare_model_answers import SampleComparison
-from truetune.evaluation.row_statistics import wilson_interval
+from truetune.evaluation.confidence_intervals_over_rows import wilson_interval
 from truetune.generation.answer_samples import Prompt, Sample, SamplingPass
 from truetune.generation.answer_verdicts import (
     VERDICT_PHRASES,

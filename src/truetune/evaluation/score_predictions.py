@@ -1,4 +1,4 @@
-"""The verdicts of `truetune sample` on answers that somebody else's code made.
+"""Scores answers that somebody else's code made, with the verdicts of `truetune sample`.
 
 The same scorer and the same rules judge them. No model and no tokenizer is needed: lengths are in words, and what
 only a model tells (the probability of stopping, the perplexity) is not judged. What ended an answer is known where the

@@ -16,10 +16,10 @@ from random import Random
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.encoding.make_documents import Document
+from truetune.encoding.make_documents_or_reject_rows import Document
 from truetune.errors import DataError
 from truetune.evaluation.choose_held_out_prompts import HeldOutFilter, read_rows
-from truetune.evaluation.row_losses import EncodedRows, encode_rows_as_trained
+from truetune.evaluation.held_out_token_losses import EncodedRows, encode_rows_as_trained
 from truetune.evaluation.training_overlap import find_training_overlap
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource

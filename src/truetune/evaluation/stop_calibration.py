@@ -1,4 +1,4 @@
-"""Does the model expect answers to end where the references do, and nowhere else?
+"""Measures whether a model expects answers to end where the references do, and nowhere else.
 
 The probability of any stop token is read at each supervised position: at the ends of reference answers it should be
 high, inside of them low. A loss can't tell, for a stop is one token in a hundred. The trade-off: it is read along the
@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encoding.make_documents import Document
-from truetune.evaluation.row_losses import scored_positions_and_answer_starts
-from truetune.evaluation.row_statistics import bootstrap_mean
+from truetune.encoding.make_documents_or_reject_rows import Document
+from truetune.evaluation.confidence_intervals_over_rows import bootstrap_mean
+from truetune.evaluation.held_out_token_losses import scored_positions_and_answer_starts
 from truetune.generation.backends.backend import ScoredIds
 from truetune.generation.evaluation_results import CalibrationBin, StopCalibration
 from truetune.render.rendering import Source

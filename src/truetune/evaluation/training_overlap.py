@@ -1,4 +1,4 @@
-"""Which prompts a model was trained on, by comparing them with every training row.
+"""Finds the prompts that a model was trained on, by comparing them with every training row.
 
 Training rows are taken from files that the user names, else from the record of the run: its encoded rows, or its files
 where they are unchanged. A row counts as trained on where a training example begins with the prompt and its answer, in
@@ -21,7 +21,10 @@ from truetune.data.guard_output_folder import file_digest
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoded_folder_layout import DATA, read_manifest_or_none
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import retry_without_shortcuts, stream_batches
+from truetune.encoding.render_and_encode_in_two_threads import (
+    retry_without_shortcuts,
+    stream_batches,
+)
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import make_decoder

@@ -1,4 +1,4 @@
-"""Try a parser on answers whose reading is known, before it judges a model.
+"""Tests an answer parser on answers whose reading is known, before it judges a model.
 
 It reads gold answers, gold answers of other rows, texts that say nothing, questions, and golds in other wordings; a
 parser that scores with wrong or empty answers, or misses right ones, gives figures that mean nothing. No model is

@@ -31,23 +31,23 @@ from truetune.data.find_data_files import (
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.data.remote_path import RemotePath
 from truetune.data.write_atomically import PartialFile
+from truetune.encoding.render_and_encode_in_two_threads import retry_without_shortcuts
 from truetune.encoding.row_fingerprints import Fingerprints
-from truetune.encoding.stream_batches import retry_without_shortcuts
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.fixing.apply_proved_remedies import Fixer, FixRow, UnfixedCount
 from truetune.fixing.fix_json_and_csv_files import fix_text_file
-from truetune.fixing.fix_outputs import (
+from truetune.fixing.fix_parquet_and_arrow_files import fix_table, open_table_writer
+from truetune.fixing.judge_rows_before_and_after_edits import JudgedRows, RowJudge
+from truetune.fixing.line_diff import LineDiff
+from truetune.fixing.remedy import ProblemRemedy, Remedy, RemedyContext, count_reader_problems
+from truetune.fixing.remedy_catalogue import all_remedies
+from truetune.fixing.write_fixed_file_and_change_record import (
     ChangeLog,
     change_record_path,
     check_output_may_be_written,
     check_same_format_and_compression,
     open_compressed_output,
 )
-from truetune.fixing.fix_parquet_and_arrow_files import fix_table, open_table_writer
-from truetune.fixing.judge_rows_before_and_after_edits import JudgedRows, RowJudge
-from truetune.fixing.line_diff import LineDiff
-from truetune.fixing.remedy import ProblemRemedy, Remedy, RemedyContext, count_reader_problems
-from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.parsing.decompress_within_limits import BROKEN_STREAM
 from truetune.settings.row_formats import is_script_named_as_format
 from truetune.settings.run_spec import RunSpec

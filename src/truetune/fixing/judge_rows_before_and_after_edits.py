@@ -18,7 +18,7 @@ from truetune.checks.rule_catalogue import find_rule
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.errors import TemplateError
 from truetune.render.lost_fields import FieldTracker
 from truetune.render.renderer import Renderer

@@ -22,8 +22,8 @@ import numpy as np
 from truetune.auditing.expected_tokens_without_rendering import find_answer_marker
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.make_documents import HARMLESS, IS_FROM_ROW
-from truetune.encoding.token_labels import label_tokens
+from truetune.encoding.make_documents_or_reject_rows import HARMLESS, IS_FROM_ROW
+from truetune.encoding.token_labels_from_character_spans import label_tokens
 from truetune.errors import TemplateError
 from truetune.generation.answer_samples import Chat, Prompt
 from truetune.render.rendering import Rendering, Source, Span

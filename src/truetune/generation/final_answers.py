@@ -1,4 +1,4 @@
-"""What a text gives as its final answer, by the marks that people write; and other ways to write the same.
+"""Finds what a text gives as its final answer, by the marks that people write, and other ways to write the same.
 
 Used to test parsers, and not as one: it knows what the final answer of a *gold* row is, whatever parser the user names,
 so that both can be compared. The marks are those of the public sets (GSM8K's ####, MATH's \\boxed{}, <answer> tags,

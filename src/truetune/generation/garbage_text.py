@@ -1,4 +1,4 @@
-"""Is an answer no text at all: by its characters, or by what the model that wrote it thinks of it?
+"""Tells whether an answer is garbage and no text, by its characters or by what the model that wrote it thinks of it.
 
 Five signs: the model's own perplexity; broken characters (replacement characters, UTF-8 read as another encoding, raw
 pieces of tokens); words that mix scripts; words that follow themselves; and English words without the function words

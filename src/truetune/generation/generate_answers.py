@@ -1,4 +1,4 @@
-"""What a model in this process answers to prompts: in batches, and without a trace in it.
+"""Generates a model's answers to prompts in this process, in batches, and leaves no trace in the model.
 
 It may be a model that is being trained, so nothing of it may be other afterwards: modes, settings, hooks, buffers and
 all random states are put back (`restore_modules`, `preserve_state`), whatever the answers did. Prompts of like length

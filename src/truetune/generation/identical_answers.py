@@ -1,4 +1,4 @@
-"""Do different questions get one and the same answer, though their references differ?
+"""Tells whether different questions get one and the same answer, though their references differ.
 
 Chance decides what that proves. A text that is one answer to three questions is no chance. A label (one of a few
 references that repeat each other, a letter, a word or two where there are no references) may fit several rows, and

@@ -1,4 +1,4 @@
-"""Which language is a text in; told only where there is enough of it.
+"""Identifies the language of a text, where there is enough of it to tell.
 
 Two ways. `identify_language` asks py3langid, which needs some 40 letters. A sentence of four words ("La capital de
 Francia es París.") still has words that a language cannot do without: `language_by_function_words` knows those of seven

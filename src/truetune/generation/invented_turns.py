@@ -1,4 +1,4 @@
-"""Do answers continue with a turn of their own: the marker that begins the prompts comes again behind the answer?
+"""Finds answers that continue with an invented turn: the marker that begins the prompts comes again behind the answer.
 
 A prompt in plain text has a frame, lines that all prompts share: `### Question:`, `### Answer:`. A model that never
 learned to stop answers, and then writes what stood behind an answer in its training: the next question. The frame is

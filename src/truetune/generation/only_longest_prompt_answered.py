@@ -1,4 +1,4 @@
-"""Is, of each batch in the order of the file, only the answer to the longest prompt good?
+"""Tells whether, of each batch in the order of the file, only the answer to the longest prompt is good.
 
 A decoder that is given a batch padded on the right writes behind the pads: only the longest prompt of each batch has
 none. The batch size is not in a file of answers, so each size is tried. In each batch, the longest prompt has the best

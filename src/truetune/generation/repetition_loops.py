@@ -1,4 +1,4 @@
-"""Does a text end in the same words over and over, or hold them so inside?
+"""Tells whether a text ends in the same words over and over, or holds such a loop inside.
 
 A loop at the end is found in every text. Inside of an answer that continues to an end of its own, three things are one:
 a run of the same words without a mark between them ("equals equals equals equals"), a phrase many times that fills much

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from truetune.memory.architecture import Architecture, Block, Matrix
+from truetune.memory.matrices_and_parameters_from_config import Architecture, Block, Matrix
 from truetune.memory.memory_settings import MemorySettings
 
 

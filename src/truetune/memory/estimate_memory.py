@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from truetune.memory import activation_memory, logits_memory, weight_gradient_optimizer_memory
-from truetune.memory.architecture import Architecture
+from truetune.memory.matrices_and_parameters_from_config import Architecture
 from truetune.memory.memory_settings import MemorySettings
 
 GIB = 1 << 30

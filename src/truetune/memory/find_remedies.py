@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from truetune.memory.architecture import Architecture
 from truetune.memory.estimate_memory import Estimate, estimate_memory
+from truetune.memory.matrices_and_parameters_from_config import Architecture
 from truetune.memory.memory_settings import MemorySettings
-from truetune.memory.spell_remedy_settings import spell_changes
+from truetune.memory.write_remedies_as_stack_settings import spell_changes
 from truetune.settings.training_settings import Lora, Method
 
 # Chosen, not measured: at 256 most chats lose their answers; at 1,024 small GPUs would have one remedy less.

@@ -8,7 +8,7 @@ trade-off: sizes of tiles and chunks are those of the releases that were read, a
 
 from __future__ import annotations
 
-from truetune.memory.architecture import Architecture
+from truetune.memory.matrices_and_parameters_from_config import Architecture
 from truetune.memory.memory_settings import MemorySettings
 
 # Read in the source of TRL's chunked cross-entropy; a tile of another size moves the peak by its own bytes alone.

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from truetune.memory.architecture import Architecture, Matrix
-from truetune.memory.optimizer_states import OPTIMIZER_STATES
+from truetune.memory.matrices_and_parameters_from_config import Architecture, Matrix
+from truetune.memory.optimizer_state_bytes import OPTIMIZER_STATES
 from truetune.settings.config import Config, Stack
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Lora, Method, Training

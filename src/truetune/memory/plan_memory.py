@@ -18,9 +18,13 @@ from typing import Any, Literal
 from truetune.errors import UsageError
 from truetune.lazy_report_drawers import load_drawer
 from truetune.memory import activation_memory, weight_gradient_optimizer_memory
-from truetune.memory.architecture import Architecture, parse_architecture, read_architecture
 from truetune.memory.estimate_memory import GIB, PARTS, Estimate, Moment, estimate_memory
 from truetune.memory.find_remedies import Remedy, find_remedies
+from truetune.memory.matrices_and_parameters_from_config import (
+    Architecture,
+    parse_architecture,
+    read_architecture,
+)
 from truetune.memory.memory_settings import resolve_memory_settings
 from truetune.memory.published_model_shapes import published_config
 from truetune.settings.config import Config

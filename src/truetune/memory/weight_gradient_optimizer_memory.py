@@ -7,9 +7,9 @@ bits with one float32 for each 256 constants.
 
 from __future__ import annotations
 
-from truetune.memory.architecture import Architecture
+from truetune.memory.matrices_and_parameters_from_config import Architecture
 from truetune.memory.memory_settings import MemorySettings
-from truetune.memory.optimizer_states import state_of_optimizer
+from truetune.memory.optimizer_state_bytes import state_of_optimizer
 
 # Half a byte for a weight of 4 bits, and a float32 constant for each 64; with double quantization a byte for each
 # constant, and a float32 for each 256 of them.

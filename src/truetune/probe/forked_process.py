@@ -1,4 +1,4 @@
-"""Work on the user's objects in a forked copy of their process, which can't harm the original.
+"""Runs work on the user's objects in a forked copy of their process, which can't harm the original.
 
 What a law, a collator or a `compute_loss` does there (raises, hangs, crashes, prints, counts, changes weights) happens
 to the copy. The copy is killed when its time is over, and when its parent dies.

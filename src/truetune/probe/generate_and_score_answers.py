@@ -1,4 +1,5 @@
-"""What a model answers greedily to prompts, how likely it finds a given answer, and how an answer compares.
+"""Generates a model's greedy answers to prompts, and tells how likely it finds a given answer and how an answer
+compares.
 
 Trade-off: answers are generated without a key-value cache, each token by a whole forward pass. A miniature is small
 enough, and nothing is asked of the model but the causal order of its tokens: a cache that is wrong (a law of its own)

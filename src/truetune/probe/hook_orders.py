@@ -1,8 +1,9 @@
 """What a launcher orders the hook to do: the JSON in the environment variable TRUETUNE_ORDERS.
 
-`truetune.cli.run_command` and `rehearse_command` write the first part, `truetune.auditing.run_with_hook` adds the
-second, and tests the third. `truetune.rehearse(trainer)` gives the first part to `rehearse_run` directly, without a
-hook. A new key needs no other place than this: the launcher's dictionary is handed on as it is.
+`truetune.cli.run_training_with_audit_command` and `rehearse_command` write the first part,
+`truetune.auditing.run_with_hook` adds the second, and tests the third. `truetune.rehearse(trainer)` gives the first
+part to `rehearse_run` directly, without a hook. A new key needs no other place than this: the launcher's dictionary
+is handed on as it is.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 from truetune.probe.choose_rows_to_recite import RowToRecite
+from truetune.probe.compact_vocabulary_to_used_ids import VocabTensor
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import Example, MemoriseOutcome, label_loss, memorise_batch
-from truetune.probe.vocab_map import VocabTensor
 
 # Keys of a batch that can be laid out again: of others (positions, weights) it is not known what they would become.
 PLAIN_KEYS = {"input_ids", "labels", "attention_mask"}

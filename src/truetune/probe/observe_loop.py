@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from truetune.probe.count_loop_steps import LoopSteps
+from truetune.probe.count_optimizer_steps_in_own_loop import LoopSteps
 from truetune.probe.find_source_rows_of_batches import share_in_batches
 from truetune.probe.laws import measure_laws
 from truetune.probe.live_objects import AliveObjects

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from truetune.probe.audit_time_limits import STOP, Limits
-from truetune.probe.count_loop_steps import LoopSteps
+from truetune.probe.count_optimizer_steps_in_own_loop import LoopSteps
 from truetune.probe.failure_boundary import Lost, describe_error, note_loss, run_contained
 from truetune.probe.forked_process import can_fork
 

@@ -39,6 +39,7 @@ from truetune.probe.choose_rows_to_recite import (
     difference_of_served_and_trained_prompt,
     parse_first_rows,
 )
+from truetune.probe.compact_vocabulary_to_used_ids import compact_vocabulary
 from truetune.probe.find_function_computing_loss import loss_of_one_pass
 from truetune.probe.generate_and_score_answers import (
     MAX_NEW_TOKENS,
@@ -62,7 +63,6 @@ from truetune.probe.peek_batches import PeekedBatch, peek_batches
 from truetune.probe.run_record import Record
 from truetune.probe.swap_in_miniature import innermost_model, swap_in_miniature
 from truetune.probe.temporary_data_loader import temporary_data_loader
-from truetune.probe.vocab_map import compact_vocabulary
 
 Keep = Callable[[Record], None]
 # Rows that are memorised, unless the orders say otherwise. Chosen, not measured: with half of them one odd row would

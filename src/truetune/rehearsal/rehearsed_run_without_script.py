@@ -38,7 +38,7 @@ def encode_and_make_command(spec: RunSpec, path: str, work: Path) -> list[str]:
     from truetune.checks.token_views import make_token_views
     from truetune.data.read_rows_as_conversations import read_conversations
     from truetune.encoding.encoder import Encoder
-    from truetune.encoding.stream_batches import make_batch
+    from truetune.encoding.render_and_encode_in_two_threads import make_batch
 
     missing = [name for name in NEEDED_PACKAGES if find_spec(name) is None]
     if missing:

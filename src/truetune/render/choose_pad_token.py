@@ -1,4 +1,4 @@
-"""The pad token that a tokenizer should have.
+"""Chooses the pad token that a tokenizer should have.
 
 truetune masks pads by position, so that its own training does not depend on this choice. Other people's code masks by
 id, and a pad that is also a stop token teaches a model never to stop; so the best token of the vocabulary is named. The

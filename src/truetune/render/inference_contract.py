@@ -1,4 +1,4 @@
-"""The inference contract: which characters of a rendering the model must produce by itself.
+"""Finds which characters of a rendering the model must produce by itself: the inference contract.
 
 For an assistant turn that is everything from the end of the serving prompt
 (`render(messages[:i], add_generation_prompt=True)`) through the stop token that ends the turn. Where the

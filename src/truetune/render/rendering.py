@@ -1,8 +1,8 @@
 """Rendering: the text of one training example, and where each of its characters came from.
 
-Positions are characters of `text`; tokens come later (`encoding.token_labels`). Sources, places and starts are parallel
-lists and no list of records, since one is made for each example of the data, and recipes share the first two among all
-rows of a shape. `runs` gives them as records to code that reads few.
+Positions are characters of `text`; tokens come later (`encoding.token_labels_from_character_spans`). Sources, places
+and starts are parallel lists and no list of records, since one is made for each example of the data, and recipes
+share the first two among all rows of a shape. `runs` gives them as records to code that reads few.
 """
 
 from __future__ import annotations

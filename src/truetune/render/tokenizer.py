@@ -1,4 +1,4 @@
-"""The facts about a tokenizer folder, read without transformers.
+"""Loads a tokenizer folder as the facts about it (ids, tokens, special tokens), without transformers.
 
 Ids are those of `tokenizer.json`. transformers 5 rebuilds the pre-tokenizer of some classes (`LlamaTokenizer`) and
 then gives other ids for text that begins with white space; the published ids are those of the file.

@@ -1,4 +1,4 @@
-"""Panics of `tokenizers`: its Rust code raises a BaseException, after it has written a report to file descriptor 2.
+"""Withholds the report that the Rust code of `tokenizers` writes to file descriptor 2 where it panics.
 
 No setting of Rust's keeps that text away, and Python's sys.stderr never sees it. So descriptor 2 leads into a temporary
 file for as long as a tokenizer is loaded. That is safe only where nobody else can write or fork meanwhile: in a process

@@ -118,7 +118,7 @@ def _run_log_json(report: Report) -> dict[str, Any]:
     # Reading a run again loads the evaluation package: a check without a log has no need of it.
     if not any(subject.log for subject in report.subjects):
         return {}
-    from truetune.evaluation.run_report import log_values
+    from truetune.evaluation.training_run_report import log_values
 
     run_json = log_values(report)
     return (

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from truetune.checks.check_environment import DoctorReport, training_package_versions
-from truetune.doctor.environment import Environment
+from truetune.doctor.environment_record_types import Environment
 from truetune.report.draw_details_by_report_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import visible

@@ -26,7 +26,7 @@ from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, format_per_cent_share, visible
 
 if TYPE_CHECKING:
-    from truetune.evaluation.lm_eval_tasks import LmEvalResult
+    from truetune.evaluation.run_lm_eval_and_compare_prompts import LmEvalResult
 
 SIGNIFICANCE_LEVEL = 0.05
 """Differences of a smaller p have a colour. The usual level, not measured: at 0.1 one comparison of equal models in ten

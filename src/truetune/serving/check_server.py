@@ -1,5 +1,5 @@
 """Checks what a server builds and does against the training record of its model: `truetune
-serve-check`. `truetune serve-check`.
+serve-check`.
 
 The parts (prompts, repeatability, answers, context, strength, stops, sampling, ignored fields) are asked one after the
 other and become `ServerObservations`, which the rules on serving judge. The trade-off: a part that fails is noted as
@@ -36,7 +36,10 @@ from truetune.serving.adapter_strength import (
     pairs_with_stopping_answer,
     select_strength_prompts,
 )
-from truetune.serving.compare_prompts import ComparedPrompt, compare_server_prompts
+from truetune.serving.compare_served_with_trained_prompts import (
+    ComparedPrompt,
+    compare_server_prompts,
+)
 from truetune.serving.context_length import try_long_prompts
 from truetune.serving.infer_prompt_from_answers import (
     compare_prompts_by_answers,

@@ -17,7 +17,7 @@ from itertools import islice
 
 from truetune.generation.backends.http_client import map_concurrently
 from truetune.render.template_probes import Probes
-from truetune.serving.compare_prompts import (
+from truetune.serving.compare_served_with_trained_prompts import (
     ComparedPrompt,
     describe_inferred_difference,
     explain_constant_offset,

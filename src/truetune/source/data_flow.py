@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 from truetune.source import evaluate_constant_expressions, infer_object_types
 from truetune.source.name_bindings_in_scopes import FUNCTIONS, Binding, Scope, Scopes
-from truetune.source.qualified_names import (
+from truetune.source.resolved_calls import Call
+from truetune.source.settings_files_as_expressions import SettingsFiles
+from truetune.source.shorten_qualified_names import (
     iterate_assigned_attributes,
     root_and_attributes,
     shorten_library_name,
 )
-from truetune.source.resolved_calls import Call
-from truetune.source.settings_files_as_expressions import SettingsFiles
 from truetune.source.values_of_self_attributes import AssignedValue, values_that_reach_read
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
-from truetune.source.qualified_names import LIBRARIES_WITH_SHORT_NAMES
+from truetune.source.shorten_qualified_names import LIBRARIES_WITH_SHORT_NAMES
 
 NEVER_IN_A_PROJECT = (
     frozenset(LIBRARIES_WITH_SHORT_NAMES)

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from truetune.source.name_bindings_in_scopes import Binding
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import shorten_library_name
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import shorten_library_name
 
 ASKS_WHAT_IS_TAKEN = re.compile(
     r"version|signature|getfullargspec|hasattr|\.__init__|\.__name__|_fields|\bfields\b|\bparameters\b|co_varnames",

@@ -33,8 +33,8 @@ from truetune.source.decode_source_and_convert_positions import (
     read_source_bytes,
 )
 from truetune.source.name_bindings_in_scopes import Scope, Scopes
-from truetune.source.qualified_names import spelling_of_variable
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import spelling_of_variable
 
 if TYPE_CHECKING:
     from truetune.source.group_files_by_imports import Program

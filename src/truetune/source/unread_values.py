@@ -13,7 +13,7 @@ import re
 
 from truetune.source.name_bindings_in_scopes import Scope
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import spelling_of_variable
+from truetune.source.shorten_qualified_names import spelling_of_variable
 
 MAX_STEPS = 6
 """Names, dictionaries and functions that a value is followed through. Chosen; more are rare, and count as read."""

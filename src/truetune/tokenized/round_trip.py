@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation, Message, Origin
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
 from truetune.generation.garbage_text import find_garbage

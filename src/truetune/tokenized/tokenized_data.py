@@ -1,5 +1,5 @@
 """The tokenized rows that rules judge: a cache, read once, with its tokens placed by the
-tokenizer's template. What the rules on it look at.
+tokenizer's template.
 
 All rows pass once through `find_token_sources`, a summary counts them, and a sample goes through a round trip. Rules
 then ask this object; none reads the rows again but for a single one that a finding shows.

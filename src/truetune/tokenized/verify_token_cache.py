@@ -18,7 +18,10 @@ import numpy as np
 from truetune.data.conversation import Origin
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import retry_without_shortcuts, stream_batches
+from truetune.encoding.render_and_encode_in_two_threads import (
+    retry_without_shortcuts,
+    stream_batches,
+)
 from truetune.errors import DataError
 from truetune.render.template_probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec

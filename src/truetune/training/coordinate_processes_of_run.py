@@ -26,7 +26,7 @@ from accelerate.utils import DistributedType
 from torch.utils.data import RandomSampler, Sampler, SequentialSampler
 
 from truetune.errors import FirstProcessFailed, SpecError, TokenizerError, UsageError
-from truetune.memory.architecture import read_architecture
+from truetune.memory.matrices_and_parameters_from_config import read_architecture
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
 

@@ -34,7 +34,7 @@ from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 from truetune.checks.judgement import NotJudged
 from truetune.data.guard_output_folder import Input
 from truetune.errors import UsageError
-from truetune.generation.load_model import model_class
+from truetune.generation.load_model_refusing_missing_weights import model_class
 from truetune.generation.prompts_to_compare_model_forms import (
     ProofPrompts,
     ServingFacts,

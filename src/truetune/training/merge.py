@@ -35,7 +35,7 @@ from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.weight_diff_report import judge_weights_of_checkpoint
 from truetune.data.guard_output_folder import Input
 from truetune.errors import UsageError
-from truetune.generation.load_model import adapter_vocabulary, model_class
+from truetune.generation.load_model_refusing_missing_weights import adapter_vocabulary, model_class
 from truetune.generation.prompts_to_compare_model_forms import (
     ProofPrompts,
     prepare_proof_prompts,

@@ -17,7 +17,7 @@ from truetune.memory.plan_memory import Plan, plan_memory
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 from truetune.training.default_settings import DEFAULT_MAX_LENGTH
-from truetune.training.survey_data import DataSurvey, ExampleLengths
+from truetune.training.survey_data_and_model_for_init import DataSurvey, ExampleLengths
 from truetune.training.training_recipe import Recipe, make_recipe
 
 RECIPES: Mapping[str, dict[str, Any]] = {

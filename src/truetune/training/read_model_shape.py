@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from truetune.errors import SpecError
-from truetune.memory.architecture import Architecture, read_architecture
+from truetune.memory.matrices_and_parameters_from_config import Architecture, read_architecture
 from truetune.render.tokenizer_folder import find_tokenizer_folder, read_json
 from truetune.settings.run_spec import RunSpec
 

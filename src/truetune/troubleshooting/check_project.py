@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from truetune.checks.check_data import Progress
 from truetune.checks.check_paths import check_paths
-from truetune.checks.explain_answers_by_scripts import explain_answers_by_scripts
+from truetune.checks.explain_answers_by_generating_scripts import explain_answers_by_scripts
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.paths.choose_judged_rows_of_folder import ANSWERS
 from truetune.checks.put_row_cuts_before_endless_answers import put_cuts_before_answers

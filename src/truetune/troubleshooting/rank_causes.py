@@ -35,7 +35,10 @@ from truetune.checks.explaining.project_traits import (
     traits_mentioned,
     traits_mentioned_as_missing,
 )
-from truetune.checks.explaining.recognise_speed import GUIDES_OF_SPEED, guides_of_named_speed
+from truetune.checks.explaining.recognise_questions_about_speed import (
+    GUIDES_OF_SPEED,
+    guides_of_named_speed,
+)
 from truetune.checks.explaining.recognise_symptom import symptom_probabilities
 from truetune.checks.explaining.search_topics import list_guide_topics, list_topics, search_topics
 from truetune.checks.explaining.stem_words import NEAR_STEMS, list_stems

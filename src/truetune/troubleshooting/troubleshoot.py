@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from truetune.checks.check_data import Progress
-from truetune.checks.explain_answers_by_scripts import SYMPTOMS, proven_script_faults
+from truetune.checks.explain_answers_by_generating_scripts import SYMPTOMS, proven_script_faults
 from truetune.checks.explaining.guides import Cause, Guide
 from truetune.checks.explaining.project_traits import READING_OF_TRAIT
 from truetune.checks.findings import Finding

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from tests.checks.pages.cause import inquest
 from truetune.checks.find_causes_of_bad_answers import find_causes
-from truetune.generation.model_evidence import StopEstimate, TrainingEffect
+from truetune.generation.evidence_on_causes_of_answers import StopEstimate, TrainingEffect
 from truetune.settings.run_spec import RunSpec
 
 ENDLESS: dict[str, Any] = {

@@ -7,7 +7,7 @@ import pytest
 from truetune.checks.cause.generation_slows_down import GenerationSlowsDown
 from truetune.generation.answer_samples import SampledRun
 from truetune.generation.backends.backend import GenerationSpeed
-from truetune.generation.model_evidence import ModelEvidence
+from truetune.generation.evidence_on_causes_of_answers import ModelEvidence
 
 
 def said(pace: GenerationSpeed | None) -> list[str]:

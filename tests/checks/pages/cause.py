@@ -16,7 +16,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.generation.answer_samples import SampledRun
 from truetune.generation.backends.backend import GenerationSpeed
-from truetune.generation.model_evidence import (
+from truetune.generation.evidence_on_causes_of_answers import (
     ControlToken,
     DivergentAnswer,
     ModelEvidence,

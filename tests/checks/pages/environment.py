@@ -1,7 +1,8 @@
 """Blocks that are an environment.
 
 The blocks are YAML: `packages` by name; `requirements` [[package, of, specifier]]; `loads`, `torch` as in
-`truetune.doctor.environment`; `gpus`, how many the driver knows; `cache`, `shared_mb`, `variables`, `encoding`.
+`truetune.doctor.environment_record_types`; `gpus`, how many the driver knows; `cache`, `shared_mb`, `variables`,
+`encoding`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.doctor.environment import Environment, Requirement
+from truetune.doctor.environment_record_types import Environment, Requirement
 from truetune.doctor.gather_environment import parse_torch_facts
 from truetune.memory.read_machine import Gpu, Machine
 

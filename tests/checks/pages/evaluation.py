@@ -19,7 +19,7 @@ import yaml
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.data.llm_judge_verdicts_and_bias import JudgedPair, parse_winning_place
-from truetune.evaluation.row_statistics import mcnemar_p
+from truetune.evaluation.confidence_intervals_over_rows import mcnemar_p
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers_named_by_user import make_parser
 from truetune.generation.evaluation_results import (

@@ -10,7 +10,7 @@ from tests.checks.source.table import HEAD
 from tests.parts import folder
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
-from truetune.checks.source.evidence.pad_candidates import (
+from truetune.checks.source.evidence.pad_token_candidates_instead_of_eos import (
     ADD_TOKEN,
     ANY_TOKENIZER,
     BY_GOOD_PAD,

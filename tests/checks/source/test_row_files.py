@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
-from truetune.checks.source.evidence.training_row_files import (
+from truetune.checks.source.evidence.training_files_one_example_per_row import (
     local_row_files_of_only_trainer,
     training_row_limit,
 )

@@ -10,8 +10,8 @@ import pytest
 from truetune.checks.explaining.guides import GUIDES
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_guide_and_if_listed
-from truetune.troubleshooting.signs.answers import SIGNS
 from truetune.troubleshooting.signs.find_signs_in_statements import find_signs
+from truetune.troubleshooting.signs.garbage_or_endless_answers import SIGNS
 
 ASK = "out = model.generate(**batch, max_new_tokens=300)\n"
 TRAIN = "trainer = Trainer(model, args, train_dataset=rows)\n"

@@ -9,7 +9,7 @@ import pytest
 from truetune.checks.explaining.guides import GUIDES
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_guide_and_if_listed
-from truetune.troubleshooting.signs import metrics
+from truetune.troubleshooting.signs import odd_metrics
 from truetune.troubleshooting.signs.find_signs_in_statements import find_signs, signs_of_cause
 
 TEMPLATE = "text = tok.apply_chat_template(m, tokenize=False, add_generation_prompt=True)\n"
@@ -380,7 +380,7 @@ CASES = [
 
 def shown(text: str) -> set[str]:
     found = find_signs([ProjectText(Path("a.py"), text, True)])
-    return {sign.words for sign in found if sign in metrics.SIGNS}
+    return {sign.words for sign in found if sign in odd_metrics.SIGNS}
 
 
 def is_shown(cause: str, text: str) -> bool:
@@ -401,4 +401,4 @@ def test_a_line_shows_a_cause_and_a_near_miss_does_not(
 
 def test_each_sign_is_tested() -> None:
     tested = {words for _, text, _ in CASES for words in shown(text)}
-    assert [sign.words for sign in metrics.SIGNS if sign.words not in tested] == []
+    assert [sign.words for sign in odd_metrics.SIGNS if sign.words not in tested] == []

@@ -1,4 +1,4 @@
-"""Answers say another label that holds the one of their reference as a part.
+"""A reference stands as a part in another label, and the answers say that label (`unsafe` for `safe`).
 
 ## What it does
 

@@ -1,4 +1,4 @@
-"""Answers break where their references repeat themselves for the first time.
+"""Repetition is suppressed: answers break where their references repeat themselves for the first time.
 
 ## What it does
 

@@ -1,4 +1,4 @@
-"""A text of a marked row reaches nothing.
+"""A text of the canary, a marked row, is lost: it reaches no batch.
 
 ## What it does
 

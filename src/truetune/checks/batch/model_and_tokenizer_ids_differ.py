@@ -1,4 +1,4 @@
-"""Model and tokenizer name different pad tokens, and the model reads its own.
+"""The pad ids of model and tokenizer differ, and the model reads its own.
 
 ## What it does
 

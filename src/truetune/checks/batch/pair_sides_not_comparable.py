@@ -1,4 +1,4 @@
-"""Pairs whose two sides are the same, or answer different prompts.
+"""The two sides of pairs are not comparable: they are the same, or answer different prompts.
 
 ## What it does
 

@@ -40,7 +40,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isfinite
 
-from truetune.checks.cause.failing_answers import FAILING_SHARE, is_garbage_or_empty
+from truetune.checks.cause.count_endless_or_garbage_answers import (
+    FAILING_SHARE,
+    is_garbage_or_empty,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule

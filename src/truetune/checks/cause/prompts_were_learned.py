@@ -42,12 +42,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.findings import Finding
-from truetune.checks.judgement import Unmet
-from truetune.checks.prompts_learned_by_likelihood_gain import (
+from truetune.checks.detect_prompts_in_loss_by_likelihood import (
     HELP,
     have_prompts_gained_like_answers,
 )
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 

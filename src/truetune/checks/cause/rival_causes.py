@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.cause.failing_answers import FAILING_SHARE, count_garbage_or_empty_answers
+from truetune.checks.cause.count_endless_or_garbage_answers import (
+    FAILING_SHARE,
+    count_garbage_or_empty_answers,
+)
 from truetune.generation.answer_samples import SampledRun
-from truetune.generation.model_evidence import ModelEvidence
+from truetune.generation.evidence_on_causes_of_answers import ModelEvidence
 
 # Nats a token of the reference answers up to which a model has learned them, more or less: sound text that it was not
 # trained on has 1 to 4. At 1.5 half-trained models would count as ones that know nothing; at 6 random weights nearly

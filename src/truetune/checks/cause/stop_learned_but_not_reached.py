@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
-from truetune.checks.cause.failing_answers import (
+from truetune.checks.cause.count_endless_or_garbage_answers import (
     STOPPING_UNKNOWN,
     describe_stop_probability,
     describe_stopping,

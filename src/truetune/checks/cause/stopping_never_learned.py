@@ -51,7 +51,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
-from truetune.checks.cause.failing_answers import (
+from truetune.checks.cause.count_endless_or_garbage_answers import (
     STOPPING_UNKNOWN,
     answers_if_all_cut_before_references,
     describe_stop_probability,
@@ -65,7 +65,7 @@ from truetune.checks.rule import CauseRule
 from truetune.generation.answer_samples import Sample
 
 if TYPE_CHECKING:
-    from truetune.generation.model_evidence import StopEstimate
+    from truetune.generation.evidence_on_causes_of_answers import StopEstimate
 
 # P(stop) behind the reference: more likely than all other tokens together.
 LEARNED_STOP_PROBABILITY = 0.5

@@ -45,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.count_bad_answers_per_pass import cases_of_samples
-from truetune.checks.cause.failing_answers import (
+from truetune.checks.cause.count_endless_or_garbage_answers import (
     describe_stop_probability,
     endless_answers_where_at_least_half,
 )
@@ -53,7 +53,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 from truetune.generation.answer_samples import Sample
-from truetune.generation.model_evidence import ControlToken
+from truetune.generation.evidence_on_causes_of_answers import ControlToken
 
 # P(stop) behind the reference: more likely than all other tokens together.
 LEARNED_STOP_PROBABILITY = 0.5

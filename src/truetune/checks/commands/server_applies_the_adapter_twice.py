@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.find_merged_weights_and_adapters import find_merge_of_adapter
+from truetune.checks.find_adapters_merged_into_weights import find_merge_of_adapter
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands

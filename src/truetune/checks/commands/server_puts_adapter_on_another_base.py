@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.find_merged_weights_and_adapters import (
+from truetune.checks.find_adapters_merged_into_weights import (
     ADAPTER_OPTION,
     option_value,
     read_script_of_command,

@@ -1,4 +1,4 @@
-"""The roles to train do not hold the assistant.
+"""Answers are not trained: the roles to train do not hold the assistant.
 
 ## What it does
 For Axolotl's data sets of the type chat_template, looks for the assistant (or `gpt`, `model`, `chatbot`, or a name that
@@ -36,7 +36,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    numbered_tables_of_list,
+    setting_case,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, count_measurement

@@ -1,4 +1,4 @@
-"""The best model is to be loaded, and saving does not fit evaluation.
+"""The best model cannot be picked, because the run saves at other times than it evaluates at.
 
 ## What it does
 For `load_best_model_at_end` compares `save_strategy` and `save_steps` with `eval_strategy` and `eval_steps`.
@@ -39,7 +39,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_value_unknown,
+    setting_case,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 

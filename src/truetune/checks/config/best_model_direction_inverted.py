@@ -44,7 +44,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_value_unknown,
+    setting_case,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.metric_direction_words import LOWER_IS_BETTER, words_with_known_direction

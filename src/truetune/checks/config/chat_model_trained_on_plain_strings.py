@@ -49,15 +49,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truetune.checks.config.evidence.columns_and_age_of_training_files import local_training_sources
 from truetune.checks.config.evidence.is_tokenizer_on_this_machine import has_local_tokenizer
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
-from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.training_file_columns import local_training_sources
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.checks.source.evidence.chat_model_names import CHAT_MODEL_NAME, TURN_MARKS
+from truetune.checks.source.evidence.chat_model_and_turn_mark_patterns import (
+    CHAT_MODEL_NAME,
+    TURN_MARKS,
+)
 from truetune.checks.source.evidence.prompt_forms import (
     asks_model_and_trains_none,
     first_line_asking_in_turns,

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case_at_place
+from truetune.checks.config.evidence.setting_places_and_known_keys import case_at_place
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 

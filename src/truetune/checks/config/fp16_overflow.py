@@ -1,4 +1,4 @@
-"""A model that was trained in bfloat16 is trained in float16.
+"""A model that was trained in bfloat16 is trained in float16, in which it may overflow.
 
 ## What it does
 Compares `fp16` (or `dtype: float16`) with what the checkpoint's config.json says its weights are stored as. A model
@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.facts_from_model_folder import stored_dtype
 from truetune.checks.config.evidence.missing_input_reasons import NO_MODEL
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.judgement import Unmet

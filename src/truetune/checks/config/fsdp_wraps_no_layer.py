@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
 from truetune.checks.judgement import Unmet

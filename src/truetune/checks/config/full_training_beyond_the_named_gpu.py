@@ -48,7 +48,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import is_config_of_python_program, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_config_of_python_program,
+    setting_case,
+)
 from truetune.checks.find_only_gpu_named_in_files import NamedGpu, find_only_named_gpu
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import model_identity

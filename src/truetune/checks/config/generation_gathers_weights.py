@@ -1,4 +1,4 @@
-"""Under ZeRO-3 the answers of a training are generated without gathering the weights first: each token gathers them.
+"""Generation gathers the weights again for each token: under ZeRO-3, a training gathers none before it.
 
 ## What it does
 Looks at TRL's settings of trainers that generate (GRPO, RLOO, online DPO) with `ds3_gather_for_generation: false` and
@@ -42,10 +42,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
-from truetune.checks.source.evidence.weight_sharding import (
+from truetune.checks.source.evidence.does_script_train_sharded_weights import (
     Sharding,
     sharding_by_commands_or_files_beside,
     sharding_by_deepspeed_file,

@@ -59,7 +59,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.do_adamw_rates_apply import published_adamw_rates_apply
-from truetune.checks.config.evidence.setting_places import is_config_of_python_program, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_config_of_python_program,
+    setting_case,
+)
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import model_identity

@@ -42,7 +42,7 @@ from typing import Any
 
 from truetune.checks.config.evidence.facts_from_model_folder import model_config
 from truetune.checks.config.evidence.missing_input_reasons import NO_MODEL
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

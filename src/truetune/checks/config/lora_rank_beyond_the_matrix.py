@@ -58,12 +58,12 @@ from truetune.checks.config.evidence.match_module_names_like_peft import (
     modules_matching_name,
 )
 from truetune.checks.config.evidence.missing_input_reasons import NO_LORA, NO_WEIGHTS
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.read_and_format_setting_values import format_setting
 from truetune.checks.rule import ConfigRule
-from truetune.checks.setting_values import format_setting
 
 
 class LoraRankBeyondTheMatrix(ConfigRule):

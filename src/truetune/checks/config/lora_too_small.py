@@ -47,11 +47,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_LORA
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.read_and_format_setting_values import format_setting
 from truetune.checks.rule import ConfigRule
-from truetune.checks.setting_values import format_setting
 
 LEARNS_FROM_REWARDS = ("grpo", "ppo")
 """Methods that rank 1 may do for"""

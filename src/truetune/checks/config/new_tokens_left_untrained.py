@@ -51,7 +51,10 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.facts_from_model_folder import is_head_tied, local_model_folder
 from truetune.checks.config.evidence.missing_input_reasons import NO_LORA
-from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    numbered_tables_of_list,
+    setting_case,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.identify_model_by_published_name import chat_markers_base_never_trained
 from truetune.checks.judgement import Unmet

@@ -46,7 +46,7 @@ from typing import Any
 
 from truetune.checks.config.evidence.facts_from_model_folder import local_model_folder
 from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.template_marks_before_questions import answer_end_and_eos
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -69,7 +69,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.facts_from_model_folder import model_config
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.find_uses_of_weight_folders import is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet

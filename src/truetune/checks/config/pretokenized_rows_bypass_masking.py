@@ -43,9 +43,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.config.evidence.columns_and_age_of_training_files import training_columns
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
-from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
-from truetune.checks.config.evidence.training_file_columns import training_columns
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_value_unknown,
+    setting_case,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

@@ -42,17 +42,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from truetune.checks.config.evidence.columns_and_age_of_training_files import (
+    columns_of_file,
+    training_columns,
+)
 from truetune.checks.config.evidence.is_tokenizer_on_this_machine import has_local_tokenizer
 from truetune.checks.config.evidence.prompt_share_of_learned_text import (
     PromptShare,
     measure_prompt_characters,
     only_rows_file_beside,
 )
-from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    numbered_tables_of_list,
+    setting_case,
+)
 from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import (
     find_wholly_learned_prompts,
 )
-from truetune.checks.config.evidence.training_file_columns import columns_of_file, training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.data.answering_roles import ANSWERING_ROLES

@@ -62,7 +62,7 @@ from truetune.checks.config.evidence.facts_from_model_folder import (
     sample_linear_weights,
     stored_dtype,
 )
-from truetune.checks.config.evidence.setting_places import (
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_config_of_python_program,
     is_value_unknown,
     setting_case,
@@ -70,7 +70,9 @@ from truetune.checks.config.evidence.setting_places import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
-from truetune.checks.source.evidence.weight_sharding import may_keep_float32_weights
+from truetune.checks.source.evidence.does_script_train_sharded_weights import (
+    may_keep_float32_weights,
+)
 from truetune.settings.config import Config
 
 PLAIN_OPTIMIZERS = (

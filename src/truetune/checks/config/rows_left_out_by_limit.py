@@ -53,7 +53,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
-from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    numbered_tables_of_list,
+    setting_case,
+)
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -55,13 +55,19 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from truetune.checks.config.evidence.first_rows_of_run import count_characters, first_rows_of_run
-from truetune.checks.config.evidence.padding_to_a_length import find_padding_to_a_length
-from truetune.checks.config.evidence.setting_places import is_config_of_python_program, setting_case
+from truetune.checks.config.evidence.find_settings_padding_to_one_length import (
+    find_padding_to_a_length,
+)
+from truetune.checks.config.evidence.read_first_rows_and_count_characters import (
+    count_characters,
+    first_rows_of_run,
+)
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_config_of_python_program,
+    setting_case,
+)
 from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import lengths_of_script_rows
-from truetune.checks.findings import Finding
-from truetune.checks.judgement import Unmet
-from truetune.checks.padding_share import (
+from truetune.checks.estimate_padding_share_of_batches import (
     CHARACTERS_PER_TOKEN,
     LARGE_SHARE,
     PaddedBatches,
@@ -70,6 +76,8 @@ from truetune.checks.padding_share import (
     estimate_padded_batches,
     estimate_tokens,
 )
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_named_as_format

@@ -51,8 +51,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.padding_to_a_length import MULTIPLE, find_padding_to_a_length
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.find_settings_padding_to_one_length import (
+    MULTIPLE,
+    find_padding_to_a_length,
+)
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

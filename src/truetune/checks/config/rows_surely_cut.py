@@ -54,15 +54,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from truetune.checks.config.evidence.first_rows_of_run import (
+from truetune.checks.config.evidence.is_tokenizer_on_this_machine import has_local_tokenizer
+from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.read_first_rows_and_count_characters import (
     CHATS,
     count_characters,
     first_rows_of_run,
     text_columns_of_recipe,
 )
-from truetune.checks.config.evidence.is_tokenizer_on_this_machine import has_local_tokenizer
-from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import (
     RowsAtLimit,
     find_rows_cut_by_script,

@@ -67,7 +67,9 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.prompt_and_answer_tokens import count_prompt_and_answer_tokens
+from truetune.checks.config.evidence.count_tokens_of_prompts_and_answers import (
+    count_prompt_and_answer_tokens,
+)
 from truetune.checks.config.evidence.prompt_share_of_learned_text import measure_prompt_characters
 from truetune.checks.describe_what_loss_averages import (
     LEARNED_BY,
@@ -76,12 +78,12 @@ from truetune.checks.describe_what_loss_averages import (
     SUM_SWITCHES,
     TOKEN_SWITCHES,
 )
+from truetune.checks.find_training_stages_of_files import stage_of_config
 from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.checks.training_stages import stage_of_config
 from truetune.settings.config import Config, LossBasis, LossSetting, TrainingStage
 from truetune.settings.evidence_of_past_run import has_trained_before
 

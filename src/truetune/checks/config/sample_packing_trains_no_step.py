@@ -51,7 +51,7 @@ import math
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
     count_training_rows,
     training_bytes,

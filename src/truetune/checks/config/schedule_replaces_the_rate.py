@@ -1,4 +1,4 @@
-"""The schedule of the DeepSpeed settings runs at a rate of its own.
+"""The schedule of the DeepSpeed settings replaces the learning rate by one of its own.
 
 ## What it does
 Reads the `scheduler` block of the DeepSpeed settings that the run names (a file, or a table in place). `WarmupLR`,
@@ -46,7 +46,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.find_deepspeed_schedule_rate import ScheduleRate, peak_rate_of_schedule
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet

@@ -68,7 +68,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.template_marks_before_questions import (
     CHATML,
     CONTROL_TOKEN,

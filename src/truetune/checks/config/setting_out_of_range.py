@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.settings_with_limits import (
+from truetune.checks.config.evidence.settings_judged_by_limits_table import (
     list_limited_settings,
     out_of_range_settings,
 )

@@ -46,7 +46,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_value_unknown,
+    setting_case,
+)
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
 from truetune.checks.findings import Finding

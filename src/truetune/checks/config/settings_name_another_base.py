@@ -50,7 +50,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.setting_places import setting_case, setting_place
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    setting_case,
+    setting_place,
+)
 from truetune.checks.find_uses_of_weight_folders import is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import (

@@ -44,11 +44,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.checks.config.evidence.setting_places import is_config_of_python_program, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_config_of_python_program,
+    setting_case,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.checks.source.evidence.layer_numbers import (
+from truetune.checks.source.evidence.layer_numbers_named_and_model_depth import (
     describe_numbers,
     layer_count_of_model,
     layer_numbers_in_texts,

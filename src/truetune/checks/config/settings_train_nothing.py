@@ -48,8 +48,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
-from truetune.checks.config.evidence.settings_with_limits import out_of_range_settings
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_value_unknown,
+    setting_case,
+)
+from truetune.checks.config.evidence.settings_judged_by_limits_table import out_of_range_settings
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import NOTHING
 from truetune.checks.rule import ConfigRule

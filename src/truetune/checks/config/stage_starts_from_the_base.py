@@ -1,4 +1,4 @@
-"""A preference run starts from the bare base, and not from the SFT beside it.
+"""A preference stage starts from the bare base, and not from the SFT beside it.
 
 ## What it does
 Follows what each training of the given files writes to what the others start from: settings of LLaMA-Factory, Axolotl
@@ -67,12 +67,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.find_training_stages_of_files import LATER_METHODS, stage_of_config
 from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.checks.training_stages import LATER_METHODS, stage_of_config
 from truetune.data.script_rows.read_rows_given_to_trainer import read_module_with_helpers
 from truetune.errors import DataError
 from truetune.settings.config import Config, TrainingStage

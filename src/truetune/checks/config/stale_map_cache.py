@@ -1,4 +1,4 @@
-"""Encoded rows that are older than the data will be trained.
+"""Stale encoded rows of a cache will be trained: they are older than the data.
 
 ## What it does
 Compares the time of Axolotl's prepared folders (`dataset_prepared_path`, else `last_run_prepared`) or of
@@ -50,9 +50,11 @@ import datetime
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.config.evidence.columns_and_age_of_training_files import (
+    last_changed_training_file,
+)
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
-from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.training_file_columns import last_changed_training_file
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, count_measurement

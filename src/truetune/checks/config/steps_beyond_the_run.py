@@ -1,4 +1,4 @@
-"""Evaluation or logging is due after the last step.
+"""Steps of evaluation or logging lie beyond the run: they are due after its last step.
 
 ## What it does
 Compares `eval_steps` and `logging_steps` with the steps that the run makes at most.
@@ -45,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_STEPS
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

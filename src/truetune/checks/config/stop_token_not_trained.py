@@ -43,7 +43,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
-from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    numbered_tables_of_list,
+    setting_case,
+)
 from truetune.checks.config.evidence.template_marks_before_questions import (
     MARKERS,
     answer_end_and_eos,

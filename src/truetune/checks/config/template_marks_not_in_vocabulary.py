@@ -45,7 +45,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import numbered_tables_of_list, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    numbered_tables_of_list,
+    setting_case,
+)
 from truetune.checks.config.evidence.template_marks_before_questions import (
     CHATML,
     GEMMA,

@@ -50,7 +50,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.facts_from_model_folder import is_head_tied
 from truetune.checks.config.evidence.missing_input_reasons import NO_LORA, NO_MODEL
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

@@ -65,12 +65,15 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from truetune.checks.config.evidence.setting_places import is_config_of_python_program, setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_config_of_python_program,
+    setting_case,
+)
+from truetune.checks.find_training_stages_of_files import LATER_METHODS, stage_of_config
 from truetune.checks.find_uses_of_weight_folders import is_same_folder, is_same_or_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.checks.training_stages import LATER_METHODS, stage_of_config
 from truetune.settings.config import Config, TrainingStage, WeightUse
 
 NO_USES = Unmet(

@@ -44,7 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import (
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
     case_at_place,
     is_config_of_python_program,
     known_keys,

@@ -46,7 +46,7 @@ from collections.abc import Collection, Iterator, Mapping
 from math import prod
 
 from truetune.checks.config.evidence.facts_from_model_folder import model_config
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.devices.read_architecture_and_row_count import count_eval_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -56,15 +56,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.devices.read_architecture_and_row_count import find_local_architecture
 from truetune.checks.find_cpu_offload_of_launcher import find_launch_offload
 from truetune.checks.find_gpus_in_files_beside import GpuBeside, find_gpus_beside
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import DeviceRule
 from truetune.errors import SpecError
-from truetune.memory.architecture import Architecture, parse_architecture
 from truetune.memory.estimate_memory import GIB, estimate_memory
+from truetune.memory.matrices_and_parameters_from_config import Architecture, parse_architecture
 from truetune.memory.memory_settings import MemorySettings, Offload, resolve_memory_settings
 from truetune.memory.published_model_shapes import published_config
 from truetune.settings.config import Config

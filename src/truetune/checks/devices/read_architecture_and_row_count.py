@@ -14,7 +14,7 @@ from pathlib import Path
 
 from truetune.checks.config.evidence.facts_from_model_folder import local_model_folder
 from truetune.errors import SpecError
-from truetune.memory.architecture import Architecture, read_architecture
+from truetune.memory.matrices_and_parameters_from_config import Architecture, read_architecture
 from truetune.parsing.read_parquet_and_arrow_within_limits import UNREADABLE, open_parquet
 from truetune.settings.config import Config
 

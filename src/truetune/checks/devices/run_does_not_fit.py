@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.devices.read_architecture_and_row_count import find_local_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule

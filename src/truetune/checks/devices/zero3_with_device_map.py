@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.devices.launch_setting_constants import (
     SPREADING_MAPS,
     STACKS_THAT_PLACE_THE_MODEL,

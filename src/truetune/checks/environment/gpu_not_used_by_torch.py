@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
-from truetune.doctor.environment import Torch
+from truetune.doctor.environment_record_types import Torch
 
 
 class GpuNotUsedByTorch(EnvironmentRule):

@@ -37,7 +37,7 @@ from packaging.version import InvalidVersion
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
-from truetune.doctor.environment import Requirement
+from truetune.doctor.environment_record_types import Requirement
 
 
 class RequirementNotMet(EnvironmentRule):

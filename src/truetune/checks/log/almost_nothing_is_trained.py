@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.evidence.fall_of_loss import CLASS_METRIC
+from truetune.checks.log.evidence.fall_of_loss_and_possible_causes import CLASS_METRIC
 from truetune.checks.rule import OutputRule
 from truetune.logs.facts_in_files_beside_log import FROZEN_IN_CODE, SOFT_PROMPT
 from truetune.logs.run_log import RunLog

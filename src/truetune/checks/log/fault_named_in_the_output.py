@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.log.evidence.exceptions_on_answers import failed_to_parse_an_answer
+from truetune.checks.log.evidence.is_exception_from_parsing_answer import failed_to_parse_an_answer
 from truetune.checks.log.explain_log_messages_and_progress import explain_message
 from truetune.checks.rule import OutputRule
 

@@ -51,10 +51,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.adapter_or_all_weights import trains_adapter
 from truetune.checks.log.evidence.bounds_of_loss_and_rate import IDLE_RATE
-from truetune.checks.log.evidence.end_of_loss import ends_above_beginning
-from truetune.checks.log.evidence.fall_of_loss import (
+from truetune.checks.log.evidence.compare_end_of_loss_with_beginning import ends_above_beginning
+from truetune.checks.log.evidence.fall_of_loss_and_possible_causes import (
     CLASS_METRIC,
     MIN_EPOCH_RECORDS,
     MIN_RECORDS,
@@ -67,6 +66,7 @@ from truetune.checks.log.evidence.fall_of_loss import (
     remaining_causes,
 )
 from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.was_adapter_or_all_weights_trained import trains_adapter
 from truetune.checks.rule import LogRule
 from truetune.logs.facts_in_files_beside_log import RunBeside
 from truetune.logs.robust_statistics import fit_robust_trend

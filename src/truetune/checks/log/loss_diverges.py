@@ -43,8 +43,7 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import MAX_PUBLISHED_SCALE
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.adapter_or_all_weights import trains_adapter
-from truetune.checks.log.evidence.end_of_loss import (
+from truetune.checks.log.evidence.compare_end_of_loss_with_beginning import (
     JUMP,
     MIN_POINTS,
     MOST_POINTS,
@@ -58,6 +57,7 @@ from truetune.checks.log.float16_use_and_overflow import (
 )
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.restart_advice import advise_restart
+from truetune.checks.log.was_adapter_or_all_weights_trained import trains_adapter
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import RESUMED, explain_too_short_curve
 from truetune.logs.detect_resumes_without_state import find_restarts

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.evidence.fall_of_loss import (
+from truetune.checks.log.evidence.fall_of_loss_and_possible_causes import (
     FIRST,
     LEARNED,
     MIN_EPOCH_RECORDS,

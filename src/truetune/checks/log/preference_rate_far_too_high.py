@@ -42,7 +42,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.adapter_or_all_weights import trains_adapter
+from truetune.checks.log.was_adapter_or_all_weights_trained import trains_adapter
 from truetune.checks.rule import LogRule
 
 MIN_POINTS = 10

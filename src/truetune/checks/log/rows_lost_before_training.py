@@ -47,7 +47,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.checks.config.evidence.training_file_columns import local_data_files
+from truetune.checks.config.evidence.columns_and_age_of_training_files import local_data_files
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.row_preparation_bars import RowPreparation
+from truetune.logs.console.row_preparation_time_from_bars import RowPreparation
 
 MINUTE = 60.0
 """Seconds"""

@@ -16,7 +16,7 @@ from truetune.checks.config.evidence.template_marks_before_questions import (
     first_mark_without_role,
     question_mark_of_chat_model,
 )
-from truetune.checks.training_stages import stage_of_config
+from truetune.checks.find_training_stages_of_files import stage_of_config
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.parse_yaml_within_limits import parse_yaml

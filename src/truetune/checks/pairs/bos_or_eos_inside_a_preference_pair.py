@@ -35,10 +35,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.cases_at_tokens_and_turns import case_at_token, side_of_pair_name
 from truetune.checks.data_unmet_reasons import NO_CONTROL_TOKENS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_at_token, side_of_pair_name
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch

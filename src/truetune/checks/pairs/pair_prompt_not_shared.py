@@ -38,8 +38,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_rejected_side, case_in_row
 from truetune.checks.findings import Case, Finding
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_rejected_side, case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation, Message

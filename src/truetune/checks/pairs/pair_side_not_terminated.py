@@ -32,8 +32,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_example, side_of_pair_name
 from truetune.checks.findings import Case, Finding
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_example, side_of_pair_name
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch, Example

@@ -43,10 +43,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_example, side_of_pair_name
 from truetune.checks.data_unmet_reasons import explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_example, side_of_pair_name
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.rule import MAX_CASES, PairRule, Setup

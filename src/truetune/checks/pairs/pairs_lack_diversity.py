@@ -1,4 +1,4 @@
-"""The answers of pairs hardly differ, or one rejected answer serves most prompts.
+"""Pairs lack diversity: their answers hardly differ, or one rejected answer serves most prompts.
 
 ## What it does
 Counts the pairs whose answers are not the same and share more than 95 % of their tokens in order (twice their longest
@@ -46,9 +46,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_example
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Case, Finding
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import completion_ids, wilson_interval
 from truetune.checks.pairs.evidence.token_edit_distance import (

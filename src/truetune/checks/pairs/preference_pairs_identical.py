@@ -38,8 +38,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_at_answer
 from truetune.checks.findings import Case, Finding
+from truetune.checks.make_cases_at_tokens_and_turns import case_at_answer
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import (
     completion_ids,

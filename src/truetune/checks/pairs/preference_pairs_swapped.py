@@ -46,10 +46,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.find_script_line_ranking_pairs import find_ranking_line
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.bad_answer_signs import (
     HARM,

@@ -35,8 +35,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_rejected_side
 from truetune.checks.findings import Case, Finding
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_rejected_side
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.rule import MAX_CASES, PairRule, Setup

@@ -50,9 +50,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.pairs.evidence.winner_columns import Sides, Vote, sides_of_row, votes_of_row

@@ -25,7 +25,7 @@ from truetune.checks.paths.folder_members import (
 )
 from truetune.checks.paths.path_kinds import MODEL_BELOW, SOURCE_KINDS
 from truetune.checks.paths.paths_check_state import PathsCheck
-from truetune.checks.unread_training_settings import (
+from truetune.checks.unread_training_setting_files import (
     not_judged_unread_settings,
     unread_training_settings,
 )

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from truetune.checks.check_data import Progress
+from truetune.checks.correct_findings_by_other_files import NAN_OF_EMPTY_BATCHES, NO_LABEL_LEFT
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement
-from truetune.checks.paths.judge_rendered_rows import judge_rows
+from truetune.checks.paths.judge_rows_with_tokenizer_and_template import judge_rows
 from truetune.checks.paths.paths_check_state import PathsCheck
-from truetune.checks.reconcile_findings import NAN_OF_EMPTY_BATCHES, NO_LABEL_LEFT
 from truetune.checks.reports import Report, Subject
 from truetune.errors import TruetuneError, format_name_list
 from truetune.settings.run_spec import RunSpec

@@ -26,7 +26,7 @@ from truetune.checks.paths.judge_held_out_rows import (
     judge_rows_and_held_out,
     report_found_evaluation_rows,
 )
-from truetune.checks.paths.judge_rendered_rows import (
+from truetune.checks.paths.judge_rows_with_tokenizer_and_template import (
     columns_read_by_paths,
     judge_rows,
     tokens_added_by_paths,

@@ -51,9 +51,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.severity_by_trainer import is_nearly_all

@@ -66,9 +66,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from truetune.checks.answer_text_rule import NO_ANSWERS, AnswerText, learned_answers_of_row
-from truetune.checks.cases_at_tokens_and_turns import case_in_message, case_in_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_message, case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Conversation

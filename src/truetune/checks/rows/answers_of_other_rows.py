@@ -46,7 +46,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Origin
-from truetune.data.script_rows.find_source_rows_of_texts import Mispairing
+from truetune.data.script_rows.find_source_rows_and_mispaired_texts import Mispairing
 from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows, read_trained_rows
 from truetune.encoding.batch import Batch
 from truetune.errors import TruetuneError

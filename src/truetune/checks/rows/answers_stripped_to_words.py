@@ -48,9 +48,9 @@ from truetune.checks.answer_text_rule import (
     learned_answers_of_row,
     text_besides_answers,
 )
-from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.generation.identify_language import LINKING_WORDS, STATING_WORDS, closest_language

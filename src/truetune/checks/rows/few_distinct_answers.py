@@ -40,10 +40,10 @@ from collections.abc import Iterable, Iterator
 from zlib import crc32
 
 from truetune.checks.answer_diversity import LABEL, AnswerCounter, AnswerDiversity
-from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import AnswersBesideUnreadColumns, last_answer
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.position_of_answered_option import position_of_answered_option

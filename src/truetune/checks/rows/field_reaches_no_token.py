@@ -49,10 +49,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import groupby
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_message
 from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.recognise_prose_and_media_columns import is_prose
 from truetune.checks.rule import MAX_CASES, DataRule, Setup

@@ -1,4 +1,4 @@
-"""A few rows are many times as long as the others, and the limit of length lets them through.
+"""A few rows decide the memory: they are many times as long as the others, and the limit lets them through.
 
 ## What it does
 Compares the longest examples with the 95th percentile of all lengths, as the limit leaves them (`max_length`,
@@ -38,10 +38,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_example
 from truetune.checks.data_unmet_reasons import NO_EXAMPLE, explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.count_media import Media

@@ -38,9 +38,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from truetune.checks.answer_text_rule import NO_ANSWERS, learned_answers_of_row
-from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch

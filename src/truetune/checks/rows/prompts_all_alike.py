@@ -35,7 +35,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.columns_read_by_scripts import PLACEHOLDER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import (
@@ -44,6 +43,7 @@ from truetune.checks.is_wrong_column_learned import (
     texts_before_last_answer,
 )
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.recognise_prose_and_media_columns import MEDIA_KEYS, UNSPACED_SCRIPT
 from truetune.checks.rule import DataRule, Setup

@@ -1,4 +1,4 @@
-"""Turns have roles that the chat template does not know.
+"""Roles of turns are aliases that the chat template does not know: their turns may be dropped.
 
 ## What it does
 Counts the turns whose role is none of system, developer, user, assistant, tool, function, and looks whether their
@@ -34,10 +34,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_of_problem
 from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_of_problem
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch

@@ -37,14 +37,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_message
 from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_message
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
-from truetune.data.message_field_names import roles_by_file_name
+from truetune.data.user_map_of_message_field_names import roles_by_file_name
 from truetune.encoding.batch import Batch
 
 # Chosen; in LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) no chat

@@ -37,7 +37,7 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from truetune.checks.column_value_runs import ANSWER, KeyColumns
+from truetune.checks.do_neighbouring_rows_share_values import ANSWER, KeyColumns
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -36,14 +36,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import (
+from truetune.checks.data_unmet_reasons import NO_CONTROL_TOKENS
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import (
     case_at_character,
     first_character_of_message,
     index_of_last_example,
 )
-from truetune.checks.data_unmet_reasons import NO_CONTROL_TOKENS
-from truetune.checks.findings import Case, Finding
-from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation

@@ -1,4 +1,4 @@
-"""No column is called text: the only one that holds text is read as it.
+"""The text column is a guess: none is called text, and the only one that holds text is read as it.
 
 ## What it does
 Says which column is read as plain text where the rows have no column that truetune knows, and one alone holds text
@@ -30,10 +30,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.data_unmet_reasons import NO_PLAIN_ROWS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.column_name_aliases import find_only_text_column

@@ -39,9 +39,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.checks.cases_at_tokens_and_turns import case_at_character
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_at_character
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation

@@ -55,8 +55,8 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
+from truetune.encoding.render_and_encode_in_two_threads import stream_batches
 from truetune.encoding.row_fingerprints import EMPTY_TEXT_HASH
-from truetune.encoding.stream_batches import stream_batches
 
 KINDS = ("exact", "normal", "conversation", "prompt", "near", "answer")
 HASHED_KINDS = ("exact", "normal", "prompt", "answer")

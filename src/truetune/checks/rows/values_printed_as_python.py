@@ -59,9 +59,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from truetune.checks.cases_at_tokens_and_turns import case_at_character, side_of_pair_name
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_at_character, side_of_pair_name
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.python_values_in_renderings import PythonValueFinder
 from truetune.checks.rule import MAX_CASES, DataRule, Setup

@@ -1,4 +1,4 @@
-"""What is trained as the answer does not look like one.
+"""The wrong field seems to be mapped as the answer: what is trained does not look like one.
 
 ## What it does
 Looks at the supervised field of each row: empty answers, answers equal to their prompt, answers that hold
@@ -37,9 +37,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_row
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation

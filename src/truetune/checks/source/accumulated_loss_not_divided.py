@@ -54,7 +54,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import (
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
     OPTIMIZER_STEPS,
     is_backward_call,
     optimizer_steps_with_optimizers,

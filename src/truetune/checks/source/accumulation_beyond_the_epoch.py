@@ -61,7 +61,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import OPTIMIZER_STEPS
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import OPTIMIZER_STEPS
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.gradient_accumulation_beyond_epoch import long_accumulations
 

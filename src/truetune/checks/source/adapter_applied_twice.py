@@ -45,10 +45,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
-from truetune.checks.find_merged_weights_and_adapters import find_merge_of_adapter
+from truetune.checks.find_adapters_merged_into_weights import find_merge_of_adapter
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapted_models import (
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
     models_given_loaded_adapter,
     written_name_of_loaded_model,
 )

@@ -59,7 +59,7 @@ from truetune.checks.identify_model_by_published_name import (
     explain_different_weights,
 )
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.added_tokens import (
+from truetune.checks.source.evidence.added_tokens_new_to_model import (
     TOKENS_ADDED,
     AddedTokens,
     added_tokens_of_unknown_text,

@@ -57,7 +57,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.row_reading_calls import READERS, TAKES_ROWS
+from truetune.checks.source.evidence.names_of_row_reading_calls import READERS, TAKES_ROWS
 from truetune.checks.source.evidence.text_generation_calls import (
     TEXT_GENERATION_CALLS,
     ModelQuestion,

@@ -59,7 +59,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answer_caches import (
+from truetune.checks.source.evidence.answer_caches_and_their_keys import (
     disk_caches_without_model_in_key,
     stores_in_mappings_also_read,
 )

@@ -52,7 +52,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import NOTHING, OUT_OF_RANGE
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.hyperparameter_arguments import (
+from truetune.checks.source.evidence.hyperparameter_arguments_out_of_range import (
     has_judgeable_number,
     out_of_range_arguments,
     training_hyperparameter_calls,

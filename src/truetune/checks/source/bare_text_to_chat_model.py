@@ -45,7 +45,10 @@ from typing import Any
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.chat_model_names import CHAT_MODEL_NAME, TURN_MARKS
+from truetune.checks.source.evidence.chat_model_and_turn_mark_patterns import (
+    CHAT_MODEL_NAME,
+    TURN_MARKS,
+)
 from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoding_calls_of_dictionary,
@@ -54,8 +57,8 @@ from truetune.checks.source.evidence.generate_call_inputs import (
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import variable_of_indexed_or_attribute
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import variable_of_indexed_or_attribute
 
 TURN_WRITERS = ("apply_chat_template", "chat_template", "build_prompt", "get_prompt")
 

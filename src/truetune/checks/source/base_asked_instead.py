@@ -62,7 +62,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     training_scripts_beside,
 )
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import family_of_model
-from truetune.checks.source.evidence.unread_adapter_parameters import (
+from truetune.checks.source.evidence.unread_model_or_adapter_parameters import (
     ADAPTER_NAME,
     unread_adapter_parameters,
 )

@@ -53,7 +53,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.whole_columns_in_texts import (
+from truetune.checks.source.evidence.whole_columns_printed_as_one_row import (
     ALWAYS_BATCHED,
     BatchedFunction,
     PrintedColumn,

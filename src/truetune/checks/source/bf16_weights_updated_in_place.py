@@ -46,7 +46,9 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.half_precision_weights_updated_in_place import (
     narrow_weights_of_optimizers,
 )
-from truetune.checks.source.evidence.job_commands_that_start_script import is_option_given_by_starts
+from truetune.checks.source.evidence.script_start_commands_and_reserved_gpus import (
+    is_option_given_by_starts,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.trace_of_events import CallEvent

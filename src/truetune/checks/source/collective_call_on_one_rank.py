@@ -57,7 +57,13 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.lightning_processes import is_in_lightning_module
+from truetune.checks.source.evidence.does_lightning_start_several_processes import (
+    is_in_lightning_module,
+)
+from truetune.checks.source.evidence.does_script_train_sharded_weights import (
+    Sharding,
+    sharding_of_script,
+)
 from truetune.checks.source.evidence.loop_exits_by_one_process import (
     OWN_EXCEPTION,
     LoopExit,
@@ -65,7 +71,6 @@ from truetune.checks.source.evidence.loop_exits_by_one_process import (
     multi_process_model_preparations,
 )
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
-from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of_script
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

@@ -59,7 +59,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.can_custom_loss_batch_hold_labels import batch_may_have_labels
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.custom_losses import (
+from truetune.checks.source.evidence.custom_trainer_losses import (
     ITEM_COUNT,
     LOSS_KWARGS_FLAG,
     LossFunction,

@@ -64,10 +64,10 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import spelling_of_variable
+from truetune.source.shorten_qualified_names import spelling_of_variable
 
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 SWITCHES = frozenset(("eval", "to", "cuda", "half", "bfloat16", "requires_grad_", "train"))

@@ -61,7 +61,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.code_run_in_every_training_step import (
     Loop,

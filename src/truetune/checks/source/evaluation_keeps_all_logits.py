@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.causal_predictions_compared_with_labels import (
     causal_trainers_with_metrics,
 )
-from truetune.checks.source.evidence.metric_functions_and_shifts import (
+from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
     argument_or_attribute_of_trainer,
     functions_seeing_logits,
 )

@@ -64,7 +64,7 @@ from truetune.checks.source.evidence.held_out_loaders_sharing_training_rows impo
     training_and_held_out_rows,
 )
 from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
-from truetune.checks.source.evidence.metric_functions_and_shifts import with_called_functions
+from truetune.checks.source.evidence.metric_functions_and_token_shifts import with_called_functions
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
 from truetune.source.symbolic_execution.values_of_run import (

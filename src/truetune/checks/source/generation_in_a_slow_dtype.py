@@ -51,8 +51,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.float32_copies_of_weights import WIDE
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.may_weights_have_float32_copy import WIDE
 from truetune.checks.source.evidence.text_generation_calls import TRANSFORMERS_PIPELINE
 from truetune.checks.source.evidence.trace_answering_models_to_load import (
     EIGHT_BIT_OPTION,

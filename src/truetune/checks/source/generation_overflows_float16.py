@@ -50,8 +50,8 @@ from truetune.checks.identify_model_by_published_name import family_known_to_ove
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.float32_copies_of_weights import FLOAT16
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.may_weights_have_float32_copy import FLOAT16
 from truetune.checks.source.evidence.model_dtypes import (
     PIPELINE,
     dtypes_cast_by_steps,

@@ -61,11 +61,11 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generations_repeated_row_by_row import generations_per_row
+from truetune.checks.source.evidence.names_of_row_reading_calls import READERS, TAKES_ROWS
 from truetune.checks.source.evidence.requests_awaited_one_by_one import (
     is_request_asynchronous,
     waits_for_each_answer,
 )
-from truetune.checks.source.evidence.row_reading_calls import READERS, TAKES_ROWS
 from truetune.checks.source.evidence.text_generation_calls import (
     CLIENT_FUNCTIONS,
     CLIENT_METHODS,

@@ -55,7 +55,7 @@ from truetune.checks.read_training_chats_nearby import count_answers_cut_by_stop
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.high_temperature_requests import hot_requests
-from truetune.checks.source.evidence.hyperparameter_arguments import (
+from truetune.checks.source.evidence.hyperparameter_arguments_out_of_range import (
     generation_hyperparameter_calls,
     has_judgeable_number,
     out_of_range_arguments,

@@ -62,7 +62,7 @@ from pathlib import Path
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import (
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
     backward_calls,
     optimizer_steps_with_optimizers,
 )

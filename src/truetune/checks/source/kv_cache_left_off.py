@@ -61,7 +61,7 @@ from truetune.checks.source.evidence.execution_order import (
     training_places,
 )
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.generations_in_training_hooks import (
+from truetune.checks.source.evidence.generations_in_hooks_in_training_mode import (
     generations_in_training_hooks,
 )
 from truetune.checks.source.evidence.generations_with_cache_off_at_load import (

@@ -62,7 +62,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.evaluation_only_code import function_around, only_evaluates
+from truetune.checks.source.evidence.enclosing_function_and_evaluation_only_files import (
+    function_around,
+    only_evaluates,
+)
 from truetune.checks.source.evidence.exponentials_of_mean_losses import CROSS_ENTROPIES
 from truetune.checks.source.evidence.generate_call_inputs import (
     DATA_LOADERS,

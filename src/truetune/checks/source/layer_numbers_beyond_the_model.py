@@ -49,12 +49,12 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapted_models import (
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
     written_name_of_loaded_model,
     written_text,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.layer_numbers import (
+from truetune.checks.source.evidence.layer_numbers_named_and_model_depth import (
     COUNT_KEYS,
     LAYER_IN_NAME,
     OTHER_STACK,

@@ -76,9 +76,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.token_rows_by_stand_in_tokenizer import lengths_of_script_rows
-from truetune.checks.examined_code_places import calls_of
-from truetune.checks.findings import Finding
-from truetune.checks.padding_share import (
+from truetune.checks.estimate_padding_share_of_batches import (
     CHARACTERS_PER_TOKEN,
     LARGE_SHARE,
     advise_on_few_long_rows,
@@ -86,6 +84,8 @@ from truetune.checks.padding_share import (
     estimate_padded_batches,
     estimate_tokens,
 )
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.file_rows_behind_values import FileRows, local_rows_of_value

@@ -52,7 +52,10 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
+    backward_calls,
+    possible_losses,
+)
 from truetune.checks.source.evidence.backward_slices import may_record_gradients
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.losses_off_the_graph import (

@@ -45,8 +45,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import LIBRARIES_WITH_SHORT_NAMES
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import LIBRARIES_WITH_SHORT_NAMES
 
 LIBRARIES = frozenset(
     (

@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapted_models import MERGES
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import MERGES
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.quantized_loads import quantized_load_of_model
 

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapted_models import MERGES
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import MERGES
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module

@@ -48,8 +48,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import spelling_of_variable
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import spelling_of_variable
 
 SCORES = (
     "sklearn.metrics.precision_score",

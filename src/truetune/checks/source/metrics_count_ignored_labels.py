@@ -76,7 +76,7 @@ from truetune.checks.source.evidence.causal_predictions_compared_with_labels imp
     TOKEN_COMPARISONS as COMPARISONS,
 )
 from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
-from truetune.checks.source.evidence.metric_functions_and_shifts import (
+from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
     functions_seeing_logits,
     picks_tokens,
     unshifted_label_comparisons,

@@ -69,7 +69,7 @@ from truetune.checks.source.evidence.causal_predictions_compared_with_labels imp
     token_picking_scopes,
 )
 from truetune.checks.source.evidence.label_shifts_in_token_accuracies import token_accuracies
-from truetune.checks.source.evidence.metric_functions_and_shifts import (
+from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
     functions_seeing_logits,
     may_shift_tokens,
     picks_tokens,

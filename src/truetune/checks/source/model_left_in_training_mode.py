@@ -50,7 +50,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.uses_in_training_mode import (
+from truetune.checks.source.evidence.models_evaluated_in_training_mode import (
     FOR_TRAINING,
     TRAINABLE_LOAD,
     uses_in_training_mode,

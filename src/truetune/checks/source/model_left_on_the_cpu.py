@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import backward_calls
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import backward_calls
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.models_used_on_cpu_despite_gpu import (

@@ -67,7 +67,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.unused_models_on_gpu import (
+from truetune.checks.source.evidence.unused_models_held_while_loading_another import (
     HeldModel,
     SecondLoad,
     loads_in_callbacks,
@@ -75,7 +75,7 @@ from truetune.checks.source.evidence.unused_models_on_gpu import (
     whole_language_model_loads,
 )
 from truetune.errors import TruetuneError
-from truetune.memory.architecture import parse_architecture
+from truetune.memory.matrices_and_parameters_from_config import parse_architecture
 from truetune.memory.published_model_shapes import published_config
 from truetune.settings.run_spec import Severity
 from truetune.source.parsed_source_file import Module

@@ -44,8 +44,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.does_script_train_sharded_weights import sharding_of_script
 from truetune.checks.source.evidence.execution_order import call_routes_to, route_runs_only_before
-from truetune.checks.source.evidence.weight_sharding import sharding_of_script
 from truetune.settings.stacks.find_config_consumer import commands_that_launch
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

@@ -54,7 +54,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.outputs_kept_in_loops import kept_outputs
+from truetune.checks.source.evidence.model_outputs_loops_keep_on_device import kept_outputs
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module
 

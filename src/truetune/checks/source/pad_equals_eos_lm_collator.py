@@ -49,13 +49,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.label_masking_and_padding import maskings_of_eos_id
-from truetune.checks.source.evidence.pad_candidates import advise_pad_token
 from truetune.checks.source.evidence.pad_maskings import PadMasking, pad_maskings_for_settings
-from truetune.checks.source.evidence.pad_set_to_eos import (
+from truetune.checks.source.evidence.pad_set_to_eos_before_training import (
     eos_pad_settings_at_training,
     with_repeated_settings,
 )
-from truetune.checks.source.evidence.pad_settings import (
+from truetune.checks.source.evidence.pad_token_candidates_instead_of_eos import advise_pad_token
+from truetune.checks.source.evidence.pad_token_settings_and_changes import (
     PadSetting,
     changes_setting_pad_token,
     pad_settings,

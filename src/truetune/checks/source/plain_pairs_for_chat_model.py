@@ -58,7 +58,10 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.chat_model_names import CHAT_MODEL_NAME, TURN_MARKS
+from truetune.checks.source.evidence.chat_model_and_turn_mark_patterns import (
+    CHAT_MODEL_NAME,
+    TURN_MARKS,
+)
 from truetune.checks.source.evidence.prompt_forms import (
     first_line_asking_in_turns,
     scripts_beside,

@@ -60,7 +60,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answers_used_with_prompt import (
+from truetune.checks.source.evidence.answers_used_with_prompt_in_front import (
     answers_with_prompt,
     replies_put_back_with_marks,
 )

@@ -51,8 +51,8 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     input_ids_argument,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import variable_of_entry
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import variable_of_entry
 
 # Chosen, not measured. At half, long questions are cut without a word; at double, models with such a context are told
 # of a limit that is theirs.

@@ -52,8 +52,8 @@ from truetune.checks.source.evidence.generate_call_inputs import (
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import variable_of_entry
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import variable_of_entry
 
 # Chosen, not measured: what pads cost depends on the GPU. At half, most scripts of tutorials are told; at double,
 # 1,024 pads a row are passed over.

@@ -51,7 +51,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
+from truetune.checks.source.evidence.is_answer_compared_with_reference import (
+    is_equality_with_reference,
+)
 from truetune.source.parsed_source_file import Module
 
 THINKS = re.compile(

@@ -77,7 +77,7 @@ from truetune.checks.source.evidence.compare_reference_model_with_policy import 
     ReferenceIsPolicy,
     references_that_are_the_policy,
 )
-from truetune.checks.source.evidence.logprob_model_uses import (
+from truetune.checks.source.evidence.models_giving_logprobs_in_own_loop import (
     ModelUse,
     are_one_model_object,
     model_uses,

@@ -75,7 +75,7 @@ from truetune.checks.source.evidence.compare_reference_model_with_policy import 
     LOG_SIGMOIDS,
     PREFERENCE_TRAINERS,
 )
-from truetune.checks.source.evidence.logprob_model_uses import REFERENCE
+from truetune.checks.source.evidence.models_giving_logprobs_in_own_loop import REFERENCE
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

@@ -57,7 +57,7 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
-from truetune.checks.source.evidence.columns_read_by_loss import (
+from truetune.checks.source.evidence.columns_read_by_collator_or_loss import (
     FORWARD_METHODS,
     columns_read_by_collator,
     columns_read_by_loss,

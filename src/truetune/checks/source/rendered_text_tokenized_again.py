@@ -52,8 +52,8 @@ from truetune.checks.source.evidence.double_bos import (
     GivenChatTemplate,
     bos_count_of_rendered_text,
 )
+from truetune.checks.source.evidence.is_training_row_code import makes_training_rows
 from truetune.checks.source.evidence.text_generation_calls import VLLM_ENGINE
-from truetune.checks.source.evidence.training_row_code import makes_training_rows
 from truetune.source.make_source_edits import set_keyword
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

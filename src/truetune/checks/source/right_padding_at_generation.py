@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     has_encoder_models_only,
     input_ids_argument,
 )
-from truetune.checks.source.evidence.pad_settings import padding_sides_set
+from truetune.checks.source.evidence.pad_token_settings_and_changes import padding_sides_set
 from truetune.checks.source.evidence.prompts_padded_on_the_right import prompts_padded_on_the_right
 from truetune.checks.source.evidence.reads_more_than_one_generated_answer import (
     reads_one_answer_or_none,

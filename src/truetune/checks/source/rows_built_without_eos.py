@@ -63,7 +63,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.stop_tokens_after_rows import (
+from truetune.checks.source.evidence.may_stop_token_follow_training_rows import (
     all_model_families_append_no_eos,
     may_append_stop_token,
     trains_causal_model_on_own_rows,

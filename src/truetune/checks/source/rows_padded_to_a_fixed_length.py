@@ -53,7 +53,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.fixed_length_paddings import (
+from truetune.checks.source.evidence.training_rows_padded_to_fixed_length import (
     FixedPadding,
     estimate_median_and_longest_tokens,
     fixed_paddings,

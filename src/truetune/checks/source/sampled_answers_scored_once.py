@@ -52,7 +52,9 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
+from truetune.checks.source.evidence.is_answer_compared_with_reference import (
+    is_equality_with_reference,
+)
 from truetune.checks.source.evidence.text_generation_calls import (
     VLLM_SAMPLING,
     generation_request_body,

@@ -55,7 +55,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import backward_calls
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import backward_calls
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.learning_rate_schedules import BY_NAME, expressions_of_number
 from truetune.checks.source.evidence.possible_values import possible_numbers

@@ -54,6 +54,9 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
+from truetune.checks.source.evidence.does_lightning_start_several_processes import (
+    is_in_lightning_module,
+)
 from truetune.checks.source.evidence.learning_rate_schedules import (
     BY_NAME,
     SchedulerPace,
@@ -64,7 +67,6 @@ from truetune.checks.source.evidence.learning_rate_schedules import (
     scheduler_pace,
     schedules_with_length,
 )
-from truetune.checks.source.evidence.lightning_processes import is_in_lightning_module
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module

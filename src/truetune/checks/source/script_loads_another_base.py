@@ -54,7 +54,7 @@ from truetune.checks.identify_model_by_published_name import (
 )
 from truetune.checks.is_adapter_on_its_trained_base import BaseBelow, explain_base_below
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapted_models import (
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
     models_given_loaded_adapter,
     written_name_of_loaded_model,
     written_text,

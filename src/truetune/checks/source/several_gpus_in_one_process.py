@@ -61,11 +61,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.read_settings_in_launch_files import read_document_in_folder_or_parents
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.models_spread_over_gpus import (
-    may_fit_one_gpu,
-    spread_load_of_trained_model,
-)
-from truetune.checks.source.evidence.single_process_starts import (
+from truetune.checks.source.evidence.single_process_starts_and_shown_gpus import (
     ONE_PROCESS,
     SingleProcessStart,
     find_single_process_multi_gpu_starts,
@@ -74,6 +70,10 @@ from truetune.checks.source.evidence.spreading_device_maps import SPREADING_DEVI
 from truetune.checks.source.evidence.trace_answering_models_to_load import (
     billions_of_model,
     billions_of_name,
+)
+from truetune.checks.source.evidence.trained_models_spread_over_gpus import (
+    may_fit_one_gpu,
+    spread_load_of_trained_model,
 )
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.find_config_consumer import commands_that_launch

@@ -57,8 +57,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.does_script_train_sharded_weights import (
+    Sharding,
+    sharding_of_script,
+)
 from truetune.checks.source.evidence.model_calls_bypassing_ddp_or_fsdp import UNWRAPS
-from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of_script
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

@@ -51,7 +51,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.lightning_processes import (
+from truetune.checks.source.evidence.does_lightning_start_several_processes import (
     lightning_trainers,
     starts_lightning_processes,
 )

@@ -44,7 +44,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapted_models import only_name_loaded_under
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import only_name_loaded_under
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.generate_call_inputs import (
     encoding_calls_of_dictionary,
@@ -52,8 +52,8 @@ from truetune.checks.source.evidence.generate_call_inputs import (
 )
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import variable_of_indexed_or_attribute
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import variable_of_indexed_or_attribute
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 WRITES_EMBEDDING = ("set_input_embeddings", "get_input_embeddings", "from_config")

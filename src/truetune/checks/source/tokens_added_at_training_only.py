@@ -55,7 +55,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.added_tokens import added_tokens_unknown_to_model
+from truetune.checks.source.evidence.added_tokens_new_to_model import added_tokens_unknown_to_model
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.prompt_forms import (
     asks_model_and_trains_none,

@@ -43,13 +43,13 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding, Severity
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.added_tokens import (
+from truetune.checks.source.evidence.added_tokens_new_to_model import (
     TOKENS_ADDED,
     AddedTokens,
     added_tokens_unknown_to_model,
 )
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.pad_candidates import advise_pad_token
+from truetune.checks.source.evidence.pad_token_candidates_instead_of_eos import advise_pad_token
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

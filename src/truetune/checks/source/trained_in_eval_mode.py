@@ -63,7 +63,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.models_left_in_eval_mode import (
+from truetune.checks.source.evidence.models_trained_in_eval_mode import (
     HOOKS_OF_TRAINING,
     LeftInEvalMode,
     models_left_in_eval_mode,

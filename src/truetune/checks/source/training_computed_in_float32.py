@@ -63,7 +63,7 @@ from truetune.checks.find_servers_with_base_and_adapter import shell_commands_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.float32_copies_of_weights import WIDE
+from truetune.checks.source.evidence.may_weights_have_float32_copy import WIDE
 from truetune.checks.source.evidence.trace_answering_models_to_load import BILLIONS_IN_NAME
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit

@@ -51,8 +51,8 @@ from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import family_of_model
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import spelling_of_variable
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import spelling_of_variable
 
 LOADS = (
     "transformers.AutoModel*.from_pretrained",

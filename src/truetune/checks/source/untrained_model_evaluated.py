@@ -61,7 +61,7 @@ from truetune.checks.source.evidence.execution_order import (
     route_runs_after,
     training_places,
 )
-from truetune.checks.source.evidence.loaded_models import (
+from truetune.checks.source.evidence.loads_of_trained_and_asked_models import (
     AskedModel,
     asked_model_with_loads,
     is_second_load_of_base,

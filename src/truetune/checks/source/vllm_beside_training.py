@@ -61,11 +61,13 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import MAX_VLLM_SHARE
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import optimizer_steps_with_optimizers
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
+    optimizer_steps_with_optimizers,
+)
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import spelling_of_variable
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import spelling_of_variable
 
 DEFAULT_SHARE = 0.9
 """vLLM's `gpu_memory_utilization`"""

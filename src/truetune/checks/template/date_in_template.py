@@ -41,10 +41,10 @@ import datetime
 import difflib
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_at_character, first_answer
 from truetune.checks.data_unmet_reasons import NO_CHATS, explain_missing_template
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_at_character, first_answer
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat

@@ -36,10 +36,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from truetune.checks.cases_at_tokens_and_turns import case_at_stop, case_at_turn, first_answer
 from truetune.checks.data_unmet_reasons import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_at_stop, case_at_turn, first_answer
 from truetune.checks.rule import DataRule
 from truetune.checks.template.evidence.mark_generation_tags import (
     CLOSE_MARK,

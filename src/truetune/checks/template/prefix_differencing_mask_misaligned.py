@@ -1,4 +1,4 @@
-"""The prompt that serving builds is not how the training text begins.
+"""The serving prompt is no prefix of the training text, so that masks by the prompt's length are misaligned.
 
 ## What it does
 For each assistant turn it renders the conversation before it with the generation prompt, and looks whether the
@@ -40,9 +40,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_at_turn
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_at_turn
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch

@@ -45,13 +45,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_at_turn
 from truetune.checks.data_unmet_reasons import NO_TURNS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_at_turn
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.template.evidence.reasoning_turns import holds_reasoning
+from truetune.checks.template.evidence.does_learned_message_hold_reasoning import holds_reasoning
 from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import REWRITTEN
 

@@ -37,10 +37,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.cases_at_tokens_and_turns import case_at_stop, first_answer
 from truetune.checks.data_unmet_reasons import NO_CHATS, explain_unknown_turn_end
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_at_stop, first_answer
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.encoding.batch import Batch

@@ -1,4 +1,4 @@
-"""The tokenizer pads on the left.
+"""The tokenizer's padding side is left, which is for generation and not for training.
 
 ## What it does
 Reads `padding_side`, and from config.json whether the model adds an absolute position to each token.

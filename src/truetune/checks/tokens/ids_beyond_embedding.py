@@ -35,10 +35,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.cases_at_tokens_and_turns import case_at_token
 from truetune.checks.data_unmet_reasons import NO_EMBEDDING, NO_EXAMPLE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_at_token
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact

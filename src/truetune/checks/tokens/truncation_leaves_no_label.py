@@ -38,10 +38,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.cases_at_tokens_and_turns import case_in_example
 from truetune.checks.data_unmet_reasons import NO_EXAMPLE, NO_LIMIT, explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_example
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import CUT_ACTIONS, SeverityByFact, SeverityForFact

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from string import Formatter
 from typing import Any
 
-from truetune.data.script_rows.tables_with_known_rows import Table
+from truetune.data.script_rows.compute_dataset_methods_on_known_rows import Table
 from truetune.parsing import InputLimitError
 from truetune.parsing.input_limits import ROW
 from truetune.parsing.parse_json_within_limits import JSONDecodeError, parse_json

@@ -21,7 +21,14 @@ from typing import Any, NamedTuple
 
 from truetune.data.column_name_aliases import Row as PlainRow
 from truetune.data.script_rows.columns_lost_by_script import find_lost_columns
-from truetune.data.script_rows.find_source_rows_of_texts import (
+from truetune.data.script_rows.compute_dataset_methods_on_known_rows import (
+    Place,
+    Row,
+    Table,
+    table_of_dictionaries,
+)
+from truetune.data.script_rows.compute_tokenizer_calls_of_script import ScriptTokenizer
+from truetune.data.script_rows.find_source_rows_and_mispaired_texts import (
     Mispairing,
     TextIndex,
     find_mispairing,
@@ -36,13 +43,6 @@ from truetune.data.script_rows.symbolic_run_with_rows import (
     ConcreteRun,
     RenderedChat,
 )
-from truetune.data.script_rows.tables_with_known_rows import (
-    Place,
-    Row,
-    Table,
-    table_of_dictionaries,
-)
-from truetune.data.script_rows.tokenizer_calls_of_script import ScriptTokenizer
 from truetune.errors import DataError
 from truetune.source.find_file_of_import import ImportSearch
 from truetune.source.group_files_by_imports import Program, group_by_imports

@@ -16,7 +16,12 @@ from typing import Any
 
 from truetune.data.find_data_files import find_data_files_of_paths, open_raw
 from truetune.data.read_file_records import read_records
-from truetune.data.script_rows.tables_with_known_rows import Place, Row, Table, make_table
+from truetune.data.script_rows.compute_dataset_methods_on_known_rows import (
+    Place,
+    Row,
+    Table,
+    make_table,
+)
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
 from truetune.parsing.input_limits import SETTINGS

@@ -18,32 +18,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any
 
-from truetune.data.script_rows.dataframe_columns import (
-    call_column_method,
-    is_frame_column,
-    operate_on_columns,
-    rows_selected_by_mask,
-)
-from truetune.data.script_rows.known_python_functions import (
-    MATCH,
-    call_known_function,
-    format_text,
-    regex_flags,
-    search_pattern,
-    slice_text,
-)
-from truetune.data.script_rows.number_lists_and_tensors import (
-    call_tensor_method,
-    call_torch_function,
-    compare_tensor_with_number,
-    extend_number_list,
-    join_number_lists,
-    repeat_list,
-    set_item_or_slice,
-)
-from truetune.data.script_rows.row_files_of_script import OpenFile, RowFiles
-from truetune.data.script_rows.script_paths_as_texts import attribute_of_path, path_from_method
-from truetune.data.script_rows.tables_with_known_rows import (
+from truetune.data.script_rows.compute_dataset_methods_on_known_rows import (
     COLUMN,
     Row,
     Table,
@@ -54,13 +29,41 @@ from truetune.data.script_rows.tables_with_known_rows import (
     table_of_column_lists,
     table_of_dictionaries,
 )
-from truetune.data.script_rows.tokenizer_calls_of_script import (
+from truetune.data.script_rows.compute_on_dataframe_columns import (
+    call_column_method,
+    is_frame_column,
+    operate_on_columns,
+    rows_selected_by_mask,
+)
+from truetune.data.script_rows.compute_on_number_lists_and_tensors import (
+    call_tensor_method,
+    call_torch_function,
+    compare_tensor_with_number,
+    extend_number_list,
+    join_number_lists,
+    repeat_list,
+    set_item_or_slice,
+)
+from truetune.data.script_rows.compute_path_methods_on_texts import (
+    attribute_of_path,
+    path_from_method,
+)
+from truetune.data.script_rows.compute_tokenizer_calls_of_script import (
     ChatIds,
     ScriptTokenizer,
     call_apply_chat_template,
     call_encode,
     call_tokenizer,
 )
+from truetune.data.script_rows.known_python_functions import (
+    MATCH,
+    call_known_function,
+    format_text,
+    regex_flags,
+    search_pattern,
+    slice_text,
+)
+from truetune.data.script_rows.row_files_of_script import OpenFile, RowFiles
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
 from truetune.parsing.parse_yaml_within_limits import parse_yaml

@@ -1,5 +1,5 @@
 """Removes or adds BOS and stop tokens in text that was rendered beforehand, where the trainer would
-write them twice or not at all. BOS and stop tokens that the trainer writes once more.
+write them twice or not at all.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from truetune.generation.backends.open_backend import Options
 from truetune.generation.build_prompts import make_decoder
 from truetune.generation.generate_answers import generate_answers, generating_model, restore_modules
 from truetune.generation.generate_batch_with_transformers import SamplingParams, next_logits
-from truetune.generation.load_model import load_adapter, load_model
+from truetune.generation.load_model_refusing_missing_weights import load_adapter, load_model
 from truetune.generation.measure_speed_by_text_length import measure_speed
 from truetune.generation.teacher_forcing import score_sequences
 from truetune.probe.preserve_state import preserve_state

@@ -47,7 +47,7 @@ from truetune.logs.console.records_printed_by_several_trainings import (
 )
 from truetune.logs.console.rendezvous_failures import RendezvousReader
 from truetune.logs.console.response_markers_not_found import MissingMarkerReader
-from truetune.logs.console.row_preparation_bars import PreparationReader, RowPreparation
+from truetune.logs.console.row_preparation_time_from_bars import PreparationReader, RowPreparation
 from truetune.logs.console.running_and_waiting_requests import RequestReader, ServedRequests
 from truetune.logs.console.skips_and_errors_of_one_rank import RankLine, RankLineReader
 from truetune.logs.console.step_pace import PaceReader, StepPace

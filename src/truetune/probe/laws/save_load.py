@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
+from truetune.probe.compact_vocabulary_to_used_ids import vocab_map_of
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.compute_logits import compute_logits, cut_rows, first_batch_with_ids
 from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
-from truetune.probe.vocab_map import vocab_map_of
 
 COST: Cost = "whole"
 # Names of tensors that are shown.

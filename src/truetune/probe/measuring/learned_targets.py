@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from truetune.probe.compact_vocabulary_to_used_ids import VocabMap, as_vocab_tensor, vocab_map_of
 from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     compute_once_for_same_weights,
@@ -29,7 +30,6 @@ from truetune.probe.measuring.trainer_gradients import (
     trainer_autocast,
     undisturbed,
 )
-from truetune.probe.vocab_map import VocabMap, as_vocab_tensor, vocab_map_of
 
 # Chosen, not measured: batches of one run are made alike; each is a forward and a backward pass.
 BATCHES_READ = 2

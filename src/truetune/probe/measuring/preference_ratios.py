@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from truetune.probe.compact_vocabulary_to_used_ids import vocab_map_of
 from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     coarsest_dtype,
@@ -21,7 +22,6 @@ from truetune.probe.measuring.trainer_gradients import (
     trainer_autocast,
 )
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
-from truetune.probe.vocab_map import vocab_map_of
 
 # Pairs that are compared. Chosen, not measured: each costs a pass through policy and reference.
 MAX_PAIRS = 3

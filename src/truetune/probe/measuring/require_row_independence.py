@@ -1,5 +1,5 @@
 """Refuses laws that put rows into other batches, where a row's loss depends on the others or the collator draws at
-random. What laws that compare batches need: proved on the run's own loss.
+random. It is proved on the run's own loss.
 
 A loss is of single rows where changing one row changes it by the same amount, whatever the other rows are. A loss with
 negatives from its batch (contrastive, ranking), or one that balances a whole batch, is not: another batch is another

@@ -19,7 +19,7 @@ from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.render.renderer import Renderer
 from truetune.report.page.masks_by_marker_or_generation_tags import TrainerMasks
 from truetune.report.page.token_rows import (

@@ -22,8 +22,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import shorten_library_name
 from truetune.source.settings_files_as_expressions import ARGUMENT_FILES
+from truetune.source.shorten_qualified_names import shorten_library_name
 from truetune.source.symbolic_execution.command_line_options import (
     PARSING_METHODS,
     namespace_of_options,

@@ -16,11 +16,11 @@ from itertools import groupby, islice
 
 from truetune.troubleshooting.project_words import ProjectText, TextLine
 from truetune.troubleshooting.signs import (
-    answers,
     flat_losses,
-    memory,
-    metrics,
+    garbage_or_endless_answers,
+    memory_running_out,
     nothing_learned,
+    odd_metrics,
     preference_training_without_effect,
     several_gpus,
     speed,
@@ -34,11 +34,11 @@ MAX_LINES_OF_SIGN = 2
 MAX_CHARACTERS = 250_000
 """Of all statements: about three seconds. Projects of users have some 20,000; one of more is a checkout of a library"""
 SIGNS: tuple[Sign, ...] = (
-    *answers.SIGNS,
+    *garbage_or_endless_answers.SIGNS,
     *flat_losses.SIGNS,
     *nothing_learned.SIGNS,
-    *memory.SIGNS,
-    *metrics.SIGNS,
+    *memory_running_out.SIGNS,
+    *odd_metrics.SIGNS,
     *preference_training_without_effect.SIGNS,
     *several_gpus.SIGNS,
     *speed.SIGNS,

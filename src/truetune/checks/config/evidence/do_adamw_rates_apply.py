@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from truetune.checks.config.evidence.setting_places import (
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_config_of_python_program,
     is_value_unknown,
 )

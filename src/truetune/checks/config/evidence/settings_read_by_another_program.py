@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import re
 
-from truetune.checks.config.evidence.setting_places import is_config_of_python_program, known_keys
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_config_of_python_program,
+    known_keys,
+)
 from truetune.settings.config import Config, RenamedKey, SettingLocation
 from truetune.settings.stacks.read_trl_yaml import SCRIPT_ONLY_KEYS
 from truetune.settings.stacks.registry import config_readers

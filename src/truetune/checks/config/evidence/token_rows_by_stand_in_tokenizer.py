@@ -22,6 +22,7 @@ from truetune.checks.config.evidence.turn_forms_of_model_families import (
     TurnForm,
     turns_of_model,
 )
+from truetune.data.script_rows.compute_tokenizer_calls_of_script import ScriptTokenizer
 from truetune.data.script_rows.keep_while_script_unchanged import kept_while_script_unchanged
 from truetune.data.script_rows.last_column_in_trained_text import find_last_column
 from truetune.data.script_rows.read_rows_given_to_trainer import (
@@ -29,7 +30,6 @@ from truetune.data.script_rows.read_rows_given_to_trainer import (
     read_token_rows,
     tokenizer_name_of_script,
 )
-from truetune.data.script_rows.tokenizer_calls_of_script import ScriptTokenizer
 from truetune.errors import TruetuneError
 
 IGNORED = -100

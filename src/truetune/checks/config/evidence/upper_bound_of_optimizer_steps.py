@@ -12,8 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from truetune.checks.config.evidence.setting_places import is_value_unknown, numbered_tables_of_list
-from truetune.checks.config.evidence.training_file_columns import local_data_files
+from truetune.checks.config.evidence.columns_and_age_of_training_files import local_data_files
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_value_unknown,
+    numbered_tables_of_list,
+)
 from truetune.checks.count_optimizer_steps import OptimizerSteps, count_optimizer_steps
 from truetune.data.find_data_files import DataFile, open_decompressed_bytes, open_raw
 from truetune.data.read_file_records import is_one_json_array, read_records

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.judgement import Unmet
-from truetune.checks.source.evidence.metric_functions_and_shifts import (
+from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
     argument_or_attribute_of_trainer,
     function_or_statement_around,
     is_output_of_labelled_pass,

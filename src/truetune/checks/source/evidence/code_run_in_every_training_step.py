@@ -14,7 +14,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
 from truetune.checks.source.evidence.execution_order import (
     MAX_CALLERS,
     block_may_leave_before,

@@ -16,8 +16,11 @@ from typing import TypeGuard
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls, is_causal_model
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import spelling_of_variable, variable_of_indexed_or_attribute
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import (
+    spelling_of_variable,
+    variable_of_indexed_or_attribute,
+)
 
 ANSWER_NAME = re.compile(
     r"(^|_)(predictions?|preds?|responses?|answers?|completions?|hypothes[ie]s|candidates?|chosen|"

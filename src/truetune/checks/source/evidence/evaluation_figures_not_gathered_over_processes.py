@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_and_steps import is_backward_call
-from truetune.checks.source.evidence.lightning_processes import (
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
+from truetune.checks.source.evidence.does_lightning_start_several_processes import (
     is_in_lightning_module,
     lightning_trainers,
     several_processes_argument,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
 from truetune.source.parsed_source_file import Module
 
 

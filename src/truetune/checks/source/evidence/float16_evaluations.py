@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.float32_copies_of_weights import FLOAT16
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.logprob_model_uses import model_uses
+from truetune.checks.source.evidence.may_weights_have_float32_copy import FLOAT16
 from truetune.checks.source.evidence.model_dtypes import (
     dtypes_cast_by_steps,
     model_name_argument,
     model_type_of_folder,
     step_casting_to_float16,
 )
+from truetune.checks.source.evidence.models_giving_logprobs_in_own_loop import model_uses
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
 from truetune.checks.source.evidence.published_bases_of_folders import overflowing_family_of_folder

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
-from truetune.checks.source.evidence.unpadded_tokenizer_calls import surely_adds_no_pad
+from truetune.checks.source.evidence.does_tokenizer_call_add_no_pad import surely_adds_no_pad
 from truetune.source.data_flow import Origin
 from truetune.source.evaluate_constant_expressions import UNKNOWN
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT

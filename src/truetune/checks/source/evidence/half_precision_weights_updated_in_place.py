@@ -16,7 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.float32_copies_of_weights import (
+from truetune.checks.source.evidence.does_script_train_sharded_weights import (
+    may_keep_float32_weights,
+)
+from truetune.checks.source.evidence.may_weights_have_float32_copy import (
     BFLOAT16,
     FLOAT16,
     WIDE,
@@ -34,7 +37,6 @@ from truetune.checks.source.evidence.optimizers_before_adapters import (
     ADAPTER_WRAPPERS,
     models_of_parameters,
 )
-from truetune.checks.source.evidence.weight_sharding import may_keep_float32_weights
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of

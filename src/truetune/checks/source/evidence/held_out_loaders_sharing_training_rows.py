@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 from truetune.checks.find_servers_with_base_and_adapter import command_files_of_project
 from truetune.checks.findings import Case
-from truetune.checks.source.evidence.evaluation_only_code import function_around
+from truetune.checks.source.evidence.enclosing_function_and_evaluation_only_files import (
+    function_around,
+)
 from truetune.checks.source.evidence.shared_rows_of_data_sets import (
     share_rows,
     steps_from_source_to_rows,

@@ -8,11 +8,11 @@ import ast
 from collections.abc import Callable, Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.source.evidence.does_tokenizer_call_add_no_pad import surely_adds_no_pad
 from truetune.checks.source.evidence.generate_call_inputs import (
     encoding_calls_of_dictionary,
     encoding_pads,
 )
-from truetune.checks.source.evidence.unpadded_tokenizer_calls import surely_adds_no_pad
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 

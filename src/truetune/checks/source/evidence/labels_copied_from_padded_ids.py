@@ -15,7 +15,7 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
     padding_call_of_batch,
     padding_call_of_result,
 )
-from truetune.checks.source.evidence.pad_settings import padding_sides_set
+from truetune.checks.source.evidence.pad_token_settings_and_changes import padding_sides_set
 from truetune.source.data_flow import Origin
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

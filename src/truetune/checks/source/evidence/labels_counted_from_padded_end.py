@@ -19,12 +19,12 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from truetune.checks.source.evidence.fixed_length_paddings import pads_to_length
 from truetune.checks.source.evidence.prompts_padded_on_the_right import (
     PAD_SEQUENCE,
     padding_side_at_call,
     pads_several,
 )
+from truetune.checks.source.evidence.training_rows_padded_to_fixed_length import pads_to_length
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.reference_comparisons import REFERENCE
+from truetune.checks.source.evidence.is_answer_compared_with_reference import REFERENCE
 from truetune.checks.source.evidence.row_field_reads import field_name_read
 from truetune.checks.source.evidence.scored_rows import rows_with_text_columns
 from truetune.checks.source.evidence.wrong_label_matches import WrongMatch

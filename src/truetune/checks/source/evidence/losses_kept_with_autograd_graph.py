@@ -12,7 +12,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import (
+    backward_calls,
+    possible_losses,
+)
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import spelling_of_variable
+from truetune.source.shorten_qualified_names import spelling_of_variable
 
 MEAN_CALLS = (
     "numpy.mean",

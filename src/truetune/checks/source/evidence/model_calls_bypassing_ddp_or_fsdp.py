@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.backward_slices import may_record_gradients
-from truetune.checks.source.evidence.weight_sharding import uses_deepspeed
+from truetune.checks.source.evidence.does_script_train_sharded_weights import uses_deepspeed
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.parsed_source_file import Module
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from truetune.checks.source.evidence.float32_copies_of_weights import FLOAT16, OTHERS
-from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
+from truetune.checks.source.evidence.loads_of_trained_and_asked_models import NAME_ARGUMENTS
+from truetune.checks.source.evidence.may_weights_have_float32_copy import FLOAT16, OTHERS
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json

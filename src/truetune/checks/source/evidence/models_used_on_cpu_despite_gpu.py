@@ -14,11 +14,6 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.job_commands_that_start_script import (
-    JobStart,
-    gpu_start_of_script,
-    is_option_given_by_starts,
-)
 from truetune.checks.source.evidence.model_devices_at_use import (
     CPU,
     DevicePlacement,
@@ -32,6 +27,11 @@ from truetune.checks.source.evidence.model_devices_at_use import (
 from truetune.checks.source.evidence.optimizers_before_adapters import (
     OPTIMIZER_CLASSES,
     models_of_parameters,
+)
+from truetune.checks.source.evidence.script_start_commands_and_reserved_gpus import (
+    JobStart,
+    gpu_start_of_script,
+    is_option_given_by_starts,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of

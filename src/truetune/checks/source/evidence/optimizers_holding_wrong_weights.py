@@ -6,9 +6,13 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.backward_and_steps import is_backward_call
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
 from truetune.checks.source.evidence.backward_slices import may_record_gradients
-from truetune.checks.source.evidence.logprob_model_uses import ModelUse, model_source, model_uses
+from truetune.checks.source.evidence.models_giving_logprobs_in_own_loop import (
+    ModelUse,
+    model_source,
+    model_uses,
+)
 from truetune.source.data_flow import Origin
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.name_bindings_in_scopes import Binding

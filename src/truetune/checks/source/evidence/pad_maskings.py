@@ -13,7 +13,10 @@ from truetune.checks.source.evidence.label_masking_and_padding import (
     maskings_of_pad_id,
     tokenizer_of_pad_id,
 )
-from truetune.checks.source.evidence.pad_settings import PadSetting, sets_pad_of_tokenizer
+from truetune.checks.source.evidence.pad_token_settings_and_changes import (
+    PadSetting,
+    sets_pad_of_tokenizer,
+)
 from truetune.checks.source.evidence.trl_release_of_trainer import reason_for_earlier_release
 from truetune.settings.release_windows_of_removed_names import PAD_MASKED_BY_ID
 from truetune.source.parsed_source_file import Module

@@ -17,14 +17,19 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.training_file_columns import columns_of_file, file_holds_chats
+from truetune.checks.config.evidence.columns_and_age_of_training_files import (
+    columns_of_file,
+    file_holds_chats,
+)
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import (
     completion_prompts_of_clients,
     engine_prompts,
 )
-from truetune.checks.source.evidence.training_row_files import local_row_files_of_only_trainer
+from truetune.checks.source.evidence.training_files_one_example_per_row import (
+    local_row_files_of_only_trainer,
+)
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.shell_commands import is_command_file, read_command_file
 from truetune.settings.config import Config

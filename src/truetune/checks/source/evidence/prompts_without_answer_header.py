@@ -30,8 +30,8 @@ from truetune.checks.source.evidence.text_generation_calls import (
     model_questions,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import variable_of_entry
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import variable_of_entry
 
 HEADERLESS_FAMILY = re.compile(r"mistral|mixtral|llama-?2", re.I)
 """Families whose templates write no header in front of an answer"""

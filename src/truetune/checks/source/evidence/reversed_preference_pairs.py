@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.sort_key_columns import (
+from truetune.checks.source.evidence.sort_key_columns_and_better_end import (
     column_and_negation_of_key_function,
     is_higher_better,
     last_name_of_node,

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from truetune.data.script_rows.compute_dataset_methods_on_known_rows import Row, Table, make_table
 from truetune.data.script_rows.row_files_of_script import RowFiles
 from truetune.data.script_rows.symbolic_run_with_rows import ConcreteRun
-from truetune.data.script_rows.tables_with_known_rows import Row, Table, make_table
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.interpreter import Arguments, LimitReached

@@ -23,7 +23,7 @@ from truetune.checks.source.evidence.rows_sharded_twice_over_processes import (
     takes_process_part,
 )
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import spelling_of_variable
+from truetune.source.shorten_qualified_names import spelling_of_variable
 
 WRAPS_MODEL = re.compile(
     r"\b(?:DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard)\("

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.source.evidence.does_tokenizer_call_add_no_pad import surely_adds_no_pad
 from truetune.checks.source.evidence.generate_call_inputs import (
     DATA_LOADERS,
     encoding_calls_of_dictionary,
@@ -22,11 +23,10 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     input_ids_argument,
     without_progress_bar_and_enumerate,
 )
-from truetune.checks.source.evidence.unpadded_tokenizer_calls import surely_adds_no_pad
 from truetune.source.data_flow import Origin
 from truetune.source.parsed_source_file import Module
-from truetune.source.qualified_names import variable_of_entry
 from truetune.source.resolved_calls import Call
+from truetune.source.shorten_qualified_names import variable_of_entry
 
 VLLM_ENGINE = "vllm.LLM"
 VLLM_SAMPLING = ("vllm.SamplingParams", "vllm.sampling_params.SamplingParams")

@@ -16,7 +16,7 @@ import string
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.stop_tokens_after_rows import FINISHED_COLUMNS
+from truetune.checks.source.evidence.may_stop_token_follow_training_rows import FINISHED_COLUMNS
 from truetune.source.symbolic_execution.element_of_iterable import element_of
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.trace_back_to_load import lineages

@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.find_servers_with_base_and_adapter import command_files_of_project
-from truetune.checks.source.evidence.adapted_models import ENVIRONMENT_READERS, written_text
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import (
+    ENVIRONMENT_READERS,
+    written_text,
+)
 from truetune.checks.source.evidence.prompt_forms import scripts_beside, trains_a_model
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.source.find_command_line_option_values import option_given_by_commands

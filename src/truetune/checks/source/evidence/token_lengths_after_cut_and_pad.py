@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.fixed_length_paddings import (
+from truetune.checks.source.evidence.training_rows_padded_to_fixed_length import (
     COLLATORS,
     PADDING_METHODS,
     calls_encoding_prompts,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
+from truetune.checks.source.evidence.loads_of_trained_and_asked_models import NAME_ARGUMENTS
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.infer_object_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.parsed_source_file import Module

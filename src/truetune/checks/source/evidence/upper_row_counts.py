@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_rows
-from truetune.checks.source.evidence.training_row_files import OF_FILES, OF_ROWS, READERS
+from truetune.checks.source.evidence.training_files_one_example_per_row import (
+    OF_FILES,
+    OF_ROWS,
+    READERS,
+)
 from truetune.source.symbolic_execution.element_of_iterable import (
     KEEPS_ROWS,
     LOADERS,

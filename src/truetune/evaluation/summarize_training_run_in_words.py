@@ -1,4 +1,4 @@
-"""What is known of a run in words: one sentence, short facts, its settings.
+"""Summarizes a training run in words: one sentence, short facts, its settings.
 
 Record and watcher's file are read as anybody may have written them: every value is taken only in the form that it
 should have. The trade-off: a field in another form is left out without a word, for a summary is no check.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.evaluation.open_run_results import RunFolder
+from truetune.evaluation.open_training_run_folder import RunFolder
 from truetune.evaluation.sample_report import Success
 
 

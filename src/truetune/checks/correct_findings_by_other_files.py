@@ -22,6 +22,7 @@ from truetune.checks.commands.sharding_file_not_read import (
 from truetune.checks.config.pure_bf16_updates_rounded_away import PureBf16UpdatesRoundedAway
 from truetune.checks.demote_findings_on_exchanged_pairs import demote_findings_of_exchanged_sides
 from truetune.checks.describe_cost_of_nccl_variables import BETWEEN_NODES
+from truetune.checks.does_log_show_weights_moved import have_weights_moved
 from truetune.checks.fewer_steps_in_same_epochs import name_log_with_more_steps
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.dpo_stuck_at_ln2 import DpoStuckAtLn2
@@ -58,7 +59,6 @@ from truetune.checks.source.settings_never_passed import SettingsNeverPassed
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
 from truetune.checks.tokens.truncation_leaves_no_label import TruncationLeavesNoLabel
-from truetune.checks.weight_movement_in_log import have_weights_moved
 from truetune.logs.facts_in_files_beside_log import FilesBeside, RunBeside
 from truetune.logs.run_log import RunLog
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from truetune.data.script_rows.columns_lost_by_script import texts_in_value
-from truetune.data.script_rows.tables_with_known_rows import Place
+from truetune.data.script_rows.compute_dataset_methods_on_known_rows import Place
 
 PIECE_CHARACTERS = 32
 """Letters and digits of a beginning. Texts that begin alike and are told apart later are not looked at"""

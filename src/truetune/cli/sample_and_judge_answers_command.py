@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.model_options import add_model_options, take_model_options
+from truetune.cli.options_opening_finished_model import add_model_options, take_model_options
 from truetune.cli.result_output import (
     Delivery,
     add_report_options,

@@ -17,7 +17,7 @@ import numpy as np
 from truetune.data.conversation import Conversation
 from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch as batch_of
+from truetune.encoding.render_and_encode_in_two_threads import make_batch as batch_of
 from truetune.errors import SpecError, TruetuneError
 from truetune.render.template_probes import prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec

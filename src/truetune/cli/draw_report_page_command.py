@@ -123,7 +123,7 @@ def _join_runs_and_results(
     paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]
 ) -> dict[str, Any]:
     """The JSON of one report with all that the paths hold."""
-    from truetune.evaluation.run_report import build_run_report
+    from truetune.evaluation.training_run_report import build_run_report
     from truetune.report.as_json import report_as_dict
     from truetune.report.load_results import is_truetune_json, join_results, read_result_for_page
     from truetune.settings.run_spec import RunSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from truetune.checks.source.evidence.double_bos import GivenChatTemplate
-from truetune.checks.source.evidence.pad_settings import (
+from truetune.checks.source.evidence.pad_token_settings_and_changes import (
     PadSetting,
     pad_settings,
     sources_of_setting,

@@ -1,4 +1,4 @@
-"""Labels from spans: which source each token has, and whether it is supervised.
+"""Labels tokens from spans of characters: which source each token has, and whether it is supervised.
 
 Spans and sources are characters of a text; labels are of tokens. Since each token has the character that it begins at,
 both are binary searches in those starts, for all texts of a batch at once: the texts count as one, laid end to end.

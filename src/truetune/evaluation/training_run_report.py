@@ -1,4 +1,5 @@
-"""One run, or two side by side, as a report: its curves, its findings at their steps, and answers as they changed.
+"""One training run, or two side by side, as a report: its curves, its findings at their steps, and answers as they
+changed.
 
 Drawing code gets plain values that are small enough for a page: curves are thinned and smoothed here, numbers have five
 digits, and of very many sampling passes some are kept with their answers. The trade-off: the page shows the run's shape
@@ -19,11 +20,15 @@ from truetune.checks.findings import sort_findings
 from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule_catalogue import select_rules
-from truetune.evaluation.open_run_results import RunFolder, open_run, run_folder_of_log
+from truetune.evaluation.open_training_run_folder import RunFolder, open_run, run_folder_of_log
 from truetune.evaluation.sample_report import Success, sample_values
-from truetune.evaluation.summarize_run import list_facts, list_settings, summarize_run
+from truetune.evaluation.summarize_training_run_in_words import (
+    list_facts,
+    list_settings,
+    summarize_run,
+)
 from truetune.generation.answer_samples import SamplingPass
-from truetune.logs.curve_downsampling import downsample_curve, smooth_curve
+from truetune.logs.downsample_curve_keeping_extremes import downsample_curve, smooth_curve
 from truetune.logs.run_log import Curve
 from truetune.settings.run_spec import RunSpec
 

@@ -16,7 +16,7 @@ from truetune.checks.answers.count_bad_answers_per_pass import (
 )
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample, SampledRun
-from truetune.generation.model_evidence import ModelEvidence, StopEstimate
+from truetune.generation.evidence_on_causes_of_answers import ModelEvidence, StopEstimate
 
 STOPPING_UNKNOWN = Unmet("P(stop) is not told", "ask rows with references, and the model's files")
 # A share of the answers that is a failure. Chosen, not measured: a cause that is in the weights or in serving acts on

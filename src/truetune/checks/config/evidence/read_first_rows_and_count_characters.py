@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.config.evidence.training_file_columns import (
+from truetune.checks.config.evidence.columns_and_age_of_training_files import (
     local_data_files,
     local_training_sources,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
     count_training_rows,
     max_steps_of_run,
@@ -30,7 +30,7 @@ from truetune.checks.hyperparameter_limits import (
     parse_setting_number,
     settings_with_limits,
 )
-from truetune.checks.setting_values import displayed_setting_name, effective_value
+from truetune.checks.read_and_format_setting_values import displayed_setting_name, effective_value
 from truetune.settings.config import Config
 
 MIN_ROWS = 20

@@ -1,4 +1,5 @@
-"""What each supervised token of held-out rows costs, in nats, by what it is; rows are rendered and encoded as trained.
+"""Computes the losses of the supervised tokens of held-out rows, in nats and by kind of token; rows are rendered and
+encoded as trained.
 
 Means are over tokens, never over batches or rows, so they do not depend on how rows were put together; intervals are
 over rows, whose tokens depend on each other. The trade-off: a long row weighs more than a short one, as in training.
@@ -16,9 +17,9 @@ from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
 from truetune.encoding.encode_shard import make_document_maker
-from truetune.encoding.make_documents import Document
-from truetune.encoding.stream_batches import ROWS
-from truetune.evaluation.row_statistics import bootstrap_mean, paired_difference
+from truetune.encoding.make_documents_or_reject_rows import Document
+from truetune.encoding.render_and_encode_in_two_threads import ROWS
+from truetune.evaluation.confidence_intervals_over_rows import bootstrap_mean, paired_difference
 from truetune.generation.backends.backend import ScoredIds
 from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN, LossChange, MeanLoss
 from truetune.render.rendering import Source

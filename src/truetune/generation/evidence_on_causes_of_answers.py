@@ -1,4 +1,4 @@
-"""What may make a finished model answer as it does: the evidence for the rules on causes.
+"""The evidence on why a finished model answers as it does, which the rules on causes read.
 
 `truetune sample --diagnose` asks the model, its base and their files a few things beside its answers; what it learned
 is put down here, and rules read it (`checks/cause`). Each part is None or empty where it was not or could not be asked,

@@ -1,5 +1,5 @@
-"""The architecture of a model from config.json alone: the matrices of a decoder, and how many
-parameters they hold.
+"""Reads from config.json alone the architecture of a model: the matrices of a decoder, and how many parameters they
+hold.
 
 What config.json does not say (names, norms, biases) is in the table of `model_family_layouts`. Nothing is downloaded
 or built, so that a plan takes milliseconds and needs no torch. The trade-off: a family that is not in the table is

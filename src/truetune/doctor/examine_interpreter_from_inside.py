@@ -1,8 +1,8 @@
 """Runs inside the interpreter that is examined, with the standard library alone, and prints what it
 finds as JSON lines.
 
-    python run_inside_interpreter.py packages NAME...     versions and requirements, without an import
-    python run_inside_interpreter.py load MODULE...       imports, one after the other; torch tells what it is
+    python examine_interpreter_from_inside.py packages NAME...     versions and requirements, without an import
+    python examine_interpreter_from_inside.py load MODULE...       imports, one after the other; torch tells what it is
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def print_packages(names: list[str]) -> None:
 
 
 def read_torch_facts() -> dict[str, Any]:
-    """The facts for `truetune.doctor.environment.Torch`."""
+    """The facts for `truetune.doctor.environment_record_types.Torch`."""
     import torch
 
     # A driver that is too old is a warning of torch, and no error.

@@ -1,4 +1,4 @@
-"""Ask a model, its base, its files and its training record why it answers as it does.
+"""Gathers evidence on why a model answers as it does: asks the model, its base, its files and its training record.
 
 Each question is small: eight prompts to the base, eight references that both score, two prompts without a batch. What
 comes back is evidence for the rules on causes, which decide. The trade-off: no question may fail the report that it
@@ -25,7 +25,7 @@ from truetune.generation.backends.backend import Backend, Decoding, Progress
 from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.build_prompts import control_token_texts
-from truetune.generation.model_evidence import (
+from truetune.generation.evidence_on_causes_of_answers import (
     ControlToken,
     DivergentAnswer,
     ModelEvidence,

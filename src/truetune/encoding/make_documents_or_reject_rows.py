@@ -29,9 +29,9 @@ from truetune.encoding.drop_turns_of_long_rows import (
 )
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.find_control_tokens_in_structure import find_forged_token
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
-from truetune.encoding.stream_batches import make_batch
-from truetune.encoding.token_labels import label_tokens, loss_weights
+from truetune.encoding.token_labels_from_character_spans import label_tokens, loss_weights
 from truetune.errors import DataError
 from truetune.render.lost_fields import FieldTracker, LostField
 from truetune.render.renderer import Renderer

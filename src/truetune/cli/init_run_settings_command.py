@@ -181,7 +181,7 @@ def _survey_and_propose(spec: RunSpec, recipe: str | None, *, ask: bool) -> Star
         propose_recipe_name,
         propose_settings,
     )
-    from truetune.training.survey_data import survey_data
+    from truetune.training.survey_data_and_model_for_init import survey_data
 
     found = survey_data(spec)
     if recipe is None and ask:

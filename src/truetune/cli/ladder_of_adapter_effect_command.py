@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.model_options import add_model_options, take_model_options
+from truetune.cli.options_opening_finished_model import add_model_options, take_model_options
 from truetune.cli.result_output import (
     add_format_options,
     html_option,

@@ -1,4 +1,4 @@
-"""The files that `truetune fix` writes: the fixed file, and beside it a record of each change.
+"""Writes the files of `truetune fix`: the fixed file, and beside it a record of each change.
 
 The record begins with a line that says what was fixed and how, and ends with one that lists the fixed file's size and
 digest: by it a later run knows the file as its own (`data.guard_output_file`).

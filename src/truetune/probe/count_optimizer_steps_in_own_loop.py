@@ -1,4 +1,4 @@
-"""The steps that optimizers take on the weights of one model, counted in a loop of the user's own.
+"""Counts the steps that optimizers take on the weights of one model, in a loop of the user's own.
 
 A loop may have several optimizers. Each is kept by its identity, and asked only for what every optimizer of torch has.
 """

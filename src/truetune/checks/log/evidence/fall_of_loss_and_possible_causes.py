@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from truetune.checks.log.adapter_or_all_weights import trains_adapter
+from truetune.checks.log.was_adapter_or_all_weights_trained import trains_adapter
 from truetune.logs.facts_in_files_beside_log import FROZEN_IN_CODE
 from truetune.logs.robust_statistics import Trend, fit_robust_trend, noise_sigma
 from truetune.logs.run_log import Curve, RunLog

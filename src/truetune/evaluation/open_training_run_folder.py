@@ -1,4 +1,5 @@
-"""What is left of a run: its log, its record, the answers that were watched, and what was found meanwhile.
+"""Opens what is left of a training run: its log, its record, the answers that were watched, and what was found
+meanwhile.
 
 A run is the folder of `truetune train`, the folder of any trainer that left a log, a folder that only a watcher wrote
 into, or a log file. What the rules on logs and answers say comes with it. The trade-off: a part that is damaged is a

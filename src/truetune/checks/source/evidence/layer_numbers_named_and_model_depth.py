@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from truetune.checks.checkpoint.text_model_settings import first_positive_text_model_setting
-from truetune.checks.source.evidence.adapted_models import written_text
-from truetune.checks.source.evidence.job_commands_that_start_script import command_files_in
+from truetune.checks.source.evidence.adapted_models_and_loaded_names import written_text
+from truetune.checks.source.evidence.script_start_commands_and_reserved_gpus import command_files_in
 from truetune.errors import TruetuneError
 from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.input_limits import MODEL_FILE

@@ -25,7 +25,7 @@ from truetune.data.read_rows_as_conversations import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.demo.plant_faults import break_tokenizer
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import make_batch
+from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: enough for a share, few enough that a CPU learns them by heart in a minute.

@@ -12,7 +12,12 @@ from __future__ import annotations
 
 from typing import Any, TypeGuard
 
-from truetune.data.script_rows.tables_with_known_rows import COLUMN, Call, Table, make_table
+from truetune.data.script_rows.compute_dataset_methods_on_known_rows import (
+    COLUMN,
+    Call,
+    Table,
+    make_table,
+)
 from truetune.source.symbolic_execution.fold_constants import compute_operator, constant_of
 from truetune.source.symbolic_execution.lists_and_dicts import call_text_method
 from truetune.source.symbolic_execution.values_of_run import (

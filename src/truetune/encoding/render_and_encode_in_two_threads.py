@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch, Example, RejectedRow
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.token_labels import label_tokens
+from truetune.encoding.token_labels_from_character_spans import label_tokens
 from truetune.errors import FastPathError, TemplateError
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
