@@ -47,6 +47,19 @@ def test_nothing_names_a_place_outside() -> None:
         assert not outside.search(path.read_text(encoding="utf-8")), path
 
 
+def test_environment_variables_are_documented() -> None:
+    page = (ROOT / "docs" / "environment-variables.md").read_text(encoding="utf-8")
+    constants = [
+        node.value
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    own = {text for text in constants if re.fullmatch(r"_?TRUETUNE_[A-Z_]+", text)}
+    assert own
+    assert [name for name in sorted(own) if f"`{name}`" not in page] == []
+
+
 def prose_of_sources() -> Iterator[tuple[str, str]]:
     """The place and the text of each docstring and comment."""
     for path in SOURCES:

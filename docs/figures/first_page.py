@@ -46,7 +46,9 @@ def checked() -> Drawing:
     y += 10
     parts.append(line(0, y, WIDTH, y))
     y += 28
-    parts.append(text(LEFT, y, "One row as the model sees it: underlined tokens are learned", "bold"))
+    parts.append(
+        text(LEFT, y, "One row as the model sees it: underlined tokens are learned", "bold")
+    )
     y += 32
     view = view_of_chat(GOOD)
     for begin, end in lines_of_text(view.example.rendering.text):
