@@ -49,7 +49,7 @@ from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import NO_PROMPT, REWRITTEN
 
 
-class PrefixDifferencingMaskMisaligned(DataRule):
+class ChatTemplateNotPrefixStable(DataRule):
     code = "TPL003"
     symptoms = ("garbage-output",)
     severity = "warning"

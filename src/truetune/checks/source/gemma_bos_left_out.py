@@ -79,7 +79,7 @@ def _tokenizer_of(call: Call) -> ast.expr | None:
     return call.receiver if call.method in ENCODING_METHODS else call.node.func
 
 
-class BosLeftOut(SourceRule):
+class GemmaBosLeftOut(SourceRule):
     code = "SRC281"
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"

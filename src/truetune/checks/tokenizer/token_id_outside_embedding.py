@@ -45,7 +45,7 @@ from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 NAMED_TOKENS = ("pad", "eos", "bos")
 
 
-class PadIdOutsideEmbedding(DataRule):
+class TokenIdOutsideEmbedding(DataRule):
     code = "TOK004"
     symptoms = ("garbage-output",)
     severity = "error"
