@@ -7,12 +7,19 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import truetune
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a source file: five tests here look at all of them, and parsing takes four seconds."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_ci_runs_the_commands_of_the_readme() -> None:
@@ -33,7 +40,7 @@ def test_the_changelog_knows_the_version() -> None:
 
 def test_public_names_are_documented() -> None:
     for path in SOURCES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         assert not tree.body or ast.get_docstring(tree), path
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
@@ -52,7 +59,7 @@ def test_environment_variables_are_documented() -> None:
     constants = [
         node.value
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
     own = {text for text in constants if re.fullmatch(r"_?TRUETUNE_[A-Z_]+", text)}
@@ -64,7 +71,7 @@ def prose_of_sources() -> Iterator[tuple[str, str]]:
     """The place and the text of each docstring and comment."""
     for path in SOURCES:
         text = path.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 yield f"{path}:{node.lineno}", str(node.value.value)
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -87,7 +94,7 @@ def test_packages_name_modules_that_exist() -> None:
     """The docstring of a package says which module is for what."""
     for path in SOURCES:
         if path.name == "__init__.py":
-            text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            text = ast.get_docstring(parsed(path)) or ""
             named = set(re.findall(r"`(\w+\.py)`", text))
             below = {module.name for module in path.parent.rglob("*.py")}
             assert named <= below, f"{path}: there is no {named - below}"
