@@ -1,4 +1,4 @@
-"""The wrong field seems to be mapped as the answer: what is trained does not look like one.
+"""What is trained as the answer does not look like one.
 
 ## What it does
 Looks at the supervised field of each row: answers equal to their prompt, and answers that hold role markers of
