@@ -140,8 +140,10 @@ def test_notebook_is_read_and_has_its_outputs(path: Path, tmp_path: Path) -> Non
     """Jupyter is not among the tests' packages, so a notebook is linted and parsed here, and was executed by hand."""
     shutil.copy(path, tmp_path)
     ran = running.truetune(["lint", path.name], tmp_path)
-    assert ran.code == 0, ran.said
     assert path.name in ran.said
+    assert "no findings" in ran.said, ran.said
+    # A warning of a library brings the path of the machine on which the notebook was executed.
+    assert "site-packages" not in path.read_text(encoding="utf-8")
     for cell in code_cells(path):
         ast.parse(re.sub(r"^[%!].*$", "", "".join(cell["source"]), flags=re.M))
         assert cell["execution_count"], cell["source"]
