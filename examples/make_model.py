@@ -1,8 +1,9 @@
 """Make a tiny chat model in the folder `model`, so that an example runs in seconds without a download.
 
-It has two layers, random weights and the tokenizer of truetune's demo (ChatML, a pad token of its own). The expected
-outputs of the examples were made with it. Run it in the folder of an example: `python ../make_model.py`.
-For a real fine-tune, download a model into the same folder instead: `hf download Qwen/Qwen3-0.6B --local-dir model`.
+It has two layers, random weights and the tokenizer of truetune's demo (ChatML, a pad token of its
+own). The expected outputs of the examples were made with it. Run it in the folder of an example:
+`python ../make_model.py`. For a real fine-tune, download a model into the same folder instead:
+`hf download Qwen/Qwen2.5-0.5B-Instruct --local-dir model`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from datasets import load_dataset
 from trl import SFTConfig, SFTTrainer
 
 model, tokenizer = FastLanguageModel.from_pretrained(
-    model_name="unsloth/Qwen3-0.6B",
+    model_name="unsloth/Qwen2.5-0.5B-Instruct",
     max_seq_length=2048,
     load_in_4bit=True,
 )
