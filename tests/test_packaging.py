@@ -75,6 +75,7 @@ def test_the_sdist_gives_the_same_wheel(built: dict[str, Path], tmp_path: Path) 
         "docs",
         "tests",
         "bench",
+        "examples",
         "constraints.txt",
     ):
         assert (folder / name).exists(), name
