@@ -121,9 +121,11 @@ def test_a_tracker_that_fails_ends_no_run(
         def on_train_begin(self, *_: Any, **__: Any) -> None:
             self.tb_writer = LostConnection()
 
-        def on_log(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        def on_log(
+            self, args: Any, state: Any, control: Any, logs: Any = None, **parts: Any
+        ) -> None:
             if state.global_step == 0:
-                super().on_log(args, state, control, **parts)
+                super().on_log(args, state, control, logs=logs, **parts)
 
         def on_train_end(self, *_: Any, **__: Any) -> None:
             pass
