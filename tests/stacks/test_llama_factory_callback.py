@@ -27,8 +27,8 @@ CHATS = [
 def save_small_model(folder: Path) -> None:
     """Save a Llama of one layer with the demo's tokenizer. Not `tests.auditing.tiny`, which needs a newer TRL."""
     tokenizer = AutoTokenizer.from_pretrained(str(TOKENIZER))
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    shape: Any = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+    heads: Any = {"num_attention_heads": 4, "num_key_value_heads": 2}
     config: Any = LlamaConfig(vocab_size=len(tokenizer), **shape, **heads)
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
