@@ -45,6 +45,8 @@ LAYERS = (
     "report",
     "viewing",
     "callback",
+    "axolotl",
+    "lightning",
     "demo",
     "cli",
 )

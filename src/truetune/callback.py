@@ -1,4 +1,9 @@
-"""The audit as a trainer's callback, for scripts and notebooks that make their own trainer."""
+"""The audit as a trainer's callback, for scripts and notebooks that make their own trainer.
+
+It audits when training begins, prints the report, and sends the findings to the experiment trackers that the trainer
+reports to. The trade-off: the trackers have begun their run by then, so a run that the audit stops stands among theirs,
+with the findings in it. `truetune run` audits before any tracker begins.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +27,24 @@ class AuditCallback(TrainerCallback):
     `report` is the AuditReport of this process afterwards; None where the audit failed. What was asked for and could
     not be judged is printed by each process, and stops no run: `report.outcome` is `not judged` then, and
     `report.exit_code()` 3.
+
+    With `report_to_trackers` the findings of process 0 go to the trackers of the trainer's `report_to`: their counts as
+    curves, messages and fixes as a table, and an alert on errors (Weights & Biases, Trackio; a tag in MLflow). Rows of
+    the data are not sent. A tracker that fails is named on stderr, and the run continues.
     """
 
-    def __init__(self, *, on_error: Literal["stop", "warn"] = "stop", **settings: Any) -> None:
-        self.on_error, self.settings = on_error, settings
+    def __init__(
+        self,
+        *,
+        on_error: Literal["stop", "warn"] = "stop",
+        report_to_trackers: bool = True,
+        **settings: Any,
+    ) -> None:
+        self.on_error, self.report_to_trackers, self.settings = (
+            on_error,
+            report_to_trackers,
+            settings,
+        )
         self.report: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
@@ -33,10 +52,9 @@ class AuditCallback(TrainerCallback):
         if self.report is not None:
             return
         failed = False
+        trainer = innermost_trainer_on_stack()
         try:
-            self.report = truetune.audit(
-                innermost_trainer_on_stack(), parts.get("train_dataloader"), **self.settings
-            )
+            self.report = truetune.audit(trainer, parts.get("train_dataloader"), **self.settings)
             failed = self.report.failed()
             lacks = self.report.is_incomplete()
             if failed or lacks or args.process_index == 0:
@@ -53,10 +71,28 @@ class AuditCallback(TrainerCallback):
             print(
                 f"truetune: not judged: {describe_error(error)}; the run continues", file=sys.stderr
             )
+        if self.report_to_trackers and self.report is not None and state.is_world_process_zero:
+            _send_findings(self.report, trainer, args, state, control)
         if self.on_error == "stop" and _is_true_in_any_process(failed, args.device):
             raise TruetuneError(
                 "the audit stopped the run: its findings stand above, or with another process's"
             )
+
+
+def _send_findings(report: Any, trainer: Any, args: Any, state: Any, control: Any) -> None:
+    """Send a report's findings to the trainer's trackers; what fails is printed on stderr."""
+    from truetune.training.findings_for_experiment_trackers import findings_for_trackers
+    from truetune.training.send_to_experiment_trackers import TrainerMoment, send_to_trackers
+
+    tracked = findings_for_trackers(report, state.global_step)
+    moment = TrainerMoment(args, state, control, trainer.model)
+    for failure in send_to_trackers(
+        trainer.callback_handler.callbacks, moment, tracked.curves, tracked.table, tracked.alert
+    ):
+        print(
+            f"truetune: a tracker did not take the findings: {failure}; the run continues",
+            file=sys.stderr,
+        )
 
 
 def _print_report(report: Any) -> None:

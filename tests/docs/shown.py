@@ -39,7 +39,7 @@ REASONS = (
            "a symptom: what a trainer or a model says", 8),
     Reason(r"^(from|import) |^\"\"\"|def read_turns|, in BUILT_IN$|^.project\.entry-points|def training_step|"
            r"^truetune\.guard\(tokenizer, trainer",
-           "a program or a part of one, no output", 10),
+           "a program or a part of one, no output", 12),
     Reason(r"settings -> rows|cost = |core-seconds|manifest\.json|s3://", "a layout or a formula, no output", 6),
 )  # fmt: skip
 """Why a block without a language that is run shows nothing that could be compared; searched in the block"""

@@ -14,9 +14,26 @@ import pytest
 import yaml
 
 from tests.checks.source.scripts import TWICE
+from truetune.demo import TOKENIZER
 
 ROOT = Path(__file__).parents[3]
 CLEAN = "print('nothing to see')\n"
+CLEAN_ROW = {"messages": [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "3"}]}
+EMPTY_ANSWER = {
+    "messages": [{"role": "user", "content": "2?"}, {"role": "assistant", "content": ""}]
+}
+CONFIG = "base_model: m\nmicro_batch_size: 2\ndatasets: [{path: x/y, type: chat_template}]\n"
+TRAINING_SCRIPT = TWICE.replace("MODEL", "'m'") + "n = len(t.apply_chat_template([]))\n"
+CHECKED = {
+    "truetune-check-data": (
+        "chats.jsonl",
+        json.dumps(CLEAN_ROW),
+        json.dumps(EMPTY_ANSWER),
+        "ROW005",
+    ),
+    "truetune-check-config": ("axolotl.yaml", CONFIG, CONFIG.replace("_size", "_sise"), "CFG001"),
+}
+"""Hook -> its file, clean and dirty text, and the code of what is wrong in the dirty one"""
 
 
 @pytest.fixture
@@ -56,6 +73,11 @@ def test_a_hook_runs(hook: dict[str, Any], command: Path, tmp_path: Path) -> Non
         yaml.safe_dump({"repos": [{"repo": "local", "hooks": [local]}]})
     )
     (repository / "clean.py").write_text(CLEAN)
+    (repository / "package.json").write_text('{"name": "no data"}')
+    name, text, dirty_text, code = CHECKED.get(
+        hook["id"], ("train.py", CLEAN, TRAINING_SCRIPT, "apply-chat-template-returns-dict")
+    )
+    (repository / name).write_text(text + "\n")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -67,9 +89,7 @@ def test_a_hook_runs(hook: dict[str, Any], command: Path, tmp_path: Path) -> Non
     pre_commit = (sys.executable, "-m", "pre_commit", "run", "--all-files", "--verbose")
     clean = run(*pre_commit)
     assert clean.returncode == 0, clean.stdout + clean.stderr
-    (repository / "train.py").write_text(
-        TWICE.replace("MODEL", "'m'") + "n = len(t.apply_chat_template([]))\n"
-    )
+    (repository / name).write_text(dirty_text + "\n")
     run("git", "add", ".")
     dirty = run(*pre_commit)
     assert dirty.returncode == 1
@@ -78,7 +98,7 @@ def test_a_hook_runs(hook: dict[str, Any], command: Path, tmp_path: Path) -> Non
         run("git", "add", ".")
         assert run(*pre_commit).returncode == 0
     else:
-        assert "apply-chat-template-returns-dict" in dirty.stdout
+        assert code in dirty.stdout
 
 
 def test_hooks_are_valid() -> None:
@@ -105,6 +125,18 @@ def test_the_action_is_whole() -> None:
     assert all("default" in entry and "description" in entry for entry in made["inputs"].values())
 
 
+def run_step(step: dict[str, Any], work: Path, runner: Path, inputs: dict[str, str]) -> int:
+    """The exit code of a step of the action, run in `work` with these inputs and else the defaults."""
+    defaults = {name: entry["default"] for name, entry in action()["inputs"].items()}
+    values = {f"${{{{ inputs.{name} }}}}": value for name, value in {**defaults, **inputs}.items()}
+    environment = {**os.environ, "RUNNER_TEMP": str(runner)}
+    environment |= {key: values[value] for key, value in step["env"].items()}
+    done = subprocess.run(
+        ["bash", "-e", "-c", step["run"]], cwd=work, env=environment, capture_output=True
+    )
+    return done.returncode
+
+
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
 def test_the_action_lints(command: Path, tmp_path: Path) -> None:
     step = action()["runs"]["steps"][1]
@@ -114,16 +146,7 @@ def test_the_action_lints(command: Path, tmp_path: Path) -> None:
     (work / "train.py").write_text("\n".join([*lines, "n = len(t.apply_chat_template([]))"]) + "\n")
 
     def run(**inputs: str) -> int:
-        defaults = {name: entry["default"] for name, entry in action()["inputs"].items()}
-        values = {
-            f"${{{{ inputs.{name} }}}}": value for name, value in {**defaults, **inputs}.items()
-        }
-        environment = {**os.environ, "RUNNER_TEMP": str(tmp_path)}
-        environment |= {key: values[value] for key, value in step["env"].items()}
-        done = subprocess.run(
-            ["bash", "-e", "-c", step["run"]], cwd=work, env=environment, capture_output=True
-        )
-        return done.returncode
+        return run_step(step, work, tmp_path, inputs)
 
     assert run() == 1
     assert run(ignore="SRC010 source-not-parsed", sarif="found.sarif") == 0
@@ -131,4 +154,26 @@ def test_the_action_lints(command: Path, tmp_path: Path) -> None:
     assert run(paths="train.py", select="SRC010", sarif="found.sarif") == 1
     assert len(json.loads((work / "found.sarif").read_text())["runs"][0]["results"]) == 1
     assert run(paths="$(touch made) ; touch made") == 2
+    assert not (work / "made").exists()
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
+def test_the_action_checks_data_and_configs(command: Path, tmp_path: Path) -> None:
+    step = action()["runs"]["steps"][2]
+    work = tmp_path / "work"
+    (work / "data").mkdir(parents=True)
+    (work / "data" / "a.jsonl").write_text(json.dumps(CLEAN_ROW) + "\n")
+
+    def run(**inputs: str) -> int:
+        return run_step(step, work, tmp_path, inputs)
+
+    assert run(check="data/*.jsonl", tokenizer=str(TOKENIZER)) == 0
+    (work / "data" / "b.jsonl").write_text(json.dumps(EMPTY_ANSWER) + "\n")
+    assert run(check="data/*.jsonl", **{"check-sarif": "found.sarif"}) == 1
+    (result,) = json.loads((work / "found.sarif").read_text())["runs"][0]["results"]
+    assert result["ruleId"] == "ROW005"
+    assert run(check="data/*.jsonl", ignore="ROW005") == 0
+    (work / "axolotl.yaml").write_text(CONFIG.replace("_size", "_sise"))
+    assert run(check="axolotl.yaml", **{"fail-on": "warning"}) == 1
+    assert run(check="$(touch made) ; touch made") == 2
     assert not (work / "made").exists()

@@ -55,6 +55,8 @@ METHOD_OF_RL = {
     "dpo": "dpo", "ipo": "dpo", "gdpo": "grpo", "grpo": "grpo", "ebft": "grpo", "orpo": "orpo", "kto": "kto",
     "simpo": "cpo",
 }  # fmt: skip
+AUDIT_PLUGIN_KEY = "truetune_audit"
+"""The settings of `truetune.axolotl.AuditPlugin`: a key that only a YAML with plugins may hold"""
 TRAINER_DEFAULTS = {"max_grad_norm": 1.0, "save_total_limit": 4}
 """What is taken where the schema says nothing"""
 
@@ -68,6 +70,7 @@ def axolotl_keys() -> frozenset[str]:
             *classes["AxolotlInputConfig"],
             *classes["built in"],
             *classes["plugins"],
+            AUDIT_PLUGIN_KEY,
             *RENAMED_KEYS["axolotl"],
         )
     )
@@ -100,7 +103,7 @@ def read_axolotl_config(document: LocatedDocument) -> Config:
     known = {
         *classes["AxolotlInputConfig"],
         *classes["built in"],
-        *(classes["plugins"] if draft.get("plugins") else ()),
+        *((*classes["plugins"], AUDIT_PLUGIN_KEY) if draft.get("plugins") else ()),
     }
     draft.used.discard("plugins")
     return draft.config(known, limit if isinstance(limit, int) else None, ("axolotl",))

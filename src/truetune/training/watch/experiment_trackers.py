@@ -1,25 +1,21 @@
-"""Sends sampling passes to experiment trackers: the scores as curves, the samples as a table, by
-each library's own API.
+"""Sends sampling passes to experiment trackers: the scores as curves, the samples as a table.
 
-The trackers are those that the trainer has among its callbacks already: no account or run is opened here, and a tracker
-that fails is told, and the run continues.
+The trackers are those that the trainer has among its callbacks already (`send_to_experiment_trackers` says how): no
+account or run is opened here, and a tracker that fails is told, and the run continues.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable
 from statistics import fmean, median
 from typing import Any
 
-from transformers.integrations.integration_utils import (
-    MLflowCallback,
-    TensorBoardCallback,
-    TrackioCallback,
-    WandbCallback,
-)
-
 from truetune.generation.answer_samples import Sample, SamplingPass
+from truetune.training.send_to_experiment_trackers import (
+    TrackerTable,
+    TrainerMoment,
+    send_to_trackers,
+)
 
 TABLE_NAME = "answers/samples"
 MEAN_SCORES = (
@@ -72,26 +68,12 @@ def send_pass_to_trackers(
 
     Curves go where the trainer's own do. Call it in the first process alone.
     """
-    refused = []
-    for callback in callbacks:
-        # Other callbacks may react to on_log with anything; only trackers are known to take
-        # figures.
-        if not type(callback).__module__.startswith("transformers.integrations"):
-            continue
-        try:
-            # By the callback's own method, so that curves land in the run, with the step and prefix
-            # that the trainer's figures have.
-            callback.on_log(
-                args, state, control, logs=average_scores_of_pass_as_curves(look), model=model
-            )
-            for kind, send in TABLE_SENDERS.items():
-                if isinstance(callback, kind):
-                    send(callback, look)
-        except (
-            Exception
-        ) as error:  # whatever the library of a tracker raises: a run does not end for it
-            refused.append(f"{type(callback).__name__}: {type(error).__name__}: {error}")
-    return refused
+    return send_to_trackers(
+        callbacks,
+        TrainerMoment(args, state, control, model),
+        average_scores_of_pass_as_curves(look),
+        TrackerTable(TABLE_NAME, TABLE_COLUMNS, sample_table(look), look.step),
+    )
 
 
 def sample_table(look: SamplingPass) -> list[list[Any]]:
@@ -111,58 +93,3 @@ def _table_row(step: int, sample: Sample) -> list[Any]:
         answer.stop_probability,
         scores.overlap,
     ]
-
-
-def _send_pass_to_tensorboard_as_text(callback: Any, look: SamplingPass) -> None:
-    """Send a pass to TensorBoard as a Markdown text, since it has no tables."""
-    if callback.tb_writer is not None:
-        callback.tb_writer.add_text(TABLE_NAME, _markdown_table(sample_table(look)), look.step)
-        callback.tb_writer.flush()
-
-
-def _markdown_table(rows: list[list[Any]]) -> str:
-    """A Markdown table of rows under TABLE_COLUMNS."""
-    lines = [TABLE_COLUMNS, ("---",) * len(TABLE_COLUMNS), *rows]
-    return "\n".join(
-        "| " + " | ".join(_markdown_cell(cell) for cell in line) + " |" for line in lines
-    )
-
-
-def _markdown_cell(value: Any) -> str:
-    """A value as text that breaks no Markdown table."""
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    # An answer may hold markup, a table's bar, or line breaks: it has to be shown and not rendered.
-    return str(value).replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")
-
-
-def _send_pass_to_wandb_as_table(callback: Any, look: SamplingPass) -> None:
-    """Send a pass to Weights & Biases as a table, at the step that the trainer's curves use."""
-    rows = callback._wandb.Table(columns=list(TABLE_COLUMNS), data=sample_table(look))
-    callback._wandb.log({TABLE_NAME: rows, "train/global_step": look.step})
-
-
-def _send_pass_to_mlflow_as_artifact(callback: Any, look: SamplingPass) -> None:
-    """Send a pass to MLflow as an artifact, to which it appends the rows of each pass."""
-    columns = {
-        name: list(values)
-        for name, values in zip(TABLE_COLUMNS, zip(*sample_table(look), strict=True), strict=True)
-    }
-    callback._ml_flow.log_table(columns, artifact_file=f"{TABLE_NAME}.json")
-
-
-def _send_pass_to_trackio_as_table(callback: Any, look: SamplingPass) -> None:
-    """Send a pass to Trackio as a table; it takes a data frame."""
-    frame = importlib.import_module("pandas").DataFrame(
-        sample_table(look), columns=list(TABLE_COLUMNS)
-    )
-    rows = callback._trackio.Table(dataframe=frame)
-    callback._trackio.log({TABLE_NAME: rows, "train/global_step": look.step})
-
-
-TABLE_SENDERS: dict[type[Any], Callable[[Any, SamplingPass], None]] = {
-    TensorBoardCallback: _send_pass_to_tensorboard_as_text,
-    WandbCallback: _send_pass_to_wandb_as_table,
-    MLflowCallback: _send_pass_to_mlflow_as_artifact,
-    TrackioCallback: _send_pass_to_trackio_as_table,
-}
