@@ -98,9 +98,7 @@ class WrongFieldMapped(DataRule):
 
     def figure(self) -> Measurement:
         """That no answer is its prompt or holds role markers."""
-        return count_measurement(
-            "answers that are their prompt or hold role markers", 0, self.rows
-        )
+        return count_measurement("answers that are their prompt or hold role markers", 0, self.rows)
 
     def findings(self) -> Iterator[Finding]:
         for kind, what in (
