@@ -453,7 +453,7 @@ def evaluate(
     options: Options | None = None,
     **settings: Any,
 ) -> EvaluationReport:
-    """Measure a finished model on held-out rows: loss in nats a token by source, stopping, and `answers` that are read
+    """Measure a finished model on held-out rows: loss in nats/token by source, stopping, and `answers` that are read
     by `parser`, which is tested first; compared row by row with the model `against`.
 
     `model`, `data` and `options` are those of `sample`; `settings` are limit, seed, confidence, max_new_tokens,

@@ -1,6 +1,6 @@
 """Encodes a data set: every row to ids and labels, once, with proof; or proves that it has been done.
 
-The order of things: read every byte once for its digest and its stretches (`Job.prepare`), make the key, look whether
+The order of things: read every byte once for its digest and its stretches (`Job.prepare`), make the key, check whether
 the folder holds that key already (then check it and stop), else give the stretches out to workers as shards
 (`_run_shards`) and publish what they wrote.
 

@@ -147,7 +147,7 @@ class SamplingPass:
 
 @dataclass(frozen=True, slots=True)
 class StepLosses:
-    """Mean loss in nats a token since the last of these, by what the token is."""
+    """Mean loss in nats/token since the last of these, by what the token is."""
 
     step: int
     by_source: Mapping[str, float]

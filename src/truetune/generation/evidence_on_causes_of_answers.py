@@ -112,7 +112,7 @@ class ModelEvidence:
     prompt_gain: PromptGain | None = None
     """None without a base, or where it is told of one prompt only"""
     reference_loss: float | None = None
-    """Of reference answers under the model, in nats a token"""
+    """Of reference answers under the model, in nats/token"""
     # Batches with padding are where answers go wrong unseen: left out masks, right padding.
     unbatched_prompts: int = 0
     """How many prompts were asked once more, each without a batch"""

@@ -93,7 +93,7 @@ def describe_success(report: SampleReport) -> str:
         )
     parts = [*_describe_correctness(report), form]
     if report.stop_probability is not None:
-        parts.append(f"P(stop) behind the references {report.stop_probability:.2g} (the median)")
+        parts.append(f"median P(stop) after the reference {report.stop_probability:.2g}")
     return "; ".join(parts)
 
 

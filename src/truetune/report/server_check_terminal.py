@@ -142,11 +142,11 @@ def _describe_adapter_strength(strength: AdapterStrength) -> str:
         )
     if strength.factor is None:
         return (
-            f"{strength.distance:.2g} nats a token off the model's own over {strength.places:,} tokens;"
+            f"{strength.distance:.2g} nats/token off the model's own over {strength.places:,} tokens;"
             " no base is known"
         )
     return (
         f"{strength.factor:.1%} of what training changed (cosine {strength.cosine:.3f}) over"
-        f" {strength.places:,} tokens; {strength.distance:.2g} nats a token off, of an effect of"
+        f" {strength.places:,} tokens; {strength.distance:.2g} nats/token off, of an effect of"
         f" {strength.effect:.2g}"
     )

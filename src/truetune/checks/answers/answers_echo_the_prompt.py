@@ -153,7 +153,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         """The finding where some answers hold the prompt: code that does not cut it off would leave it in all."""
         return self.finding(
             f"{len(holding)} of {total} answers begin with their whole prompt, word for word: the model writes it",
-            "look whether the prompt stands twice in the training rows: chosen, rejected or completion must"
+            "check whether the prompt stands twice in the training rows: chosen, rejected or completion must"
             " not begin with"
             " the text of the prompt column (truetune check ROWS; truetune check . follows the script that makes them);"
             " then train again",

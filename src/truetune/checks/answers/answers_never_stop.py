@@ -72,7 +72,7 @@ from truetune.settings.run_spec import Severity
 # Chosen, not measured: some answers are long by nature, and the limit of a watched run is short. At half, runs with
 # long answers would be warned; at double, only those that never stop.
 TOLERATED = 0.4
-# P(stop) behind the reference of a model that knows it: more likely than all other tokens together.
+# P(stop) after the reference of a model that knows it: more likely than all other tokens together.
 LEARNED_STOP_PROBABILITY = 0.5
 
 SUPERVISE = "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND shows labels)"
@@ -155,7 +155,7 @@ class StopState(NamedTuple):
 
 
 def _describe_stop_state(watched: SampledRun, bad_answers: BadAnswers) -> StopState:
-    """How far stopping was learned: by P(stop) behind the references, and by the loss of the contents."""
+    """How far stopping was learned: by P(stop) after the references, and by the loss of the contents."""
     probability = median_stop_probability(watched.looks[-1])
     if probability is not None and probability >= LEARNED_STOP_PROBABILITY:
         return StopState(
@@ -192,7 +192,7 @@ def _stop_evidence(watched: SampledRun, bad_answers: BadAnswers) -> Iterator[str
     """What these answers and their references show besides."""
     probability = median_stop_probability(watched.looks[-1])
     if probability is not None:
-        yield f"P(stop) behind the reference: {probability:.2g} (median)"
+        yield f"P(stop) after the reference: {probability:.2g} (median)"
     next_turn = find_answers_with_next_turn(watched, bad_answers)
     if next_turn is not None:
         yield next_turn.evidence

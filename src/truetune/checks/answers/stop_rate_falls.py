@@ -106,7 +106,7 @@ class StopRateFalls(AnswersRule):
         is_lost = False
         if probabilities:
             line = ", ".join(f"{step:,}: {p:.2g}" for step, p in probabilities[-SHOWN_STEPS:])
-            evidence.append(f"P(stop) behind the reference by step (median): {line}")
+            evidence.append(f"P(stop) after the reference by step (median): {line}")
             # Answers may fail to stop for their length; only where P(stop) is gone too was it unlearned.
             is_lost = probabilities[-1][1] < UNLEARNED_STOP_PROBABILITY and are_enough_and_all_bad(
                 endless

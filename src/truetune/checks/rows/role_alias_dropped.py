@@ -1,7 +1,7 @@
 """Roles of turns are aliases that the chat template does not know: their turns may be dropped.
 
 ## What it does
-Counts the turns whose role is none of system, developer, user, assistant, tool, function, and looks whether their
+Counts the turns whose role is none of system, developer, user, assistant, tool, function, and checks whether their
 text reaches the rendering.
 
 ## Why it is bad

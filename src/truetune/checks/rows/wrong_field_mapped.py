@@ -113,7 +113,7 @@ class WrongFieldMapped(DataRule):
             if count:
                 yield self.finding(
                     f"{count:,} of {self.rows:,} rows {what}",
-                    "look whether the right column is trained (--map answer=COLUMN), and drop or"
+                    "check that the target column is right (--map answer=COLUMN), and drop or"
                     " correct these rows",
                     # Chosen, not measured: a tenth is no slip of single rows but a column or a
                     # parser.

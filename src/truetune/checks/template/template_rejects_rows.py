@@ -98,8 +98,8 @@ class TemplateRejectsRows(DataRule):
         if len(self.causes) > SHOWN_CAUSES:
             listed.append(f"and {len(self.causes) - SHOWN_CAUSES:,} more causes")
         yield self.finding(
-            f"{rejected:,} of {self.rows:,} rows can't be rendered: the chat template refuses them",
-            "bring these rows into the form that the template takes, or choose another template"
+            f"{rejected:,} of {self.rows:,} rows can't be rendered: the chat template raises on them",
+            "change the rows as the template's message says, or choose another template"
             " with --template",
             evidence=listed,
             cases=self.cases,

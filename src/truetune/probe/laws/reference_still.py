@@ -45,5 +45,5 @@ def measure_law(trial: Trial) -> Measured:
     return Measured(
         moved,
         log_probability_tolerance(trial),
-        "change of the reference's log-probabilities, in nats a token",
+        "change of the reference's log-probabilities, in nats/token",
     )
