@@ -219,7 +219,7 @@ def test_a_run_without_findings_and_one_that_learns_nothing() -> None:
         fine, ledger=Ledger(np.zeros_like(fine.ledger.counts)), rejected=3
     )
     assert drawn(nothing).startswith("learns nothing: no token of 200 examples is supervised\n")
-    assert "\n3 of 200 rows that the template refuses\n" in drawn(nothing)
+    assert "\n3 of 200 rows on which the template raises\n" in drawn(nothing)
     refused = dataclasses.replace(nothing, examples=0, rejected=200)
     assert drawn(refused).startswith(
         "what is learned is not known: the tokenizer's template renders none of 200 rows"

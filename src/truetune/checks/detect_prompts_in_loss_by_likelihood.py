@@ -9,7 +9,7 @@ from __future__ import annotations
 
 # Chosen, not measured: below, the gain of a prompt is that of knowing the language of the answers better.
 LEAST = 0.2
-"""Nats a token that the prompts gain at least"""
+"""Nats/token that the prompts gain at least"""
 # Chosen, not measured. Prompts whose labels are masked gain from the answers beside them too, but far less than
 # those.
 SHARE = 0.5

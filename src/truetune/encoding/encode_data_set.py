@@ -149,7 +149,7 @@ def encode(
 
     Either may be the URI of a folder in a store (s3://bucket/folder), as the data may be.
 
-    What is already there and made from the same inputs is checked (every byte, and some rows encoded again) and kept.
+    What already exists and was made from the same inputs is checked (every byte, and some rows encoded again) and kept.
     An interrupted run resumes where it stopped. `jobs` processes share the work (default: one a core); with the engine
     `ray`, the nodes of a cluster do.
 

@@ -57,7 +57,7 @@ class PromptGain:
     """What training has gained on the tokens of prompts, beside what it has gained on those of the references."""
 
     prompt: float
-    """Nats a token by which the prompts are likelier than under the base"""
+    """Nats/token by which the prompts are likelier than under the base"""
     reference: float
     """The same of the reference answers behind them"""
     error: float

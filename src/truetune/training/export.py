@@ -162,7 +162,7 @@ def export(
         The exported model, or what was lost (`failed`).
 
     Raises:
-        UsageError: an adapter, a missing converter, one that fails, a folder that is there already, or no room.
+        UsageError: an adapter, a missing converter, one that fails, a folder that already exists, or no room.
     """
     started = time.perf_counter()
     checkpoint = _read_full_model(model)

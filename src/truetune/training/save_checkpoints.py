@@ -87,7 +87,7 @@ class CheckpointSaver(TrainerCallback):
         written: so it is known to be ours. Raises UsageError where something of that name is there
         already.
 
-        Raises UsageError where something of that name is there already.
+        Raises UsageError where something of that name exists already.
         """
         folder = self.record.folder / f"checkpoint-{self.trainer.state.global_step}"
         if PartialState().is_main_process:

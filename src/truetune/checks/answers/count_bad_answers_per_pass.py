@@ -58,7 +58,7 @@ IsBad = Callable[[Sample], "bool | None"]
 
 @dataclass(frozen=True, slots=True)
 class BadAnswerCount:
-    """Bad answers of one look."""
+    """Bad answers of one pass."""
 
     step: int
     bad: int
@@ -78,11 +78,11 @@ class BadAnswers:
     """Answers that are bad now."""
 
     counts: tuple[BadAnswerCount, ...]
-    """One for each look"""
+    """One for each pass"""
     best: BadAnswerCount | None
-    """The look with the fewest, where there are more now than chance makes"""
+    """The pass with the fewest, where there are more now than chance makes"""
     samples: tuple[Sample, ...]
-    """The bad ones of the last look"""
+    """The bad ones of the last pass"""
 
     @property
     def last(self) -> BadAnswerCount:
@@ -126,7 +126,7 @@ class BadAnswers:
 
 
 def find_bad_answers(watched: SampledRun, is_bad: IsBad, tolerated: float) -> BadAnswers | None:
-    """The bad answers, where they have become more, or are, late in a run, surely more than is tolerated.
+    """The bad answers, where they have become more, or are, late in a run, more than is tolerated, beyond chance.
 
     Args:
         watched: the sampling passes of a run.

@@ -3,8 +3,8 @@
 ## What it does
 
 Looks in the text of each answer for the control tokens and role markers of the template (`<|im_start|>`, `### User:`).
-It fires where more answers have one than at the best look before, unless chance makes such a change, or, in the second
-half of a run, where surely more than 1 of 50 has one; an error where at the end of a run half of 8 or more do.
+It fires where more answers have one than at the best pass before, unless chance makes such a change, or, in the second
+half of a run, where, beyond chance, more than 1 of 50 has one; an error where at the end of a run half of 8 or more do.
 
 ## Why it is bad
 

@@ -4,7 +4,7 @@
 
 Compares what the prompts of 8 or more held-out rows cost the model and its base (`--against base`), beside the same of
 the supervised tokens. It fires where the prompts have gained half as many nats/token as the answers or more, at least
-0.2, and surely more than none. Prompts that the settings train (`learn: all`) are supervised, and not counted.
+0.2, and their interval excludes none. Prompts that the settings train (`learn: all`) are supervised, and not counted.
 
 ## Why it is bad
 

@@ -64,7 +64,7 @@ class TemplateRejectsRows(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        """Count the chats that the template refuses, by cause."""
+        """Count the chats on which the template raises, by cause."""
         self.rows += len(batch.rows)
         self.chats += batch.chats
         if self.probes.template is None:
@@ -84,8 +84,10 @@ class TemplateRejectsRows(DataRule):
         return NO_TEMPLATE if self.probes.template is None else None
 
     def figure(self) -> Measurement:
-        """The number of chats that the template refuses."""
-        return count_measurement("chats that the template refuses", self.causes.total(), self.chats)
+        """The number of chats on which the template raises."""
+        return count_measurement(
+            "chats on which the template raises", self.causes.total(), self.chats
+        )
 
     def findings(self) -> Iterator[Finding]:
         rejected = self.causes.total()
