@@ -247,8 +247,7 @@ def _evaluation_notes(evaluated: EvaluationResults) -> Iterator[str]:
         where = f" ({_format_interval(loss.low, loss.high)})" if loss.low is not None else ""
         rows = count_noun(evaluated.seen.rows, "row")
         yield (
-            f"{rows} of the training data, apart from the others: {loss.mean:.4f} nats a"
-            f" token{where}"
+            f"{rows} of the training data, apart from the others: {loss.mean:.4f} nats/token{where}"
         )
 
 

@@ -84,8 +84,7 @@ class CheckpointSaver(TrainerCallback):
 
     def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
         """Save by transformers' own function, after run.json says that this checkpoint is being
-        written: so it is known to be ours. Raises UsageError where something of that name is there
-        already.
+        written: so it is known to be ours.
 
         Raises UsageError where something of that name exists already.
         """

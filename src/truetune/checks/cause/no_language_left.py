@@ -2,8 +2,8 @@
 
 ## What it does
 
-Takes the mean log-probability of the tokens of some reference answers, behind their prompts. It fires above 7 nats a
-token, or where it is not a number.
+Takes the mean log-probability of the tokens of some reference answers, behind their prompts. It fires above 7
+nats/token, or where it is not a number.
 
 ## Why it is bad
 
@@ -98,8 +98,8 @@ class NoLanguageLeft(CauseRule):
         if isfinite(reference_loss) and not self._are_answers_no_text_either():
             return
         yield self.finding(
-            f"the weights make no language model: the reference answers have {reference_loss:.3g} nats a"
-            " token",
+            f"the weights make no language model: the reference answers have {reference_loss:.3g}"
+            " nats/token",
             "use the model's own tokenizer and whole weights; compare their files with where they"
             " come from",
             evidence=["sound text has 1 to 4 nats/token, and chance about 11"],

@@ -3,8 +3,8 @@
 ## What it does
 
 Compares the tokens of some prompts under the model and under its base, and those of the reference answers behind them.
-It fires where the prompts have gained half as many nats/token as the answers or more, at least 0.2, and surely more
-than none.
+It fires where the prompts have gained half as many nats/token as the answers or more, at least 0.2, and beyond
+chance.
 
 ## Why it is bad
 

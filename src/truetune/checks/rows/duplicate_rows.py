@@ -1,4 +1,4 @@
-"""Rows stand in the data more than once.
+"""The data holds duplicate rows.
 
 ## What it does
 Counts the rows that are equal to an earlier one, equal but for case, white space and punctuation, or nearly the same

@@ -1,4 +1,4 @@
-"""The chat template refuses rows.
+"""The chat template raises on rows.
 
 ## What it does
 Groups the rows that the template raises on by what it says. Where `truetune fix` knows an edit, that is tried on some

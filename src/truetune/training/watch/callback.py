@@ -61,8 +61,8 @@ class Watcher(TrainerCallback):
     """Samples the answers to `prompts` before the first step, a few times in between, and after the
     last one.
 
-    In `folder` it writes samples/*.parquet, findings.jsonl and watch.json, of which a run that is taken up again goes
-    on. All of this happens in the first process, which tells `say` of what it finds, and `show` of each pass; the
+    In `folder` it writes samples/*.parquet, findings.jsonl and watch.json, from which a resumed run continues.
+    All of this happens in the first process, which tells `say` of what it finds, and `show` of each pass; the
     others answer their share of the prompts. Training is the same to the bit with and without it.
     """
 
