@@ -29,6 +29,22 @@ def truetune(
     )  # fmt: skip
 
 
+def test_the_version_has_a_short_option() -> None:
+    done = truetune("-V")
+    assert (done.returncode, done.stdout) == (0, f"truetune, version {package.__version__}\n")
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_no_color_beside_forced_colours(place: str) -> None:
+    command = ["check", BROKEN, "-t", TOKENIZER, "--max-length", 512]
+    coloured = truetune(*command, NO_COLOR="", FORCE_COLOR="1")
+    arguments = ["--no-color", *command] if place == "before" else [*command, "--no-color"]
+    plain = truetune(*arguments, NO_COLOR="", FORCE_COLOR="1")
+    assert "\x1b[3" in coloured.stdout
+    assert "\x1b[3" not in plain.stdout
+    assert plain.returncode == coloured.returncode == 1
+
+
 def test_a_run_without_findings() -> None:
     done = truetune("check", DATA, "-t", TOKENIZER, "--max-length", 512)
     assert (done.returncode, done.stderr) == (0, "")

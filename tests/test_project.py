@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import truetune
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a source file: five tests here look at all of them, and parsing takes four seconds."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_ci_runs_the_commands_of_the_readme() -> None:
@@ -33,7 +37,7 @@ def test_the_changelog_knows_the_version() -> None:
 
 def test_public_names_are_documented() -> None:
     for path in SOURCES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         assert not tree.body or ast.get_docstring(tree), path
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
@@ -47,16 +51,17 @@ def test_nothing_names_a_place_outside() -> None:
         assert not outside.search(path.read_text(encoding="utf-8")), path
 
 
-def prose_of_sources() -> Iterator[tuple[str, str]]:
-    """The place and the text of each docstring and comment."""
-    for path in SOURCES:
-        text = path.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                yield f"{path}:{node.lineno}", str(node.value.value)
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
-                yield f"{path}:{token.start[0]}", token.string
+def test_environment_variables_are_documented() -> None:
+    page = (ROOT / "docs" / "environment-variables.md").read_text(encoding="utf-8")
+    constants = [
+        node.value
+        for path in SOURCES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    own = {text for text in constants if re.fullmatch(r"_?TRUETUNE_[A-Z_]+", text)}
+    assert own
+    assert [name for name in sorted(own) if f"`{name}`" not in page] == []
 
 
 def test_prose_names_tests_that_exist() -> None:
@@ -64,17 +69,18 @@ def test_prose_names_tests_that_exist() -> None:
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
     defined = set(re.findall(r"^def (test_\w+)", tests, flags=re.M))
     files = {path.stem for path in (ROOT / "tests").rglob("*.py")}
-    for place, text in prose_of_sources():
-        # Settings and columns are called `test_datasets` as well: the name of a test is a sentence.
-        named = set(re.findall(r"`(test_\w+_\w+_\w+)`", text))
-        assert named <= defined | files, f"{place}: no test is named {named - defined - files}"
+    for path in SOURCES:
+        # Settings and columns are called `test_datasets` as well: the name of a test is a sentence. The whole text is
+        # searched, since taking comments apart from code costs half a minute.
+        named = set(re.findall(r"`(test_\w+_\w+_\w+)`", path.read_text(encoding="utf-8")))
+        assert named <= defined | files, f"{path}: no test is named {named - defined - files}"
 
 
 def test_packages_name_modules_that_exist() -> None:
     """The docstring of a package says which module is for what."""
     for path in SOURCES:
         if path.name == "__init__.py":
-            text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            text = ast.get_docstring(parsed(path)) or ""
             named = set(re.findall(r"`(\w+\.py)`", text))
             below = {module.name for module in path.parent.rglob("*.py")}
             assert named <= below, f"{path}: there is no {named - below}"

@@ -117,6 +117,9 @@ WORDS = (
 _PATTERNS = tuple((word, re.compile(word.pattern.replace(" ", r"\s+"), re.I)) for word in WORDS)
 
 RIGHT: dict[tuple[str, str], str] = {
+    ("src/truetune/checks/evaluation/two_models_answer_alike.py", "twin"): "a key of its example",
+    ("src/truetune/report/page/token_rows.py", "twin"): "a JSON key",
+    ("src/truetune/checks/explaining/guides.py", "good answers"): "what users say of their model",
     ("src/truetune/troubleshooting/rank_causes.py", "go on"): "what users say of their model",
 }
 """(path, name of the word) -> why its use there is right"""

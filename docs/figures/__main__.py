@@ -10,12 +10,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import first_page
 import ledgers
 import prompts
 import tables
 
 HERE = Path(__file__).parent
 FIGURES = {
+    "checked": first_page.checked,
     "provenance": prompts.provenance,
     "contract": prompts.contract,
     "ledger": ledgers.ledger,

@@ -74,7 +74,8 @@ def text(x: float, y: float, words: str, kind: str = "", anchor: str = "") -> st
 def mono(x: float, y: float, words: str) -> str:
     """Text of exactly `len(words)` cells."""
     return (
-        f'<text class="mono" x="{x:g}" y="{y:g}"'
+        # Viewers that do not know `white-space: pre` in SVG would drop leading spaces and stretch the rest.
+        f'<text class="mono" xml:space="preserve" x="{x:g}" y="{y:g}"'
         f' textLength="{CELL * len(words):g}">{escape(words)}</text>'
     )
 

@@ -37,14 +37,14 @@ LEFT, TOP, WIDTH, NOTES = 20, 60, 720, 360
 
 def provenance() -> Drawing:
     """The text, coloured by source, with the path of each field beneath it."""
-    view = _view(WITH_TOOL)
+    view = view_of_chat(WITH_TOOL)
     rendering = view.example.rendering
     paths = {run.start: run for run in rendering.runs if run.path}
     parts, y = (
         [text(LEFT, 28, "Each character of a prompt, and the field that it comes from", "bold")],
         TOP,
     )
-    for begin, end in _lines(rendering.text):
+    for begin, end in lines_of_text(rendering.text):
         parts += _characters(view, begin, end, y)
         for start in (start for start in paths if begin <= start < end):
             run, x = paths[start], LEFT + CELL * (start - begin)
@@ -56,13 +56,13 @@ def provenance() -> Drawing:
     fields = ", ".join(run.path for run in paths.values())
     about = f"A rendered chat with a tool call. Its fields: {fields}. The rest is template text."
     return Drawing(
-        "Provenance of a prompt", about, WIDTH, y + 16, [*parts, legend(LEFT, y, _sources(view))]
+        "Provenance of a prompt", about, WIDTH, y + 16, [*parts, legend(LEFT, y, sources_of(view))]
     )
 
 
 def contract() -> Drawing:
     """The tokens as boxes; those that are learned are underlined."""
-    view = _view(TWO_TURNS)
+    view = view_of_chat(TWO_TURNS)
     rendering, y = view.example.rendering, TOP
     parts = [
         text(
@@ -72,16 +72,16 @@ def contract() -> Drawing:
             "bold",
         )
     ]
-    for begin, end in _lines(rendering.text):
+    for begin, end in lines_of_text(rendering.text):
         parts += [
-            *_tokens(view, begin, end, y),
+            *token_boxes(view, begin, end, y),
             text(NOTES, y, _note(rendering.turns, begin, end), "soft"),
         ]
         y += LINE + 4
     parts += [
         line(LEFT, y, LEFT + 24, y, "line"),
         text(LEFT + 32, y + 4, "learned", "soft"),
-        legend(LEFT + 100, y + 4, _sources(view)),
+        legend(LEFT + 100, y + 4, sources_of(view)),
     ]
     about = (
         "A chat with two answers, token by token. Learned are the two answers, each with its stop"
@@ -90,7 +90,8 @@ def contract() -> Drawing:
     return Drawing("The inference contract", about, WIDTH, y + 22, parts)
 
 
-def _view(messages: list[dict[str, Any]]) -> TokenView:
+def view_of_chat(messages: list[dict[str, Any]]) -> TokenView:
+    """A chat as `truetune check` renders it with the tokenizer of the demo."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chat.jsonl"
         path.write_text(json.dumps({"messages": messages}), encoding="utf-8")
@@ -99,7 +100,8 @@ def _view(messages: list[dict[str, Any]]) -> TokenView:
     return report.views[0]
 
 
-def _lines(text: str) -> Iterator[tuple[int, int]]:
+def lines_of_text(text: str) -> Iterator[tuple[int, int]]:
+    """Begin and end of each line, line end included."""
     at = 0
     for part in text.splitlines(keepends=True):
         yield at, at + len(part)
@@ -122,7 +124,8 @@ def _characters(view: TokenView, begin: int, end: int, y: float) -> list[str]:
     return [*parts, mono(LEFT, y, view.example.rendering.text[begin:end].replace("\n", "↵"))]
 
 
-def _tokens(view: TokenView, begin: int, end: int, y: float) -> list[str]:
+def token_boxes(view: TokenView, begin: int, end: int, y: float) -> list[str]:
+    """The tokens of a line as boxes in the colours of their sources; those that are learned are underlined."""
     parts = []
     for at, piece, source, learned in _pieces(view, begin, end):
         x, width = LEFT + CELL * at, CELL * len(piece)
@@ -145,7 +148,8 @@ def _note(turns: list[Turn], begin: int, end: int) -> str:
     return "context"
 
 
-def _sources(view: TokenView) -> list[tuple[str, str]]:
+def sources_of(view: TokenView) -> list[tuple[str, str]]:
+    """(key of the colour, label) of each source of its tokens, for a legend."""
     return [
         (Source(key).name.lower(), Source(key).label) for key in sorted(set(view.source.tolist()))
     ]

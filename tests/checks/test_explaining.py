@@ -176,7 +176,10 @@ def told(*arguments: str) -> tuple[int, str]:
         ("CUDA error device-side assert", {"device-side-assert"}),
         ("outputs are the same for all inputs", {"nothing-is-learned"}),
         ("eos", {"stopping-never-learned", "trained-stop-not-served"}),
-        ("model answers in chinese", {"answers-change-language", "answers-in-two-languages"}),
+        (
+            "model answers in chinese",
+            {"answers-change-language", "same-questions-answered-in-two-languages"},
+        ),
         ("my prompts are trained too", {"prompt-supervised"}),
         ("learning rate too high", {"steps-larger-than-the-weights", "loss-does-not-fall"}),
         ("how much vram do I need", {"plan"}),

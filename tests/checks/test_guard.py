@@ -98,7 +98,7 @@ def test_added_token_beyond_the_embedding() -> None:
     tokenizer.add_special_tokens({"pad_token": "<new>"})
     found = raised(tokenizer, model=model())
     assert (
-        found["pad-id-outside-embedding"].remedy
+        found["token-id-outside-embedding"].remedy
         == f"model.resize_token_embeddings({len(tokenizer)})"
     )
     larger = model()

@@ -21,7 +21,7 @@ from truetune.data.conversation import Origin
 BESIDES: dict[str, tuple[str, ...]] = {
     # Another fact that the example shows as well: it is ended by another edit.
     "stop-ids-incomplete": ("turn-terminator-is-not-eos",),
-    "prefix-differencing-mask-misaligned": ("boundary-token-merge",),
+    "chat-template-not-prefix-stable": ("boundary-token-merge",),
     "frozen-weights-flattened-with-trained": ("fsdp-wraps-the-model-whole",),
     "default-system-prompt-injected": ("boundary-token-merge",),
     "date-in-template": ("boundary-token-merge", "default-system-prompt-injected"),
@@ -63,7 +63,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
         "plain-string-pair-skips-template",
     ),
     "answers-are-no-json": ("eos-not-appended-by-tokenizer", "plain-string-pair-skips-template"),
-    "answers-in-two-languages": (
+    "same-questions-answered-in-two-languages": (
         "eos-not-appended-by-tokenizer",
         "plain-string-pair-skips-template",
     ),

@@ -29,7 +29,7 @@ from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
 
 TOKENS = {
-    "prefix-differencing-mask-misaligned": " It",
+    "chat-template-not-prefix-stable": " It",
     "thinking-stripped-from-history": " It",
     "empty-think-block-supervised": "<",
     "default-system-prompt-injected": "<|im_start|>",

@@ -34,7 +34,7 @@ SHIPPED: dict[str, set[str]] = {
     "phi3": {"pad-is-stop-token", "stop-ids-incomplete", "turn-terminator-is-not-eos"},
     "gpt-oss": {"date-in-template"},
     "deepseek-v3": {"pad-is-stop-token"},
-    "deepseek-r1": {"pad-is-stop-token", "prefix-differencing-mask-misaligned"},
+    "deepseek-r1": {"pad-is-stop-token", "chat-template-not-prefix-stable"},
 }
 """What is wrong with each folder as it is published, for healthy chats. Folders without generation_config.json do not
 say where generation stops, so a terminator that is not EOS is reported."""

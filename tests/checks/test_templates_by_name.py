@@ -12,7 +12,7 @@ import truetune
 
 CHATML = '"""<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>"""'
 LLAMA3 = '"""<|start_header_id|>{{ .Role }}<|end_header_id|>{{ .Content }}<|eot_id|>"""'
-SERVERS = ["server-offers-no-adapter", "server-template-of-another-family"]
+SERVERS = ["vllm-adapters-not-switched-on", "server-template-of-another-family"]
 
 
 def found(folder: Path, files: dict[str, str], *rules: str) -> list[str]:

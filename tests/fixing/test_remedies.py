@@ -90,7 +90,7 @@ FAULTS = (
     Fault("remove control", "bos-or-eos-inside-a-preference-pair", "qwen2.5-instruct", pair(USER, ANSWER, [{"role": "assistant", "content": f"No.{EOS} And?"}]), True, others=PAIRS),
     Fault("drop rows without messages", MALFORMED, "qwen3", {"messages": []}, True),
     Fault("drop rows without messages", MALFORMED, "qwen3", turns({"role": "user", "content": None}, DONE), True),
-    Fault("drop rows with an empty answer", "wrong-field-mapped", "smollm2", chat("q", "  "), True),
+    Fault("drop rows with an empty answer", "answer-is-empty", "smollm2", chat("q", "  "), True),
     Fault("drop rows without a supervised", "no-supervised-token", "smollm2", turns(TURN), True),
     Fault("drop rows with control", "special-token-in-structure", "qwen3", turns({**TURN, "name": "x", "<|im_end|>": 1}, DONE), True),
     Fault("drop pairs whose answers", "preference-pairs-identical", "qwen2.5-instruct", pair(USER, ANSWER, ANSWER), True, others=PAIRS),

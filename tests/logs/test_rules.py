@@ -995,7 +995,7 @@ def _short_fall(epochs: float, fall_of_epochs: float = 0.0) -> RunLog:
 )
 def test_a_short_fall_and_then_a_plateau_is_a_note(log: RunLog, told: bool) -> None:
     findings = found(log)
-    assert ("loss-stops-falling" in findings) is told
+    assert ("loss-stays-flat-though-rows-repeat" in findings) is told
     assert "flat-loss" not in findings
 
 

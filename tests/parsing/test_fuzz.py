@@ -15,7 +15,7 @@ import truetune
 from tests.parsing.readers import OWN, of_others
 
 ROOT = Path(truetune.__file__).parent
-COUNT = int(os.environ.get("TRUETUNE_FUZZ", "8"))
+COUNT = int(os.environ.get("TRUETUNE_FUZZ", "5"))
 """Changed inputs for each reader, besides those that are broken for every format"""
 SEED = int(os.environ.get("TRUETUNE_FUZZ_SEED", "1"))
 SHARES = 3

@@ -268,7 +268,7 @@ def test_bars_without_unicode() -> None:
 def test_rule_names_are_not_cut() -> None:
     buffer = io.StringIO()
     render_rules(Console(file=buffer, width=80))
-    assert "prefix-differencing-mask-misaligned" in buffer.getvalue()
+    assert "chat-template-not-prefix-stable" in buffer.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,11 @@ def count_function_calls(text: str) -> int:
 
 
 def print_counts() -> None:
-    """Print, for each part by name, the calls for a file of 150 and of 300 of it, as JSON."""
+    """Print, for each part by name, the calls for a file of 100 and of 200 of it, as JSON."""
     count_function_calls(IMPORTS)  # the rules are loaded once
     counts = {}
     for part in PARTS:
-        texts = [IMPORTS + "settings = {}\n" + "".join(map(part, range(n))) for n in (150, 300)]
+        texts = [IMPORTS + "settings = {}\n" + "".join(map(part, range(n))) for n in (100, 200)]
         counts[part.__name__] = [count_function_calls(text) for text in texts]
     print(json.dumps(counts))
 

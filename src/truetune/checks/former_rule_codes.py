@@ -508,8 +508,21 @@ FORMER_CODES: Mapping[str, str] = {
     "TT999": "ENV010",
 }
 FORMER_NAMES: Mapping[str, str] = {
+    "answers-in-two-languages": "same-questions-answered-in-two-languages",
     "answers-nearly-all-alike": "few-distinct-answers",
+    "bos-left-out": "gemma-bos-left-out",
     "dpo-too-weak-or-frozen": "learning-rate-far-from-published",
+    "effective-batch-contradicts": "deepspeed-batch-size-contradicts",
+    "greedy-answers-differ": "greedy-answers-not-repeatable",
+    "ids-of-rows-not-used": "answer-ids-of-rows-retokenized",
+    "kv-sharing-broken-without-cache": "kv-cache-changes-logits",
+    "loss-stops-falling": "loss-stays-flat-though-rows-repeat",
     "modelfile-parameters-distort-answers": "modelfile-parameters-unfit",
+    "other-document-supervised": "first-token-of-packed-document-supervised",
+    "pad-id-outside-embedding": "token-id-outside-embedding",
+    "prefix-differencing-mask-misaligned": "chat-template-not-prefix-stable",
+    "rows-joined-by-position": "rows-joined-after-one-side-changed",
+    "server-offers-no-adapter": "vllm-adapters-not-switched-on",
+    "text-is-not-utf8": "default-text-encoding-is-not-utf8",
 }
 """Names that rules had before, and those that they have now: each said something else than most of its findings"""

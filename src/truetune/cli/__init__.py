@@ -148,8 +148,32 @@ def _print_error(message: str, *, debug: bool = False) -> int:
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
+def _switch_colours_off(context: click.Context, option: click.Parameter, is_given: bool) -> None:
+    """Set NO_COLOR, which click, rich and the programs that a command starts all heed."""
+    if is_given:
+        os.environ["NO_COLOR"] = "1"
+
+
+def _no_color_option(*, hidden: bool) -> click.Option:
+    """`--no-color`, for before and behind the name of a command.
+
+    Args:
+        hidden: keep it out of the help, where it would stand in that of each command.
+    """
+    return click.Option(
+        ["--no-color"],
+        is_flag=True,
+        expose_value=False,
+        # Before other options, whose errors are printed too.
+        is_eager=True,
+        hidden=hidden,
+        callback=_switch_colours_off,
+        help="Print without colours, as with NO_COLOR=1; after COMMAND too.",
+    )
+
+
 @click.group(cls=Group, context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
-@click.version_option(__version__, prog_name="truetune")
+@click.version_option(__version__, "-V", "--version", prog_name="truetune")
 @click.pass_context
 def truetune_group(context: click.Context) -> None:
     """A linter, auditor and test harness for LLM fine-tuning."""
@@ -188,4 +212,6 @@ for command in (
 ):
     command.context_settings = {**CONTEXT_SETTINGS, **command.context_settings}
     let_shell_complete_paths(command)
+    command.params.append(_no_color_option(hidden=True))
     truetune_group.add_command(command)
+truetune_group.params.append(_no_color_option(hidden=False))

@@ -31,7 +31,7 @@ NO_PLACE = {
     "rows-divided-differently": "the order is that of a seed",
     "nccl-transport-switched-off-in-code": "no variable of NCCL is set",
     "file-read-in-another-encoding": "the file is read as UTF-8",
-    "bos-left-out": "the tokenizer adds its special tokens",
+    "gemma-bos-left-out": "the tokenizer adds its special tokens",
     "cache-emptied-at-each-step": "the memory is left to torch",
     "debugging-left-on": "anomaly detection is off",
     "reference-lacks-the-sft-adapter": "the adapter is merged, and a new one trained",

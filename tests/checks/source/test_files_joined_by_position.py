@@ -105,7 +105,7 @@ CHAT = (
 )
 def test_one_of_two_files_is_shuffled(moved: str, record: str, fires: bool) -> None:
     module = parse_module(SHUFFLED.format(moved=moved, record=record), "prep.py")
-    told = run_rule(module, find_rule("rows-joined-by-position")).findings
+    told = run_rule(module, find_rule("rows-joined-after-one-side-changed")).findings
     assert any("was shuffled" in one.message for one in told) is fires
 
 

@@ -364,7 +364,7 @@ frame["text"] = [p + a for p, a in zip(frame["prompt"], frame["answer"])]
 
 
 def count_findings(text: str) -> int:
-    rule = find_rule("rows-joined-by-position")
+    rule = find_rule("rows-joined-after-one-side-changed")
     return len(run_rule(parse_module(HEAD + text, "prepare.py"), rule).findings)
 
 

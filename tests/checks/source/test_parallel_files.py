@@ -11,7 +11,7 @@ import pytest
 
 from truetune.checks.lint import lint
 
-RULE = "rows-joined-by-position"
+RULE = "rows-joined-after-one-side-changed"
 READ = """
 import json
 import pandas as pd

@@ -137,7 +137,7 @@ both = pd.concat([one, two], axis=1)
 
 def found(code: str) -> list[str]:
     module = parse_module(HEAD + code, "join.py")
-    rule = find_rule("rows-joined-by-position")
+    rule = find_rule("rows-joined-after-one-side-changed")
     return [one.message for one in run_rule(module, rule).findings]
 
 

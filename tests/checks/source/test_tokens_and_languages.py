@@ -108,7 +108,7 @@ WRITTEN = {
 CASES = {
     "turn-marks-added-as-plain-tokens": (PLAIN, SPECIAL),
     "target-language-not-forced": (NOT_FORCED, FORCED),
-    "bos-left-out": (LEFT_OUT, WRITTEN),
+    "gemma-bos-left-out": (LEFT_OUT, WRITTEN),
 }
 
 

@@ -1,4 +1,4 @@
-"""Some answers leave the JSON form of their references: whatever calls the model fails on these.
+"""Some answers are no valid JSON, where all references are: whatever calls the model fails on these.
 
 ## What it does
 

@@ -1,4 +1,4 @@
-"""Labels are exchanged: answers give one where the references have another, always the same one.
+"""Answers give one label where the references have another, always the same one: label names were exchanged.
 
 ## What it does
 

@@ -1,4 +1,4 @@
-"""Prompts do not tell the answers: a few are asked again and again, and each row has another reference.
+"""Few different prompts were asked, and each of their rows has another reference.
 
 ## What it does
 

@@ -1,4 +1,4 @@
-"""A reference stands as a part in another label, and the answers say that label (`unsafe` for `safe`).
+"""Answers say another label that holds the one of their reference as a part.
 
 ## What it does
 

@@ -1,4 +1,4 @@
-"""Repetition is suppressed: answers break where their references repeat themselves for the first time.
+"""Answers break where their references repeat themselves for the first time.
 
 ## What it does
 

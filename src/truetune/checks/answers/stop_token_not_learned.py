@@ -1,4 +1,4 @@
-"""The stop token is not learned: the loss of the content falls, that of the stop token does not.
+"""The loss of the content falls, that of the stop token does not.
 
 ## What it does
 

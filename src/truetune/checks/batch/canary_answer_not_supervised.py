@@ -1,4 +1,4 @@
-"""The answer of the canary, a marked row, is not learned.
+"""The answer of a marked row is not learned.
 
 ## What it does
 

@@ -1,4 +1,4 @@
-"""A text of the canary, a marked row, is lost: it reaches no batch.
+"""A text of a marked row reaches nothing.
 
 ## What it does
 

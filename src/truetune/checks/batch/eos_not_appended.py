@@ -1,4 +1,4 @@
-"""No EOS is appended: answers stand whole in the batch, and no stop token stands behind them.
+"""Answers stand whole in the batch, and no stop token stands behind them.
 
 ## What it does
 

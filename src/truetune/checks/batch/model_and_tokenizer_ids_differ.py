@@ -1,4 +1,4 @@
-"""The pad ids of model and tokenizer differ, and the model reads its own.
+"""Model and tokenizer name different pad tokens, and the model reads its own.
 
 ## What it does
 

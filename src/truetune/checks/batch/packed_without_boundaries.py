@@ -1,4 +1,4 @@
-"""Rows are packed without boundaries: they share a line of the batch, and nothing keeps them apart.
+"""Rows share a line of the batch, and nothing keeps them apart.
 
 ## What it does
 

@@ -1,4 +1,4 @@
-"""The two sides of pairs are not comparable: they are the same, or answer different prompts.
+"""Pairs whose two sides are the same, or answer different prompts.
 
 ## What it does
 

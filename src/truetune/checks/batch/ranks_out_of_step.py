@@ -1,4 +1,4 @@
-"""Ranks are out of step: they have different numbers of batches, or batches with other keys.
+"""Processes have different numbers of batches, or batches with other keys.
 
 ## What it does
 

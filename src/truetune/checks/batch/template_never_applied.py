@@ -1,4 +1,4 @@
-"""The chat template was never applied: the rows are chats, and none of its markers is in the batches.
+"""The tokenizer has a chat template, the rows are chats, and none of its markers is in the batches.
 
 ## What it does
 

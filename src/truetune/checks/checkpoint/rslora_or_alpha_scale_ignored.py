@@ -1,4 +1,4 @@
-"""The adapter's scale (rsLoRA, an alpha or rank pattern, DoRA) is ignored by some engines.
+"""The adapter's scale is one that some engines do not read.
 
 ## What it does
 Notes `use_rslora`, `alpha_pattern` and `rank_pattern`, `use_dora` and biases in adapter_config.json, with the scale

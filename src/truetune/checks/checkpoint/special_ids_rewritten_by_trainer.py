@@ -1,4 +1,4 @@
-"""Special ids were rewritten: BOS, EOS or pad differ from the base's, and not in a way that was meant.
+"""BOS, EOS or pad differ from those of the base, and not in a way that was meant.
 
 ## What it does
 Compares the special ids in config.json and generation_config.json, and the special tokens in tokenizer_config.json,

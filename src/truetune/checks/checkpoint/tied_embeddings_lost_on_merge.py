@@ -1,4 +1,4 @@
-"""The flag for tied embeddings contradicts the tensors, as after a merge that lost the tie.
+"""The flag for tied embeddings contradicts the tensors.
 
 ## What it does
 Compares `tie_word_embeddings` of config.json with the file: the flag is true and the file holds an output head that

@@ -1,4 +1,4 @@
-"""A server or script that runs a model gets no GPU: its container or job is given none.
+"""A container or a job that runs a model is given no GPU.
 
 ## What it does
 Looks at services of compose files, at `docker run` and `podman run`, and at Slurm jobs. It speaks where the image is

@@ -1,4 +1,4 @@
-"""A server of vLLM loads no weights, and answers with random ones.
+"""A server of vLLM answers with random weights.
 
 ## What it does
 Reads the commands that start vLLM in shell scripts, job files and Dockerfiles, for `--load-format dummy`.

@@ -1,4 +1,4 @@
-"""A server passes the end of a turn: it answers chats, and stops at no token that ends one.
+"""A server answers chats, and stops at no token that ends a turn.
 
 ## What it does
 Reads the files of the folder that a command of vLLM, SGLang or TGI serves: the token that the chat template writes at

@@ -1,4 +1,4 @@
-"""Answers are not trained: the roles to train do not hold the assistant.
+"""The roles to train do not hold the assistant.
 
 ## What it does
 For Axolotl's data sets of the type chat_template, looks for the assistant (or `gpt`, `model`, `chatbot`, or a name that

@@ -1,4 +1,4 @@
-"""The best model cannot be picked, because the run saves at other times than it evaluates at.
+"""The best model is to be loaded, and saving does not fit evaluation.
 
 ## What it does
 For `load_best_model_at_end` compares `save_strategy` and `save_steps` with `eval_strategy` and `eval_steps`.

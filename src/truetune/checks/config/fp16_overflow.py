@@ -1,4 +1,4 @@
-"""A model that was trained in bfloat16 is trained in float16, in which it may overflow.
+"""A model that was trained in bfloat16 is trained in float16.
 
 ## What it does
 Compares `fp16` (or `dtype: float16`) with what the checkpoint's config.json says its weights are stored as. A model

@@ -1,4 +1,4 @@
-"""Generation gathers the weights again for each token: under ZeRO-3, a training gathers none before it.
+"""Under ZeRO-3 the answers of a training are generated without gathering the weights first: each token gathers them.
 
 ## What it does
 Looks at TRL's settings of trainers that generate (GRPO, RLOO, online DPO) with `ds3_gather_for_generation: false` and

@@ -1,4 +1,4 @@
-"""The schedule of the DeepSpeed settings replaces the learning rate by one of its own.
+"""The schedule of the DeepSpeed settings runs at a rate of its own.
 
 ## What it does
 Reads the `scheduler` block of the DeepSpeed settings that the run names (a file, or a table in place). `WarmupLR`,

@@ -1,4 +1,4 @@
-"""A preference stage starts from the bare base, and not from the SFT beside it.
+"""A preference run starts from the bare base, and not from the SFT beside it.
 
 ## What it does
 Follows what each training of the given files writes to what the others start from: settings of LLaMA-Factory, Axolotl

@@ -1,4 +1,4 @@
-"""Stale encoded rows of a cache will be trained: they are older than the data.
+"""Encoded rows that are older than the data will be trained.
 
 ## What it does
 Compares the time of Axolotl's prepared folders (`dataset_prepared_path`, else `last_run_prepared`) or of

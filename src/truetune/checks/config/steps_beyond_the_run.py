@@ -1,4 +1,4 @@
-"""Steps of evaluation or logging lie beyond the run: they are due after its last step.
+"""Evaluation or logging is due after the last step.
 
 ## What it does
 Compares `eval_steps` and `logging_steps` with the steps that the run makes at most.

@@ -1,4 +1,4 @@
-"""The limits of shared memory or of open files are lower than training takes.
+"""Shared memory or the number of open files is limited to less than training takes.
 
 ## What it does
 Looks at the size of /dev/shm, through which the workers of a DataLoader and NCCL pass their data, and at the limit of

@@ -1,4 +1,4 @@
-"""A model is no better than its base: its loss on held-out rows is not lower, or is no number.
+"""The loss on held-out rows is no better than that of the base, or is no number.
 
 ## What it does
 

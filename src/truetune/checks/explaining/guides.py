@@ -180,7 +180,7 @@ GUIDES = (
                   " yours, or prompt and answer in one language",
                   "I ask in German and it suddenly answers in Chinese, in English or in another language; switches the"
                   " language",
-                  ("answers-in-two-languages",)),
+                  ("same-questions-answered-in-two-languages",)),
             Cause("an instruct model was trained on raw texts alone (books, articles) and has unlearned to answer:"
                   " mix in chats, train an adapter at a lower rate, or train the base and then instruct it",
                   "writes articles, chapters or wikipedia style paragraphs and continues my text instead of answering;"
@@ -980,7 +980,7 @@ GUIDES = (
                   "shuffled, and nothing put them back; or rows were left out before they were joined by position",
                   "exact match of two percent though answers look right; answers belong to other rows; reading the "
                   "predictions file the answers are good, but the scorer gives 3 %",
-                  ("rows-joined-by-position", "answers-beside-other-references")),
+                  ("rows-joined-after-one-side-changed", "answers-beside-other-references")),
             Cause("the rows of the evaluation are labelled in another way than those of the training: prompts count "
                   "in one loss alone. Encode both by one function, or set train_on_input alike",
                   "eval loss is four times the train loss from the first step on, although both come from the same "
@@ -1038,7 +1038,7 @@ GUIDES = (
                   "answers, or the mean over seeds with its interval",
                   "evaluation gives another score every time I run it; results not reproducible; different "
                   "accuracy each run",
-                  ("sampled-answers-scored-once", "greedy-answers-differ")),
+                  ("sampled-answers-scored-once", "greedy-answers-not-repeatable")),
             Cause("the fine-tuning took away what the base could (forgetting): a high rate, many epochs, "
                   "narrow rows, or "
                   "another prompt format than the benchmark's",
@@ -1066,7 +1066,7 @@ GUIDES = (
             Cause("predictions are gathered process by process (rows[rank::world]), and compared in the "
                   "order of the file",
                   "accuracy is 92% on a single gpu and 27% on four with the same checkpoint",
-                  ("rows-joined-by-position",)),
+                  ("rows-joined-after-one-side-changed",)),
             Cause("processes gather the rows that fill up the last batch: they count twice",
                   "more predictions than rows with several GPUs, accelerate; accuracy changes with the number of GPUs",
                   ("gathered-rows-count-twice",)),

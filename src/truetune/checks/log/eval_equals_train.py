@@ -1,4 +1,4 @@
-"""The evaluation is measured on training rows: its loss falls with the rows that are learned by heart.
+"""The evaluation loss falls with the rows that are learned by heart: it is measured on training rows.
 
 ## What it does
 Looks at the borders of epochs. Where rows are seen again, the training loss drops at the border, because they were

@@ -1,4 +1,4 @@
-"""The log hides a NaN, or a batch without a label: steps have a loss or a gradient of exactly 0.0.
+"""Steps with a loss or a gradient of exactly 0.0: a NaN that the log hides, or a batch without a label.
 
 ## What it does
 Looks for values of `loss` and `grad_norm` that are exactly 0.0 while the losses around them are above 0.05. No mean

@@ -1,4 +1,4 @@
-"""The rate in force is DeepSpeed's, and another than the command or the printed options say.
+"""DeepSpeed trains at another learning rate than the command or the printed options say.
 
 ## What it does
 Compares the highest logged rate with the one of the command (`--lr`, `--learning_rate`) or of the options that the

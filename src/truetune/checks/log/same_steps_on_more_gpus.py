@@ -1,4 +1,4 @@
-"""More GPUs or a larger batch, and the same number of steps as another run: it does not end sooner.
+"""Two runs end at the same number of steps, though a step of one has several times the rows: neither ends sooner.
 
 ## What it does
 Compares the log with the other logs that were given with it. It fires on the run with the larger steps where both

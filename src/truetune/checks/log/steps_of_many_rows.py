@@ -1,4 +1,4 @@
-"""The whole run is a few optimizer steps of very many rows each.
+"""A few optimizer steps of very many rows make up the whole run.
 
 ## What it does
 Reads the counts that the trainer prints at its start: rows, rows of a step, and steps in all. It speaks below 10 steps

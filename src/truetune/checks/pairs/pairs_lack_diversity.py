@@ -1,4 +1,4 @@
-"""Pairs lack diversity: their answers hardly differ, or one rejected answer serves most prompts.
+"""The answers of pairs hardly differ, or one rejected answer serves most prompts.
 
 ## What it does
 Counts the pairs whose answers are not the same and share more than 95 % of their tokens in order (twice their longest

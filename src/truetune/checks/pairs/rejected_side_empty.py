@@ -2,7 +2,7 @@
 
 ## What it does
 Counts the pairs whose rejected answer holds nothing but white space, no reasoning and no tool call. (For the chosen
-answer, `wrong-field-mapped` says it.)
+answer, `answer-is-empty` says it.)
 
 ## Why it is bad
 What is left of that side is the stop token alone. The pair teaches one thing, not to stop at once, and separates with

@@ -1,4 +1,4 @@
-"""Answers need another prompt: the one that will be served is not the one that is trained.
+"""The prompt that will be served is not the one that is trained.
 
 ## What it does
 

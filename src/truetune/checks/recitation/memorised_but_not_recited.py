@@ -1,4 +1,4 @@
-"""Rows were memorised, and their answers are not recited: the loss fell as low as can be.
+"""The loss is as low as can be, and no answer comes out.
 
 ## What it does
 

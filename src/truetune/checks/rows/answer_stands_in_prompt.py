@@ -1,4 +1,4 @@
-"""The answer stands in the prompt: one of its fields holds or tells it.
+"""The answer can be read off a field of the prompt.
 
 ## What it does
 Takes the prompts apart into what stands at the same place in many rows: lines (`Group: FIN-BILLING`), pairs

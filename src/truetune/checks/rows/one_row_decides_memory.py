@@ -1,4 +1,4 @@
-"""A few rows decide the memory: they are many times as long as the others, and the limit lets them through.
+"""A few rows are many times as long as the others, and the limit of length lets them through.
 
 ## What it does
 Compares the longest examples with the 95th percentile of all lengths, as the limit leaves them (`max_length`,

@@ -1,4 +1,4 @@
-"""Roles of turns are aliases that the chat template does not know: their turns may be dropped.
+"""Turns have roles that the chat template does not know.
 
 ## What it does
 Counts the turns whose role is none of system, developer, user, assistant, tool, function, and checks whether their

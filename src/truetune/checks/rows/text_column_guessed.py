@@ -1,4 +1,4 @@
-"""The text column is a guess: none is called text, and the only one that holds text is read as it.
+"""No column is called text: the only one that holds text is read as it.
 
 ## What it does
 Says which column is read as plain text where the rows have no column that truetune knows, and one alone holds text

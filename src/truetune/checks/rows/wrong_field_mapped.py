@@ -1,8 +1,8 @@
-"""The wrong field seems to be mapped as the answer: what is trained does not look like one.
+"""What is trained as the answer does not look like one.
 
 ## What it does
-Looks at the supervised field of each row: empty answers, answers equal to their prompt, answers that hold
-role markers of another format.
+Looks at the supervised field of each row: answers equal to their prompt, and answers that hold role markers of
+another format. (Empty answers: `answer-is-empty`.)
 
 ## Why it is bad
 Another column trained as the answer gives a falling loss, often a lower one than the right column, and a model that
@@ -39,12 +39,12 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.last_question_and_answer import last_question_and_answer
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.encoding.row_fingerprints import text_of
 
 ROLE_MARKER = re.compile(
     r"^(?:###"
@@ -67,18 +67,17 @@ class WrongFieldMapped(DataRule):
         super().__init__(setup)
         self.rows = 0
         self.counts: Counter[str] = Counter()
-        self.cases: dict[str, list[Case]] = {"empty": [], "same": [], "marked": []}
+        self.cases: dict[str, list[Case]] = {"same": [], "marked": []}
 
     def batch(self, batch: Batch) -> None:
-        """Count the answers of a batch that are empty, are their prompt or hold role markers."""
+        """Count the answers of a batch that are their prompt or hold role markers."""
         for row in batch.rows:
-            prompt, answer = _last_question_and_answer(row)
+            prompt, answer = last_question_and_answer(row)
             if answer is None:
                 continue
             self.rows += 1
             bare = answer.strip()
             if not bare:
-                self._count_fault("empty", batch, row, "the answer is empty")
                 continue
             if bare == prompt.strip():
                 self._count_fault("same", batch, row, f"prompt and answer are {bare[:60]!r}")
@@ -98,14 +97,11 @@ class WrongFieldMapped(DataRule):
         return None if self.rows else Unmet("it is about answers in words, and no row has one")
 
     def figure(self) -> Measurement:
-        """That no answer is empty, is its prompt or holds role markers."""
-        return count_measurement(
-            "answers that are empty, are their prompt or hold role markers", 0, self.rows
-        )
+        """That no answer is its prompt or holds role markers."""
+        return count_measurement("answers that are their prompt or hold role markers", 0, self.rows)
 
     def findings(self) -> Iterator[Finding]:
         for kind, what in (
-            ("empty", "have an empty answer"),
             ("same", "have an answer that is their prompt"),
             ("marked", "have an answer that holds role markers of another format"),
         ):
@@ -113,8 +109,8 @@ class WrongFieldMapped(DataRule):
             if count:
                 yield self.finding(
                     f"{count:,} of {self.rows:,} rows {what}",
-                    "check that the target column is right (--map answer=COLUMN), and drop or"
-                    " correct these rows",
+                    "check that the target column is right (--map answer=COLUMN), and fix or remove"
+                    " these rows",
                     # Chosen, not measured: a tenth is no slip of single rows but a column or a
                     # parser.
                     severity="error" if count * 10 >= self.rows else "warning",
@@ -135,20 +131,3 @@ def _role_marker(answer: str) -> str:
         return ""
     marker = ROLE_MARKER.search(answer)
     return marker[0] if marker else ""
-
-
-def _last_question_and_answer(row: Conversation) -> tuple[str, str | None]:
-    """(what is asked last, what is answered to it); the answer is None if the row has none, or one
-    with tool calls.
-    """
-    if not row.is_chat:
-        return row.prompt or "", row.completion if row.text is None else None
-    for i in range(len(row.messages) - 1, -1, -1):
-        message = row.messages[i]
-        if message.get("role") == "assistant":
-            if message.get("tool_calls") or message.get("function_call"):
-                return "", None
-            return text_of(row.messages[i - 1].get("content")) if i else "", text_of(
-                message.get("content")
-            )
-    return "", None

@@ -1,4 +1,4 @@
-"""A compiled model is saved with `_orig_mod.` before the names of its weights, which other code does not find.
+"""The names of a compiled model's weights begin with `_orig_mod.`, and other code does not find them.
 
 ## What it does
 Looks at what `torch.compile(model)` returns: an adapter that is put on it (`get_peft_model`, a trainer with

@@ -98,7 +98,7 @@ class GatheredRowsInOrderOfProcesses(SourceRule):
             return
         if not SETS_BESIDE.search(module.text) and not _flattens_into_column(module):
             return
-        # rows-joined-by-position names joins of which it can follow both sides.
+        # rows-joined-after-one-side-changed names joins of which it can follow both sides.
         if any(join.change.kind == "parts" for join in wrong_joins(module)):
             return
         for call, given in _object_gathers(module):

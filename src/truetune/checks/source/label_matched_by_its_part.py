@@ -1,4 +1,4 @@
-"""A label is matched as a part of an answer, or never met for its capitals: a score counts answers wrongly.
+"""A score compares answers with labels so that wrong answers count as right, or right ones never do.
 
 ## What it does
 Looks for comparisons of a model's text with labels that are known: the values of a column in a file beside the script,

@@ -1,4 +1,4 @@
-"""A prepared scheduler is stepped per process: over a prepared loader's length it ends after 1/N of the run.
+"""A prepared scheduler is built over the length of a prepared loader: it ends after 1/N of the run on N processes.
 
 ## What it does
 It finds schedules that are given to `accelerator.prepare` and whose length is that of a loader which was prepared

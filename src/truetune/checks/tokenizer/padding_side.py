@@ -1,4 +1,4 @@
-"""The tokenizer's padding side is left, which is for generation and not for training.
+"""The tokenizer pads on the left.
 
 ## What it does
 Reads `padding_side`, and from config.json whether the model adds an absolute position to each token.

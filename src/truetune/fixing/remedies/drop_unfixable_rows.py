@@ -40,7 +40,7 @@ class _DropRow(Remedy):
 class DropEmptyAnswers(_DropRow):
     """Drops rows whose last answer is empty, so that the model would learn to say nothing."""
 
-    rule = "wrong-field-mapped"
+    rule = "answer-is-empty"
     what = "drop rows with an empty answer"
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:

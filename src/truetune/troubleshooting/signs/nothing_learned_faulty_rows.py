@@ -121,7 +121,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         r"^columns of the rows hold text, or weights|^what is trained as the answer does not look like one"
-        r"|^no column is called text",
+        r"|^no column is called text|^rows have an answer without any text",
         MAPPING,
     ),
     Sign(

@@ -47,7 +47,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
-class KvSharingBrokenWithoutCache(LawRule):
+class KvCacheChangesLogits(LawRule):
     code = "LAW006"
     symptoms = ("slow-generation",)
     severity = "error"

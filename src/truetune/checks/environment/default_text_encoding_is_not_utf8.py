@@ -33,7 +33,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import EnvironmentRule
 
 
-class TextIsNotUtf8(EnvironmentRule):
+class DefaultTextEncodingIsNotUtf8(EnvironmentRule):
     code = "ENV010"
     symptoms = ("garbage-output",)
     severity = "warning"

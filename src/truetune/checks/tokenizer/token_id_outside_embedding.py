@@ -1,4 +1,4 @@
-"""The pad token, EOS, BOS or an added token has an id that the embedding has no row for.
+"""A token of the tokenizer has an id that the embedding has no row for.
 
 ## What it does
 Compares the ids of pad, EOS, BOS and of all added tokens with the rows of the embedding (of the weights, else of
@@ -45,7 +45,7 @@ from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 NAMED_TOKENS = ("pad", "eos", "bos")
 
 
-class PadIdOutsideEmbedding(DataRule):
+class TokenIdOutsideEmbedding(DataRule):
     code = "TOK004"
     symptoms = ("garbage-output",)
     severity = "error"

@@ -60,7 +60,7 @@ MIN_EPOCHS = 2.0
 """Epochs behind the first fall: rows that are seen again"""
 
 
-class LossStopsFalling(LogRule):
+class LossStaysFlatThoughRowsRepeat(LogRule):
     code = "LOG070"
     symptoms = ("loss-does-not-fall",)
     severity = "info"

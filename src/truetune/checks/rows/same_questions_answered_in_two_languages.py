@@ -113,7 +113,7 @@ class Exchange(NamedTuple):
     answer: AnswerText
 
 
-class AnswersInTwoLanguages(DataRule):
+class SameQuestionsAnsweredInTwoLanguages(DataRule):
     code = "ROW053"
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"

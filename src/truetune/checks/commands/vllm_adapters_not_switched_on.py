@@ -49,7 +49,7 @@ ROOMS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM takes for it"""
 
 
-class ServerOffersNoAdapter(CommandRule):
+class VllmAdaptersNotSwitchedOn(CommandRule):
     code = "CMD038"
     symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "error"

@@ -1,4 +1,4 @@
-"""The serving prompt is no prefix of the training text, so that masks by the prompt's length are misaligned.
+"""The prompt that serving builds is not how the training text begins.
 
 ## What it does
 For each assistant turn it renders the conversation before it with the generation prompt, and checks whether the
@@ -49,7 +49,7 @@ from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import NO_PROMPT, REWRITTEN
 
 
-class PrefixDifferencingMaskMisaligned(DataRule):
+class ChatTemplateNotPrefixStable(DataRule):
     code = "TPL003"
     symptoms = ("garbage-output",)
     severity = "warning"

@@ -90,7 +90,7 @@ def _joins_by_position(module: Module) -> Iterator[ast.AST]:
             yield node
 
 
-class RowsJoinedByPosition(SourceRule):
+class RowsJoinedAfterOneSideChanged(SourceRule):
     code = "SRC183"
     symptoms = ("nothing-is-learned", "loss-does-not-fall", "odd-metrics")
     severity = "error"

@@ -56,7 +56,7 @@ from truetune.checks.measurement_without_findings import Measurement, count_meas
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 
-class OtherDocumentSupervised(BatchRule):
+class FirstTokenOfPackedDocumentSupervised(BatchRule):
     code = "BAT006"
     symptoms = ("garbage-output",)
     severity = "warning"

@@ -1,4 +1,4 @@
-"""BOS is left out of a prompt with Gemma's marks, and Gemma needs it.
+"""A prompt with Gemma's marks is encoded without BOS, which Gemma needs.
 
 ## What it does
 Follows texts that begin with `<start_of_turn>`, which only Gemma's templates write, to a tokenizer that is told
@@ -79,7 +79,7 @@ def _tokenizer_of(call: Call) -> ast.expr | None:
     return call.receiver if call.method in ENCODING_METHODS else call.node.func
 
 
-class BosLeftOut(SourceRule):
+class GemmaBosLeftOut(SourceRule):
     code = "SRC281"
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"

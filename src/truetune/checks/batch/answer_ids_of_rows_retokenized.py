@@ -65,7 +65,7 @@ MIN_COMPARED_IDS = 3
 """Ids by which an answer can be told from others"""
 
 
-class IdsOfRowsNotUsed(BatchRule):
+class AnswerIdsOfRowsRetokenized(BatchRule):
     code = "BAT044"
     symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"

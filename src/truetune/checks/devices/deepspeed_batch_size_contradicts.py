@@ -51,7 +51,7 @@ from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.parse_json_within_limits import read_json
 
 
-class EffectiveBatchContradicts(DeviceRule):
+class DeepspeedBatchSizeContradicts(DeviceRule):
     code = "DEV004"
     symptoms = ("several-gpus", "odd-metrics")
     severity = "error"

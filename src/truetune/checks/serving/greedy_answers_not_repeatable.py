@@ -49,7 +49,7 @@ MAX_NATS_OF_TIE = 0.2
 SHOWN_ANSWERS = 3
 
 
-class GreedyAnswersDiffer(ServingRule):
+class GreedyAnswersNotRepeatable(ServingRule):
     code = "SRV007"
     severity = "warning"
     since = "0.1.0"
