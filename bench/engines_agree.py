@@ -146,8 +146,8 @@ def line(row: Mapping[str, Any]) -> str:
     if row["failed"]:
         return f"| {row['name']} | - | - | - | - | - | - | {row['verdict']} |"
     margins = f"{max(row['margins']):.2f}" if row["margins"] else "-"
-    scores = "not told" if row["mean"] is None else f"{row['mean']:.1g}, {row['largest']:.1g}"
-    stop = "not told" if row["stop"] is None else f"{row['stop']:.1g}"
+    scores = "not reported" if row["mean"] is None else f"{row['mean']:.1g}, {row['largest']:.1g}"
+    stop = "not reported" if row["stop"] is None else f"{row['stop']:.1g}"
     return (
         f"| {row['name']} | {row['equal']} of {row['prompts']} | {row['shared']} of {row['tokens']}"
         f" tokens | {margins} | {scores} | {stop} | {row['speed']:.0f} | {row['verdict']} |"

@@ -174,7 +174,7 @@ def test_without_plugins(plugins: Path, rows: Path, tmp_path: Path) -> None:
     [
         ("rules/shouting_answer.py", '"NANO1"', '"ROW003"', "is called ROW003"),
         ("rules/shouting_answer.py", "from truetune", "from no_truetune", "ModuleNotFoundError"),
-        ("formats.py", '"turns", ("turns"', '"text", ("turns"', "the format text is there already"),
+        ("formats.py", '"turns", ("turns"', '"text", ("turns"', "the format text already exists"),
         ("formats.py", 'RowFormat("turns"', 'dict(name="turns"', "can't be loaded"),
         ("settings.py", 'name="nano"', 'name="trl"', "trl is read already"),
     ],

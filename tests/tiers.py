@@ -106,6 +106,7 @@ FAST: tuple[str, ...] = (
     "test_imports.py",
     "test_project.py",
     "test_tiers.py",
+    "test_words.py",
     "viewing/test_load.py",
     "viewing/test_row_index.py",
     "viewing/test_server.py",

@@ -346,7 +346,7 @@ def encode(
 ) -> Encoded:
     """Encode data once, for any trainer: input_ids and labels, with a manifest that says what shaped them.
 
-    Written into the folder `out`, else into a folder of `cache`; where the same is there already, it is proved and
+    Written into the folder `out`, else into a folder of `cache`; where the same exists already, it is proved and
     kept. `settings` are the fields of `Encoding` (overflow, packing, content_specials, on_error, file_format,
     loss_weights) and of `RunSpec` (learn, history, max_length, ...).
 
@@ -453,7 +453,7 @@ def evaluate(
     options: Options | None = None,
     **settings: Any,
 ) -> EvaluationReport:
-    """Measure a finished model on held-out rows: loss in nats a token by source, stopping, and `answers` that are read
+    """Measure a finished model on held-out rows: loss in nats/token by source, stopping, and `answers` that are read
     by `parser`, which is tested first; compared row by row with the model `against`.
 
     `model`, `data` and `options` are those of `sample`; `settings` are limit, seed, confidence, max_new_tokens,
@@ -517,7 +517,7 @@ def ladder(
     options: Options | None = None,
 ) -> Ladder:
     """Score the same answers with an adapter on its base, saved and reloaded, merged, exported and served: the first
-    rung on which its effect is not there names what lost it.
+    stage on which its effect is not there names what lost it.
 
     Raises a `truetune.errors.TruetuneError`.
     """

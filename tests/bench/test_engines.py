@@ -86,7 +86,7 @@ def test_what_a_server_does_not_tell_is_not_compared() -> None:
         "a", PROMPTS, REFERENCE, said([5, 6, 9], [7, 8], scores=None, stop=(None, None)), {}
     )
     assert (row["mean"], row["stop"], row["verdict"]) == (None, None, "equal")
-    assert "| not told | not told |" in line(row)
+    assert "| not reported | not reported |" in line(row)
 
 
 def test_an_engine_that_fails_is_said() -> None:

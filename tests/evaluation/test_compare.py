@@ -46,8 +46,16 @@ def said(text: str, *, stops: bool = True, reference: str = EN) -> Sample:
     ("now", "before", "wanted"),
     [
         (said(EN), said(EN), ["same answer"]),
-        (said(EN), said(EN, stops=False), ["stops now, ran on before", "the same words"]),
-        (said(EN, stops=False), said(EN), ["runs on now, stopped before", "the same words"]),
+        (
+            said(EN),
+            said(EN, stops=False),
+            ["now terminates; previously truncated", "the same words"],
+        ),
+        (
+            said(EN, stops=False),
+            said(EN),
+            ["now truncated; previously terminated", "the same words"],
+        ),
         (said(EN), said(DE), ["another language: en, de before", "nearer to the reference"]),
         (
             said("On the cliff."),
@@ -57,11 +65,15 @@ def said(text: str, *, stops: bool = True, reference: str = EN) -> Sample:
         (
             said("It is lit."),
             said("It is lost."),
-            ["part at character 7: 'lit.' now, 'lost.' before"],
+            ["diverge at character 7: 'lit.' now, 'lost.' before"],
         ),
         (said("It is"), said("It is lost."), ["the beginning of the one before"]),
         (said(""), said("It is lost."), ["empty now"]),
-        (said(EN), said("go on " * 40, stops=False), ["stops now, ran on before", "loops no more"]),
+        (
+            said(EN),
+            said("go on " * 40, stops=False),
+            ["now terminates; previously truncated", "loops no more"],
+        ),
     ],
 )
 def test_differences_in_words(now: Sample, before: Sample, wanted: list[str]) -> None:
@@ -108,7 +120,7 @@ def test_differences_in_figures() -> None:
     )
     assert rows["well-formed answers"].p == pytest.approx(2 / 2**6)
     assert rows["overlap with the reference"].p == 1
-    assert rows["P(stop) behind the reference"].mine is None
+    assert rows["P(stop) after the reference"].mine is None
     assert found.same == 6
     assert compare_model_answers("other", [], 200).figures == ()
 
@@ -116,7 +128,7 @@ def test_differences_in_figures() -> None:
 def test_two_models_side_by_side(right: Path, broken: Path, rows: Path) -> None:
     done = ran(right, "--data", rows, "--against", broken, "-n", 4, "--max-new-tokens", LIMIT)
     assert done.return_value == 0
-    assert "stops now, ran on before" in done.stdout
+    assert "now terminates; previously truncated" in done.stdout
     assert "well-formed answers: 4 only now, 0 only before" in done.stdout
     report = asked(right, rows, compare=str(right))
     assert report.compared is not None

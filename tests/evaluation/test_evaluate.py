@@ -241,7 +241,7 @@ def test_the_command(model: Path, other: Path, held: Path, tmp_path: Path) -> No
         "loss by source",
         "stop token",
         "against",
-        "ends expected",
+        "expected/actual stops",
         "stopping-is-not-calibrated",
         "answers",
         "P(stop) from",

@@ -51,7 +51,7 @@ class Fault(NamedTuple):
 
 USER, ANSWER = [TURN], [DONE]
 MALFORMED, TEMPLATE, ALIAS = "malformed-rows", "template-rejects-rows", "role-alias-dropped"
-FORM = "write rows in the form that the template takes"
+FORM = "write rows in the structure that the template accepts"
 PAIRS = (pair(USER, ANSWER, [{"role": "assistant", "content": "Who could know that?"}]),)
 EOS = "<|im_end|>"
 FAULTS = (

@@ -740,7 +740,7 @@ def test_a_printed_log_that_ends_in_its_warm_up(
 
 
 @pytest.mark.parametrize(
-    ("spread", "first"), [(0.01, "check whether the labels"), (0.001, "look whether chosen")]
+    ("spread", "first"), [(0.01, "check whether the labels"), (0.001, "check whether chosen")]
 )
 def test_random_labels_come_first_where_the_policy_moves_and_tells_nothing_apart(
     spread: float, first: str

@@ -133,7 +133,7 @@ def test_a_ladder_names_the_rung_that_lost_it() -> None:
 )
 def test_each_says_what_it_found(report: Report) -> None:
     said = {
-        "EvaluationReport": "On 4 held-out rows the loss is 1.25 nats a token (95 %: 1 to 1.5).",
+        "EvaluationReport": "On 4 held-out rows the loss is 1.25 nats/token (95 %: 1 to 1.5).",
         "ServiceReport": "Served otherwise than trained: prompts: 1 of 2 equal, by their ids.",
         "RehearsalReport": "recites 0 of them, and stops at the end of 1",
     }

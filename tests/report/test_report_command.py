@@ -149,7 +149,7 @@ def test_a_damaged_run_says_what_is_damaged(folder: Path) -> None:
     assert "findings.jsonl: 1 lines that are no findings" in facts["notes"]
     assert "not a JSON object" in facts["notes"]
     (folder / "samples" / "step-00000020.parquet").write_bytes(b"PAR1")
-    assert "is no look of a run" in refused("outputs")
+    assert "is no pass of a run" in refused("outputs")
 
 
 def test_a_long_curve_keeps_its_extremes() -> None:

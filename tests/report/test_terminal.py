@@ -64,7 +64,7 @@ SHORT = Finding(
 )
 EXAMINED = (
     Examined("pad-missing", "TOK002", "The tokenizer has no pad token."),
-    Examined("duplicate-rows", "ROW007", "Rows stand in the data more than once.", "0 of 200 rows"),
+    Examined("duplicate-rows", "ROW007", "The data holds duplicate rows.", "0 of 200 rows"),
 )
 NOT_JUDGED = (
     NotJudged(
@@ -219,7 +219,7 @@ def test_a_run_without_findings_and_one_that_learns_nothing() -> None:
         fine, ledger=Ledger(np.zeros_like(fine.ledger.counts)), rejected=3
     )
     assert drawn(nothing).startswith("learns nothing: no token of 200 examples is supervised\n")
-    assert "\n3 of 200 rows that the template refuses\n" in drawn(nothing)
+    assert "\n3 of 200 rows on which the template raises\n" in drawn(nothing)
     refused = dataclasses.replace(nothing, examples=0, rejected=200)
     assert drawn(refused).startswith(
         "what is learned is not known: the tokenizer's template renders none of 200 rows"

@@ -29,7 +29,7 @@ HOOK_FOLDER = PACKAGE_FOLDER / "probe" / "hooked"
 ORDERS_VARIABLE = "TRUETUNE_ORDERS"
 # Chosen, not measured: a reason should be on the terminal before the training's own output buries it.
 POLL_INTERVAL_S = 0.5
-"""Between two looks for audits that were lost"""
+"""Between two checks for audits that were lost"""
 FORWARDED_SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
@@ -83,7 +83,7 @@ class _LostAudits:
             self.tell(path.read_text(encoding="utf-8", errors="replace"))
 
     def end(self) -> None:
-        """Stop watching; once more, for what came since the last look."""
+        """Stop watching; once more, for what came since the last check."""
         self._ended.set()
         self.look()
 

@@ -49,7 +49,7 @@ class TensorDelta:
     name: str
     """Of the base's tensor"""
     base: StoredTensor | None
-    """What it starts from; None where the base is not at hand"""
+    """What it starts from; None where the base is not available"""
     shape: tuple[int, ...]
 
     def rows(self, start: int, stop: int, base: Floats) -> Floats:

@@ -142,7 +142,7 @@ def read_checkpoint(
     base: str | os.PathLike[str] | None = None,
     budget: int = MAX_SCANNED_BYTES,
 ) -> Checkpoint:
-    """Read the headers and small files of a folder, and of its base where that is at hand.
+    """Read the headers and small files of a folder, and of its base where that is available.
 
     `base` is a folder or the name of a model of the local hub cache; else adapter_config.json names it. Raises
     UsageError where there is no checkpoint, or no base of the given name.

@@ -244,7 +244,7 @@ def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:
     if log.data is not None:
         yield (
             "entropy of the supervised tokens",
-            f"{log.data.unigram:.3g} nats a token over {log.data.rows:,} rows",
+            f"{log.data.unigram:.3g} nats/token over {log.data.rows:,} rows",
         )
         yield "loss of knowing the answers alone", f"{log.data.answer:.3g}"
     for note in log.notes:

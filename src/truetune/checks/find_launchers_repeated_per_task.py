@@ -283,7 +283,7 @@ def _describe_processes(launcher: _Launcher) -> str:
 def _tasks_if_several_on_node(
     starter: str, command: ShellCommand, file: CommandFile, launcher: _Launcher
 ) -> _Tasks | None:
-    """The tasks in which a command runs on a node, if that is surely more than one; else None."""
+    """The tasks in which a command runs on a node, if that is certain to be more than one; else None."""
     own = own_options_of_task_starter(command)
     if starter == SRUN:
         per_node = last_option(own, "--ntasks-per-node", "--tasks-per-node")

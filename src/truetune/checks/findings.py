@@ -79,7 +79,7 @@ class Finding:
     figure: Figure | None = None
     """What shows it, as a small plot"""
     is_loud: bool = False
-    """A program stops at it and says so, if a release runs that nothing asks for: it explains no run that went on"""
+    """A program stops at it and says so, if a release runs that nothing asks for: it explains no run that continued"""
 
 
 def sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:

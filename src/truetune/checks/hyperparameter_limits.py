@@ -924,7 +924,7 @@ LIMITS: tuple[Limit, ...] = (
         outside=Interval(at_least=1),
         severity="warning",
         rule=GENERATION,
-        says="{name} is on: stop tokens are not heeded, and each answer runs to the limit",
+        says="{name} is on: stop tokens are not heeded, and each answer hits max_new_tokens",
         fix="leave {name} out, but for benchmarks of speed",
         source="vLLM's SamplingParams",
     ),

@@ -91,7 +91,7 @@ def inspect_ids_made_by_script(
 def judge_columns_without_tokenizer(
     scripts: Iterable[str], sources: Iterable[DataFile], run: RunSpec
 ) -> Judgement:
-    """What the rule on columns says of the one script that makes ids of these files, where no tokenizer is at hand.
+    """What the rule on columns says of the one script that makes ids of these files, where no tokenizer is available.
 
     Bytes stand in for the ids, and a plain rendering for the chat template: which columns the script's code reads does
     not depend on them. Nothing else is judged by these ids.
@@ -134,7 +134,7 @@ def find_rows_trained_by_script(scripts: Iterable[str]) -> tuple[str, ...]:
 
 
 def make_stand_in_tokenizer(run: RunSpec) -> ScriptTokenizer:
-    """Bytes for ids and a plain rendering for the template, where no tokenizer is at hand."""
+    """Bytes for ids and a plain rendering for the template, where no tokenizer is available."""
     spec = run.model_copy(update={"tokenizer": BYTE_TOKENIZER, "model": None})
     return replace(make_script_tokenizer(prepare_probes_of_run(spec)), render=_render_plainly)
 

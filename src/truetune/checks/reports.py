@@ -208,7 +208,7 @@ class DataReport(Report):
     ledger: Ledger
     lengths: Lengths
     views: tuple[TokenView, ...]
-    """The first row, and rows of findings that are near at hand; `checks.check_data.add_token_views` gives
+    """The first row, and rows of findings that are nearby; `checks.check_data.add_token_views` gives
     more of them."""
     data: dict[str, Any] = field(default_factory=dict)
     """Figures on shares, order, pairs, copies and leaks: plain values; see docs/schema/report-1.json"""

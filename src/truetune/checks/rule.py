@@ -101,7 +101,7 @@ class Setup:
 
     @property
     def are_tokens_single_bytes(self) -> bool:
-        """Are the tokens single bytes, because the tokenizer of the rows is not at hand?"""
+        """Are the tokens single bytes, because the tokenizer of the rows is not available?"""
         return str(self.tokenizer.folder) == BYTE_TOKENIZER
 
 
@@ -456,7 +456,7 @@ class CheckpointRule(Rule["Checkpoint"]):
     judges_changes: ClassVar[bool] = False
     """Does it judge how the weights moved from others? `truetune movement` runs these alone"""
     goes_by_signs: ClassVar[bool] = False
-    """Does it tell a merge by signs in the weights? Where base and adapter are at hand, they tell exactly"""
+    """Does it tell a merge by signs in the weights? Where base and adapter are available, they tell exactly"""
 
     def unmet(self) -> Unmet | None:
         """Unmet without the kind of checkpoint, the readable weights or the base that the rule needs."""

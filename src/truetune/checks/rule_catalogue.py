@@ -26,7 +26,7 @@ OWN_PACKAGE = "truetune.checks"
 DATA = ("tokenizer", "template", "rows", "tokens", "pairs")
 """The stations that look at rows with a tokenizer"""
 AUDIT = ("batch", "law", "recitation")
-"""The stations that look at a run with its trainer at hand"""
+"""The stations that look at a run with its trainer"""
 AFTER = ("answers", "cause", "evaluation", "serving")
 """The stations that look at what a model says"""
 STATIONS = (

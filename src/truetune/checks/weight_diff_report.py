@@ -42,7 +42,7 @@ def movement(
     progress: Callable[[int, int], None] | None = None,
 ) -> MovementReport:
     """Compare the weights in a folder with those before: a model with `base`, a merged model with `base` and the
-    `adapter` that was merged, an adapter with its base (or alone, where that is not at hand).
+    `adapter` that was merged, an adapter with its base (or alone, where that is not available).
 
     `progress` is told the values that are done, and those that there are. Raises UsageError where there is no
     checkpoint, or nothing to compare a model with.

@@ -253,7 +253,7 @@ def diagnose(run: str, **options: Any) -> int:
 def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
     """Show a row of DATA as the model sees it: every token, where it came from, and which are learned.
 
-    Supervised tokens stand in [brackets]. DATA may be a place as findings name it, with the line behind a colon.
+    Supervised tokens are in [brackets]. DATA may be a place as findings name it, with the line behind a colon.
 
     \b
     Examples:

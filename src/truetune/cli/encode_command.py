@@ -49,7 +49,7 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
     type=click.Choice(OVERFLOWS),
     help=(
         "An example longer than --max-length: leave it out (default), end the run, leave out its"
-        " oldest turns and then the beginning of its question, or share its turns out."
+        " oldest turns and then the beginning of its question, or split it across examples."
     ),
 )
 @click.option(

@@ -56,7 +56,7 @@ from truetune.errors import UsageError
     "--eval-data",
     multiple=True,
     metavar="PATH",
-    help="Evaluation data: with --unsafe, rows that stand in it are dropped. Repeatable.",
+    help="Evaluation data: with --unsafe, rows that are in it are dropped. Repeatable.",
 )
 @add_format_options()
 @click.option(

@@ -85,7 +85,7 @@ def init(
 ) -> int:
     """Write FILE (truetune.yaml): settings for `truetune train`, each with a line on what it means.
 
-    Asks for what it is not told, looks at the data and at the model's config.json, and proposes values for them.
+    Asks for what its options do not say, looks at the data and at the model's config.json, and proposes values.
     truetune.schema.json is written beside FILE, for editors.
 
     \b

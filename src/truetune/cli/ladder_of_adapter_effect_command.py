@@ -59,11 +59,11 @@ def ladder(
     tokenizer: str | None,
     **options: Any,
 ) -> int:
-    """Score the same answers on every rung that ADAPTER climbs: on its base, saved and reloaded, merged in memory, and
+    """Score the same answers on every stage that ADAPTER climbs: on its base, saved and reloaded, merged in memory, and
     as far as they are named, merged on the disk, exported, served.
 
-    What the adapter does to their log-probabilities must be the same everywhere, in size and direction. The first rung
-    where it is not names what lost it, and the exit code is 1; so it is where a rung can't be measured.
+    What the adapter does to their log-probabilities must be the same everywhere, in size and direction. The first stage
+    where it is not names what lost it, and the exit code is 1; so it is where a stage can't be measured.
 
     \b
     Examples:

@@ -169,7 +169,7 @@ def looks_like_rule_name(question: str) -> bool:
 
 @click.command(cls=Command, short_help="See it on a small data set that ships with truetune.")
 def demo() -> int:
-    """Check a small data set with planted faults and its corrected twin, and prove by training what a pad token can do.
+    """Check a small data set with planted faults and a corrected copy, and prove by training what a pad token can do.
 
     The proof needs truetune[train], and takes about a minute. The exit code is 1 where it does not show what it should.
 

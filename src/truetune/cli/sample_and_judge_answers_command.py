@@ -116,7 +116,7 @@ if TYPE_CHECKING:
     "--min-success",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="Exit code 1 where surely fewer answers are good: the interval's upper end is below.",
+    help="Exit code 1 if the upper bound of the interval for well-formed answers is below SHARE.",
 )
 @click.option(
     "--save", metavar="FILE", help="Write the samples to this .jsonl or .parquet file as well."

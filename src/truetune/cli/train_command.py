@@ -96,7 +96,7 @@ def train(
 ) -> int:
     """Train as SETTINGS (a truetune.yaml, see `truetune init`) says.
 
-    Nothing is trained, and the exit code is 1, where a look before the first step finds an error. It is 1 too where the
+    Nothing is trained, and the exit code is 1, where a preflight check finds an error. It is 1 too where the
     answers show an error while it trains: then the weights are there all the same.
 
     \b

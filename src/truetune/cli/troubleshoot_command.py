@@ -1,4 +1,4 @@
-"""`truetune troubleshoot`: which of the causes of a symptom is it, by the files at hand?"""
+"""`truetune troubleshoot`: which of the causes of a symptom is it, by the files that are there?"""
 
 from __future__ import annotations
 

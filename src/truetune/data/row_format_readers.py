@@ -279,7 +279,7 @@ def _read_row(row: Row, origin: Origin, format: FormatName) -> Conversation:
     empty = [
         str(find_column_name(row, name)) for name in needed if not has_filled_column(row, name)
     ]
-    draft.problems.append(Problem("no-content", f"nothing stands in {' and '.join(empty)}"))
+    draft.problems.append(Problem("no-content", f"{' and '.join(empty)}: null or empty"))
     return _read_by_format(draft, format)
 
 

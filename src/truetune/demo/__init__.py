@@ -1,4 +1,4 @@
-"""The demo: a support chat with planted faults, its corrected twin, and the proof that one of them matters."""
+"""The demo: a support chat with planted faults, a corrected copy, and the proof that one of them matters."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Encodes a data set: every row to ids and labels, once, with proof; or proves that it has been done.
 
-The order of things: read every byte once for its digest and its stretches (`Job.prepare`), make the key, look whether
+The order of things: read every byte once for its digest and its stretches (`Job.prepare`), make the key, check whether
 the folder holds that key already (then check it and stop), else give the stretches out to workers as shards
 (`_run_shards`) and publish what they wrote.
 
@@ -149,7 +149,7 @@ def encode(
 
     Either may be the URI of a folder in a store (s3://bucket/folder), as the data may be.
 
-    What is already there and made from the same inputs is checked (every byte, and some rows encoded again) and kept.
+    What already exists and was made from the same inputs is checked (every byte, and some rows encoded again) and kept.
     An interrupted run resumes where it stopped. `jobs` processes share the work (default: one a core); with the engine
     `ray`, the nodes of a cluster do.
 

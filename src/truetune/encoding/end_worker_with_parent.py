@@ -18,7 +18,7 @@ import threading
 import time
 
 POLL_S = 0.5
-"""Seconds between two looks for the parent. Chosen: a worker may live so long after it, at two cheap calls a second."""
+"""Seconds between two checks of the parent. Chosen: a worker may live so long after it, at two cheap calls a second."""
 _PR_SET_PDEATHSIG = 1
 """Of <sys/prctl.h>; Python has no name for it"""
 

@@ -3,7 +3,7 @@
 Sketches are MinHash (Broder 1997): the share of equal entries of two sketches estimates the Jaccard similarity of the
 sets they were made from.
 
-Sketches are of token ids, which are there already as one flat array, and not of words: no text is split again, and it
+Sketches are of token ids, which exist already as one flat array, and not of words: no text is split again, and it
 works for languages without spaces. The trade-off of so few hashes: an estimate from 16 entries is off by up to some
 0.12 (one standard deviation at similarity 0.5). It only chooses candidates; rules compare these rows themselves.
 """

@@ -156,7 +156,11 @@ def describe_change(sample: Sample, other: Sample, limit: int) -> Iterator[str]:
         yield "same answer"
         return
     if now.stopped != before.stopped:
-        yield "stops now, ran on before" if now.stopped else "runs on now, stopped before"
+        yield (
+            "now terminates; previously truncated"
+            if now.stopped
+            else "now truncated; previously terminated"
+        )
     if sample.answer.text == other.answer.text:
         yield "the same words"
         return
@@ -209,7 +213,7 @@ def _describe_divergence(sample: Sample, other: Sample) -> str:
     here, there = (
         " ".join(one[start : start + MAX_SHOWN_CHARACTERS].split()) for one in (text, other_text)
     )
-    return f"they part at character {position:,}: {here!r} now, {there!r} before"
+    return f"they diverge at character {position:,}: {here!r} now, {there!r} before"
 
 
 def _compare_figures(
@@ -219,7 +223,7 @@ def _compare_figures(
     yield _compare_shares("well-formed answers", pairs, lambda s: is_good_answer(s, limit))
     yield _compare_shares("stop by themselves", pairs, lambda s: s.scores.stopped)
     yield _compare_means(
-        "P(stop) behind the reference", "number", pairs, lambda s: s.answer.stop_probability
+        "P(stop) after the reference", "number", pairs, lambda s: s.answer.stop_probability
     )
     yield _compare_means("overlap with the reference", "number", pairs, lambda s: s.scores.overlap)
     yield _compare_means("tokens of an answer", "tokens", pairs, lambda s: len(s.answer.ids))

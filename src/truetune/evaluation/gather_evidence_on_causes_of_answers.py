@@ -176,7 +176,7 @@ class _Inquiry:
         return replace(evidence, prompts=tuple(contract_breaks(contract, self.probes)))
 
     def estimate_stopping(self, evidence: ModelEvidence) -> ModelEvidence:
-        """P(stop) behind the references."""
+        """P(stop) after the references."""
         return replace(evidence, stopping=self._stop_estimate(self.backend, self.sampling_pass))
 
     def score_references(self, evidence: ModelEvidence) -> ModelEvidence:
@@ -290,7 +290,7 @@ def _find_pad(tokenizer: Tokenizer) -> ControlToken | None:
 def _ask_for_stop_probability(
     backend: Backend, prompts: Sequence[Prompt], stops: frozenset[int]
 ) -> StopEstimate | None:
-    """P(stop) behind the references, of stops at which serving need not end."""
+    """P(stop) after the references, of stops at which serving need not end."""
     with_reference = [prompt for prompt in prompts if prompt.reference_ids][:MAX_BASE_PROMPTS]
     if not with_reference or not stops:
         return None
@@ -429,7 +429,7 @@ def _score_references(backend: Backend, prompts: Sequence[Prompt]) -> _Logprobs 
 
 
 def _measure_gain(model: _Logprobs, base: _Logprobs | None) -> PromptGain | None:
-    """What the training has gained on prompts and references, in nats a token; None of fewer than two prompts.
+    """What the training has gained on prompts and references, in nats/token; None of fewer than two prompts.
 
     Means over all tokens; the error is over prompts, whose tokens depend on each other.
     """

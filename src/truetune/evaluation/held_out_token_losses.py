@@ -153,7 +153,7 @@ def mean_losses(
 def loss_changes(
     table: RowLosses, other: RowLosses, *, seed: int = 0, confidence: float = 0.95
 ) -> tuple[LossChange, ...]:
-    """This model's losses less the other's, in nats a token, by kind of token, all of them first.
+    """This model's losses less the other's, in nats/token, by kind of token, all of them first.
 
     Args:
         table: of this model.
@@ -198,7 +198,7 @@ def sum_prompt_losses(documents: Sequence[Document], scored: Sequence[ScoredIds]
 def prompt_loss_change(
     prompt_sums: RowSums, other: RowSums, *, seed: int = 0, confidence: float = 0.95
 ) -> LossChange | None:
-    """This model's loss on the prompts less the other's, in nats a token; None where no row has a prompt.
+    """This model's loss on the prompts less the other's, in nats/token; None where no row has a prompt.
 
     Args:
         prompt_sums: what `sum_prompt_losses` gives for this model.

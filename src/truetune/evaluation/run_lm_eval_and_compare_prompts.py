@@ -232,7 +232,7 @@ def describe_prompt_differences(log: PromptLog, probes: Probes) -> tuple[str, ..
         try:
             wanted_text = render(chat) if render and chat else text
         except TemplateError as error:
-            counts[f"have messages that the template refuses ({error})"] += 1
+            counts[f"have messages on which the template raises ({error})"] += 1
             continue
         wanted = encoder.encode([wanted_text]).ids.tolist()
         if render is not None and chat is None:

@@ -331,7 +331,7 @@ def _warnings_about_prompts(
     if not serving_stops(probes.tokenizer):
         yield (
             f"{model_source.name}: neither generation_config.json nor config.json nor the tokenizer names"
-            " a stop token, so every answer runs to the limit"
+            " a stop token, so every answer hits max_new_tokens"
         )
     seen = sum(prompt.seen for prompt in chosen.prompts)
     if seen:

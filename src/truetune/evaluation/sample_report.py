@@ -151,7 +151,7 @@ class SampleReport(Report):
         return median(known) if known else None
 
     def failed(self) -> bool:
-        """Is there a finding at or above `spec.fail_on`, or are surely fewer answers good than were asked for?"""
+        """Is there a finding at or above `spec.fail_on`, or are, beyond chance, fewer good than asked for?"""
         return super().failed() or self.too_few
 
     def more(self) -> dict[str, Any]:

@@ -53,7 +53,7 @@ SUBJECT_FACTS = ("status", "method", "base model", "data", "steps", "log", "left
 # Chosen, not measured: sixty passes of twenty answers are a page of a few megabytes; a slider of more steps is not
 # moved through one by one.
 MAX_PASSES = 60
-"""At most so many looks are kept with their answers"""
+"""At most so many passes are kept with their answers"""
 # A curve is drawn on about a thousand pixels: four digits would show as steps where a loss is flat, more are unseen.
 DIGITS = 5
 """Of a number in a curve"""

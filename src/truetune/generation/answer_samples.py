@@ -147,7 +147,7 @@ class SamplingPass:
 
 @dataclass(frozen=True, slots=True)
 class StepLosses:
-    """Mean loss in nats a token since the last of these, by what the token is."""
+    """Mean loss in nats/token since the last of these, by what the token is."""
 
     step: int
     by_source: Mapping[str, float]
@@ -159,7 +159,7 @@ class StepLosses:
 class SampledRun:
     """A run so far: the subject of the rules on answers. Of a finished model there is one sampling pass, and no losses.
 
-    JSON reports and the pages of the rules call a sampling pass a look; the fields that hold some are named so too.
+    JSON reports and the pages of the rules say "pass" for a sampling pass; the fields that hold some are named `looks`.
     """
 
     looks: tuple[SamplingPass, ...]

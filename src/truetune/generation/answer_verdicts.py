@@ -51,7 +51,7 @@ VERDICT_PHRASES: dict[Verdict, str] = {
     "language": "changes the language",
     "alike": "the same answer to all",
     "elsewhere": "another row's reference",
-    "runs on": "runs to the limit",
+    "runs on": "hits max_new_tokens",
     "long": "far longer than its reference",
     "unread": "the parser reads nothing",
     "wrong": "a wrong answer",

@@ -28,7 +28,7 @@ class MeanLoss:
     tokens: int
     rows: int
     mean: float
-    """Nats a token"""
+    """Nats/token"""
     # From a bootstrap over rows: of one row there is nothing to draw.
     low: float | None = None
     high: float | None = None
@@ -104,7 +104,7 @@ class LossChange:
     source: str
     rows: int
     difference: float
-    """Nats a token; below 0: this model is better"""
+    """Nats/token; below 0: this model is better"""
     low: float | None
     high: float | None
     p: float

@@ -57,7 +57,7 @@ class PromptGain:
     """What training has gained on the tokens of prompts, beside what it has gained on those of the references."""
 
     prompt: float
-    """Nats a token by which the prompts are likelier than under the base"""
+    """Nats/token by which the prompts are likelier than under the base"""
     reference: float
     """The same of the reference answers behind them"""
     error: float
@@ -112,7 +112,7 @@ class ModelEvidence:
     prompt_gain: PromptGain | None = None
     """None without a base, or where it is told of one prompt only"""
     reference_loss: float | None = None
-    """Of reference answers under the model, in nats a token"""
+    """Of reference answers under the model, in nats/token"""
     # Batches with padding are where answers go wrong unseen: left out masks, right padding.
     unbatched_prompts: int = 0
     """How many prompts were asked once more, each without a batch"""

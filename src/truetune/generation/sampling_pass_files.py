@@ -151,7 +151,7 @@ def _read_pass_with_limit(path: Path) -> tuple[SamplingPass, int]:
         )
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
         raise DataError(
-            f"{path} is no look of a run ({type(error).__name__}: {error}); delete it or restore it"
+            f"{path} is no pass of a run ({type(error).__name__}: {error}); delete it or restore it"
         ) from None
 
 

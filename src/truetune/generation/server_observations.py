@@ -143,9 +143,9 @@ class AdapterStrength:
     """Least squares of (served - base) along (tuned - base), log-probabilities: 1 full, 0 the base is served"""
     cosine: float | None = None
     effect: float | None = None
-    """Root mean square of (tuned - base), in nats a token"""
+    """Root mean square of (tuned - base), in nats/token"""
     distance: float | None = None
-    """Root mean square of (served - tuned), in nats a token"""
+    """Root mean square of (served - tuned), in nats/token"""
     as_tuned: int = 0
     """Answers that are the tuned model's, where base and tuned differ"""
     as_base: int = 0
@@ -154,7 +154,7 @@ class AdapterStrength:
     explained: str = ""
     """The wrong scaling that makes just what is served: `alpha/r instead of alpha/sqrt(r) ...`"""
     explained_distance: float | None = None
-    """Root mean square of (served - tuned with that scaling), in nats a token"""
+    """Root mean square of (served - tuned with that scaling), in nats/token"""
 
 
 @dataclass(frozen=True)

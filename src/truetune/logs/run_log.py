@@ -68,9 +68,9 @@ class DataFacts:
     supervised: int
     """supervised tokens"""
     unigram: float
-    """Nats a token: entropy of the supervised tokens, the loss of a model that knows only how frequent they are"""
+    """Nats/token: entropy of the supervised tokens, the loss of a model that knows only how frequent they are"""
     answer: float
-    """Nats a token: entropy of whole answers over their mean length, the loss of a model that never reads the prompt
+    """Nats/token: entropy of whole answers over their mean length, the loss of a model that never reads the prompt
     and knows the answers by heart"""
     commonest: float
     """Share of the examples that have the most common answer"""

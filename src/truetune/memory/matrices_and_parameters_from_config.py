@@ -3,7 +3,7 @@ hold.
 
 What config.json does not say (names, norms, biases) is in the table of `model_family_layouts`. Nothing is downloaded
 or built, so that a plan takes milliseconds and needs no torch. The trade-off: a family that is not in the table is
-taken for one like Llama, and where weights are at hand their count corrects the arithmetic.
+taken for one like Llama, and where weights are available their count corrects the arithmetic.
 """
 
 from __future__ import annotations

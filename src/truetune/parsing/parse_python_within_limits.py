@@ -1,7 +1,7 @@
 """Parses Python source and literals within limits on nesting and on whole numbers, so that code may
 walk the tree by recursion.
 
-Source is parsed and never run. Its tree is walked once here, so that rules may walk it by recursion without a look at
+Source is parsed and never run. Its tree is walked once here, so that rules may walk it by recursion without checking
 its depth. A literal in a log is bounded much more tightly than a script: it is one record.
 """
 

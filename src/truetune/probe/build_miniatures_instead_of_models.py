@@ -102,7 +102,7 @@ def replace_models(base: Any, ensure_guards: Callable[[], None]) -> None:
 
 
 def note_once(text: str) -> None:
-    """Add a note, unless it is there already."""
+    """Add a note, unless it exists already."""
     if text not in notes:
         notes.append(text)
 

@@ -1,7 +1,7 @@
 """The boundary between our code and the program of the user that it runs in: `run_contained`.
 
-Every way into our code goes through it. Whatever that code raises, or takes too long for, ends there; the program goes
-on as if there had been no hook, and the parent is told why there is no audit. Three things are not held back:
+Every way into our code goes through it. Whatever that code raises, or takes too long for, ends there; the program
+continues as if there had been no hook, and the parent is told why there is no audit. Three things are not held back:
 
 - what the user's own signal handlers raise. A Ctrl-C, or a SIGTERM handler that raises SystemExit, ends the program as
   it would have without us, even if it arrives in the middle of our work;

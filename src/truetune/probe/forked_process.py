@@ -34,7 +34,7 @@ UNSAFE_MODULES = ("mpi4py.MPI", "torch_xla", "horovod.torch")
 DEVICE_MODULES = ("cuda", "xpu", "npu", "hpu", "musa", "mlu")
 # For a killed copy to be gone; one that waits for a dead network drive may take longer, and is left.
 REAP_SECONDS = 5.0
-# Between two looks whether the parent still lives. Half would cost wake-ups; twice as long, a run that was interrupted
+# Between two checks whether the parent still lives. Half would cost wake-ups; twice as long, a run that was interrupted
 # keeps its copy for as long.
 POLL_SECONDS = 1.0
 # Without a tick of processor time, before its record is written. Chosen, not measured: a copy that waits for a lock

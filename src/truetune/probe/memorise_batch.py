@@ -40,7 +40,7 @@ KNOWN_LOSS = 0.01
 STEPS_BETWEEN_QUESTIONS = 10
 # The next ones are chosen, not measured. Below this share of the first loss, the rows count as learned.
 LEARNED_SHARE = 0.1
-# A loss of less, in nats a token, is next to nothing: a batch that begins with it has nothing to learn.
+# A loss of less, in nats/token, is next to nothing: a batch that begins with it has nothing to learn.
 NOTHING_TO_LEARN_LOSS = 0.05
 # A loss that fell by less than 2 % in 20 steps is flat. In its first 80 steps one may stand still and fall again.
 MIN_STEPS_BEFORE_FLAT = 80

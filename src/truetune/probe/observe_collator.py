@@ -30,7 +30,7 @@ def observe_collator(
     """A record of all rows in batches of `size`; without a collator each row of ids is a batch of its own.
 
     Args:
-        folder: what the record may write into; the tokenizer is there already.
+        folder: what the record may write into; the tokenizer is in it.
         rows: what the collator is given.
         source_data: the rows before any preparation, by which tokens are recognised.
         tokenizer: of transformers, or a processor that holds one.

@@ -5,7 +5,7 @@ code of ours ends the process at once, with exit code ENDED, before it has train
 
 Nothing depends on the order of the program's imports. Each module that is changed is changed when that very module has
 been executed to its end, by code that imports nothing of that package (importing one package from inside another's
-half-done import is what once made this fail). Before a model is shrunk, `ensure_guards` looks whether each of those
+half-done import is what once made this fail). Before a model is shrunk, `ensure_guards` checks whether each of those
 modules that is loaded has been changed indeed.
 """
 

@@ -21,7 +21,7 @@ from truetune.probe.run_record import Record
 SUSPICIOUS_LOSS_RATIO = 3.0
 """A final loss that is so many times the clean run's, and at least MIN_SUSPICIOUS_LOSS, would have been seen"""
 MIN_SUSPICIOUS_LOSS = 0.3
-"""The least final loss that would have been seen, in nats a token: of two losses near 0 the ratio
+"""The least final loss that would have been seen, in nats/token: of two losses near 0 the ratio
 says nothing"""
 # Chosen, not measured, as generous as the ratio of losses.
 SUSPICIOUS_METRIC_SHARE = 0.5

@@ -51,14 +51,14 @@ def _pad_candidates(tokenizer: Tokenizer) -> Iterator[tuple[list[SpecialToken], 
     if unk is not None:
         ordinary = tokenizer.backend.encode(ORDINARY, add_special_tokens=False).ids
         if unk.id not in ordinary:
-            yield [unk], "it ends no turn, and ordinary text never becomes it"
+            yield [unk], "it is no end-of-turn token, and normal text never produces it"
     yield _tokens_that_hold_pattern(r"endoftext", control), "it ends documents, and no turn"
     reserved = r"reserved|unused|dummy|extra|control_\d|special_\d"
     yield _tokens_that_hold_pattern(reserved, control), "it is reserved, and nothing uses it"
     # Last, for most of these are places that something else fills: `<|image_pad|>`.
     yield (
         _tokens_that_hold_pattern(r"pad(?!d)", control),
-        "it ends no turn, and text never becomes it",
+        "it is no end-of-turn token, and text never produces it",
     )
 
 

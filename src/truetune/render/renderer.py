@@ -207,7 +207,7 @@ class Renderer:
             expected = [_comparable_facts(rendering) for rendering in self._render_by_template(row)]
         except TemplateError as error:
             raise FastPathError(
-                f"the template refuses {row.origin}, and truetune's recipe does not ({error})"
+                f"the template raises on {row.origin}, and truetune's recipe does not ({error})"
             ) from None
         if [_comparable_facts(rendering) for rendering in filled] != expected:
             raise FastPathError(

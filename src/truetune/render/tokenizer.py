@@ -73,7 +73,7 @@ class Tokenizer:
     vocabulary: int
     """Highest id in use, plus one."""
     embedding_rows: int | None
-    """Of the weights, else of config.json; None where neither is at hand."""
+    """Of the weights, else of config.json; None where neither is available."""
     truncation: dict[str, Any] | None
     """The truncation that tokenizer.json carries; it is switched off in `backend`."""
     padding: dict[str, Any] | None

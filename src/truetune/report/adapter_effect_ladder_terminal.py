@@ -1,7 +1,7 @@
 """The ladder of an adapter's effect (adapter, merged, exported, served), drawn for a terminal and a
 page.
 
-Each rung is compared with the one before by log-probabilities of the same tokens; the first that lost the effect is
+Each stage is compared with the one before by log-probabilities of the same tokens; the first that lost the effect is
 named with its remedy. The figures stay in the table, so that a reader can doubt the verdict.
 """
 
@@ -46,7 +46,7 @@ def ladder_json(ladder: Ladder) -> dict[str, Any]:
                     f"Not known: {', '.join(rung.name for rung in unmeasured)} could not be"
                     " measured."
                     if unmeasured
-                    else f"The adapter's effect is the same on {count_noun(len(ladder.rungs), 'rung')}."
+                    else f"The adapter's effect is the same on {count_noun(len(ladder.rungs), 'stage')}."
                 )
             ),
             (
@@ -62,7 +62,7 @@ def ladder_json(ladder: Ladder) -> dict[str, Any]:
 
 def _print_rung_table(ladder: Ladder, console: Console) -> None:
     """Print what was measured, the table of stages, and their notes."""
-    # The first rung is the adapter on its base: what it changes is what all others are measured
+    # The first stage is the adapter on its base: what it changes is what all others are measured
     # by.
     size = ladder.rungs[0].effect.size if ladder.rungs and ladder.rungs[0].effect else 0.0
     print_visible(
@@ -71,7 +71,7 @@ def _print_rung_table(ladder: Ladder, console: Console) -> None:
         f" their log-probabilities by {size:.3g} nats (root mean square)",
     )
     table = borderless_table()
-    table.add_column("rung")
+    table.add_column("stage")
     for title in ("effect there", "cosine", "max off, nats"):
         table.add_column(title, justify="right", no_wrap=True)
     for rung in ladder.rungs:
@@ -85,7 +85,7 @@ def _print_rung_table(ladder: Ladder, console: Console) -> None:
 def _print_where_effect_is_lost(ladder: Ladder, console: Console) -> None:
     """Where the effect was lost, or that it is the same everywhere, or that this is not known."""
     culprit = ladder.culprit
-    # A rung that was not measured may be the one that lost it: "the same on every rung" would
+    # A stage that was not measured may be the one that lost it: "the same on every stage" would
     # be a guess.
     if culprit is None and ladder.unmeasured:
         names = ", ".join(rung.name for rung in ladder.unmeasured)
@@ -97,7 +97,7 @@ def _print_where_effect_is_lost(ladder: Ladder, console: Console) -> None:
         )
     elif culprit is None:
         print_visible(
-            console, f"the effect is the same on every rung ({ladder.seconds:.1f} s)", "bold green"
+            console, f"the effect is the same on every stage ({ladder.seconds:.1f} s)", "bold green"
         )
     else:
         print_visible(console, f"lost at: {culprit.name} ({ladder.seconds:.1f} s)", "bold red")
@@ -109,7 +109,7 @@ def _stage_table_cells(rung: Rung) -> tuple[Text, ...]:
     not measured.
     """
     effect = rung.effect
-    # A fault is seen before the figures are: a rung may have the whole effect and another
+    # A fault is seen before the figures are: a stage may have the whole effect and another
     # template.
     style = "bold red" if rung.fault or (effect and effect.lost) else ""
     name = Text(visible(rung.name), style=style)

@@ -43,7 +43,7 @@ FORM_STYLES: dict[bool | None, str] = {True: "", False: "bold red", None: "yello
 
 @draw_details_by_kind.register
 def draw_answers(report: SampleReport, console: Console, verbose: bool) -> None:
-    """The looks of a run, the answers, the comparison, and how many are good."""
+    """The sampling passes of a run, the answers, the comparison, and how many are good."""
     # One look is the answers below; several are a run that was watched, whose course is a
     # table.
     if len(report.looks) > 1:
@@ -93,7 +93,7 @@ def describe_success(report: SampleReport) -> str:
         )
     parts = [*_describe_correctness(report), form]
     if report.stop_probability is not None:
-        parts.append(f"P(stop) behind the references {report.stop_probability:.2g} (the median)")
+        parts.append(f"median P(stop) after the reference {report.stop_probability:.2g}")
     return "; ".join(parts)
 
 

@@ -76,7 +76,7 @@ def _likelihood_tables(evaluated: EvaluationResults, level: str, verbose: bool) 
 
 def _loss_table(evaluated: EvaluationResults, level: str) -> Table:
     """A table of the loss by source of the tokens; the whole in bold."""
-    table = _new_number_table("loss by source", "tokens", "nats a token", level, "perplexity")
+    table = _new_number_table("loss by source", "tokens", "nats/token", level, "perplexity")
     for loss in evaluated.model.losses:
         table.add_row(
             loss.source,
@@ -132,7 +132,7 @@ def _stop_lines(stops: StopCalibration, level: str) -> Iterator[tuple[str, str]]
     yield "  largest", _format_number(stops.largest)
     yield "  over 1/2", f"{stops.false:,} of {stops.inside:,}"
     yield (
-        f"ends expected for each there is ({level})",
+        f"expected/actual stops ({level})",
         f"{_format_number(stops.expected)} ({_format_interval(stops.low, stops.high)})",
     )
     yield "expected calibration error", _format_number(stops.error)
@@ -247,8 +247,7 @@ def _evaluation_notes(evaluated: EvaluationResults) -> Iterator[str]:
         where = f" ({_format_interval(loss.low, loss.high)})" if loss.low is not None else ""
         rows = count_noun(evaluated.seen.rows, "row")
         yield (
-            f"{rows} of the training data, apart from the others: {loss.mean:.4f} nats a"
-            f" token{where}"
+            f"{rows} of the training data, apart from the others: {loss.mean:.4f} nats/token{where}"
         )
 
 

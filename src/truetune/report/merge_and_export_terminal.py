@@ -35,7 +35,7 @@ def render_merged(merged: Merged, console: Console) -> None:
             console,
             # Beside what the format allows at best: at bfloat16 an adapter loses some of its
             # change however it is merged.
-            f"{merged.dtype}: {kept.kept:.1%} of the adapter's change is there (the format allows "
+            f"{merged.dtype}: {kept.kept:.1%} of the adapter's change is preserved (the format allows "
             f"{kept.best:.1%}); {kept.lost:,} of {kept.changed:,} values come out as the base's",
         )
     render_proof(merged.proof, console)

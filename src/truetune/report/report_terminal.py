@@ -444,7 +444,7 @@ def _unsupervised_and_refused_lines(report: DataReport) -> list[Text]:
         )
     if report.rejected:
         lines.append(
-            f"{report.rejected:,} of {count_noun(report.rows, 'row')} that the template refuses"
+            f"{report.rejected:,} of {count_noun(report.rows, 'row')} on which the template raises"
         )
     return [Text(line, style="red") for line in lines]
 

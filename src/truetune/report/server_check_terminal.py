@@ -105,7 +105,7 @@ def _default_sampling_text_and_is_good(service: ServerObservations) -> tuple[str
     sampling = service.sampling
     assert sampling is not None
     named = f" ({', '.join(sampling.settings)})" if sampling.settings else ""
-    how = {None: "not told", True: "answers are sampled", False: "answers are greedy"}[
+    how = {None: "not reported", True: "answers are sampled", False: "answers are greedy"}[
         sampling.samples
     ]
     return (
@@ -118,12 +118,12 @@ def _context_text_and_is_good(service: ServerObservations) -> tuple[str, bool]:
     """(text, good): how long prompts may be, and whether longer ones are cut in silence."""
     context = service.context
     assert context is not None
-    length = f"{context.told:,} tokens" if context.told is not None else "not told"
+    length = f"{context.told:,} tokens" if context.told is not None else "not reported"
     if context.sent is None:
         return f"{length}; no long prompt was sent", True
     if context.refused:
         return f"{length}; a prompt of {context.sent:,} tokens is refused", True
-    read = "not told" if context.counted is None else f"{context.counted:,}"
+    read = "not reported" if context.counted is None else f"{context.counted:,}"
     # Fewer tokens read than were sent, or the beginning forgotten: either shows a silent cut.
     cut = (
         context.counted is not None and context.counted < context.sent
@@ -142,11 +142,11 @@ def _describe_adapter_strength(strength: AdapterStrength) -> str:
         )
     if strength.factor is None:
         return (
-            f"{strength.distance:.2g} nats a token off the model's own over {strength.places:,} tokens;"
+            f"{strength.distance:.2g} nats/token off the model's own over {strength.places:,} tokens;"
             " no base is known"
         )
     return (
         f"{strength.factor:.1%} of what training changed (cosine {strength.cosine:.3f}) over"
-        f" {strength.places:,} tokens; {strength.distance:.2g} nats a token off, of an effect of"
+        f" {strength.places:,} tokens; {strength.distance:.2g} nats/token off, of an effect of"
         f" {strength.effect:.2g}"
     )

@@ -25,7 +25,7 @@ SOURCE_COLOURS = {
 def render_token_view(
     view: TokenView, console: Console, *, ids: bool = False, number: int = 0
 ) -> None:
-    """Draw the tokens of one example. Supervised tokens stand in [brackets]; an underline would
+    """Draw the tokens of one example. Supervised tokens are in [brackets]; an underline would
     hide underscores.
 
     Args:

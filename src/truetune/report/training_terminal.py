@@ -124,7 +124,7 @@ class TrainingTerminal:
             self.say(f"step {step:,} of {self.steps:,}: {text}")
 
     def look(self, look: SamplingPass) -> None:
-        """Show a look (a sampling pass): print how many answers stop, and show one of them below the bar."""
+        """Show a sampling pass: print how many answers stop, and show one of them below the bar."""
         answers = look.samples
         stopped = sum(sample.scores.stopped for sample in answers)
         self.say(

@@ -156,7 +156,7 @@ def _loss_difference_and_stop_clauses(evaluated: EvaluationResults, level: str) 
     loss, change, stops = evaluated.model.loss(), evaluated.change(), evaluated.model.stops
     if loss:
         between = "" if loss.low is None else f" ({level}: {loss.low:.3g} to {loss.high:.3g})"
-        yield f"the loss is {loss.mean:.3g} nats a token{between}"
+        yield f"the loss is {loss.mean:.3g} nats/token{between}"
     if change and evaluated.other:
         than = "the base's" if evaluated.is_base else f"that of {evaluated.other.name}"
         side = "below" if change.difference < 0 else "above"

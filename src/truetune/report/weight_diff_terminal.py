@@ -58,7 +58,9 @@ def describe_least_and_most_moved(manifest: MovementManifest) -> str:
     low, high = (f"{kind} ({known[kind]:.2%})" for kind in ends)
     same = sum(t.same for t in manifest.tensors) / max(1, sum(t.values for t in manifest.tensors))
     left = (
-        f"; {manifest.merged.kept:.1%} of the adapter's change is there" if manifest.merged else ""
+        f"; {manifest.merged.kept:.1%} of the adapter's change is preserved"
+        if manifest.merged
+        else ""
     )
     return (
         f"{count_noun(len(manifest.tensors), 'tensor')}: {same:.1%} of the values are identical; the rest"

@@ -34,7 +34,7 @@ ANSWER_TOKENS = 32
 """Of the tuned model's own answers, whose tokens are scored"""
 # Chosen, not measured: servers compute in half precision, whose noise is of this size.
 MIN_EFFECT_NATS = 0.01
-"""Nats a token (root mean square) that training must have changed"""
+"""Nats/token (root mean square) that training must have changed"""
 # Chosen, not measured; the nearest known mistakes are half and double the scaling.
 FULL_STRENGTH = (0.85, 1.2)
 """Factors that need no explanation: a server computes in another precision"""

@@ -1,11 +1,11 @@
 """Compares the forms that an adapter takes from memory to server (the ladder), by how they score
 the same answers.
 
-Each rung is compared with the adapter on its base by what it does to the log-probabilities. The first rung on which the
-effect is not there, in size and direction, names what lost it.
+Each stage is compared with the adapter on its base by what it does to the log-probabilities. The first stage on which
+the effect is not there, in size and direction, names what lost it.
 
-The trade-off: the answers are the adapter's own, where its effect is largest; each rung loads a model, one after the
-other, so a ladder takes as many loads as it has rungs and the memory of one (a quantized base aside).
+The trade-off: the answers are the adapter's own, where its effect is largest; each stage loads a model, one after the
+other, so a ladder takes as many loads as it has stages and the memory of one (a quantized base aside).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ REMEDIES = {
         " serve-check looks closer"
     ),
 }
-"""By the first word of a rung's name, or all of it"""
+"""By the first word of a stage's name, or all of it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Ladder:
 
     def __repr__(self) -> str:
         lost = f"lost at {self.culprit.name}" if self.culprit else "not lost"
-        return f"<Ladder of {self.adapter}: {len(self.rungs)} rungs, {lost}>"
+        return f"<Ladder of {self.adapter}: {len(self.rungs)} stages, {lost}>"
 
     def __str__(self) -> str:
         """What the terminal shows."""
@@ -91,7 +91,7 @@ class Ladder:
 
     @property
     def culprit(self) -> Rung | None:
-        """The first rung on which the effect is not there, or that is not the same model otherwise."""
+        """The first stage on which the effect is not there, or that is not the same model otherwise."""
         return next(
             (rung for rung in self.rungs if rung.fault or (rung.effect and rung.effect.lost)), None
         )
@@ -227,13 +227,13 @@ class _FormScorer:
             )
         yield _make_stage("saved and reloaded", base_logprobs, tuned_logprobs, reloaded)
         self.say("asking base and adapter, merged in memory")
-        # safe_merge: a merge that gives nan or infinity raises, and does not become the reference of a rung.
+        # safe_merge: a merge that gives nan or infinity raises, and does not become the reference of a stage.
         tuned.model = tuned.model.merge_and_unload(safe_merge=True)
         merged = self._score_answers(tuned)
         yield _make_stage("merged in memory", base_logprobs, tuned_logprobs, merged)
         tuned.close()
         for title, source in self.later_forms.items():
-            # One form that can't be loaded is a fault of that rung: the others are still worth knowing.
+            # One form that can't be loaded is a fault of that stage: the others are still worth knowing.
             try:
                 measured = self._score_source(f"what is {title}", source)
                 rung = _make_stage(title, base_logprobs, tuned_logprobs, measured)

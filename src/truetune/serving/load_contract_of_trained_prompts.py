@@ -91,7 +91,7 @@ def load_training_record(
     refused = [prompt["name"] for prompt in contract["prompts"] if "refused" in prompt]
     if refused:
         notes.append(
-            f"the template refuses {len(refused)} of {len(contract['prompts'])} prompts:"
+            f"the template raises on {len(refused)} of {len(contract['prompts'])} prompts:"
             f" {', '.join(refused)}"
         )
     stops = tuple((stop["token"], stop["id"]) for stop in contract["stops"])

@@ -1,7 +1,7 @@
 """Observes where a server ends an answer, and which stop tokens it has.
 
 Prompts whose own answers stop (the tuned model gave them on this machine) are asked with a little room more: a server
-without the right stop tokens continues, or shows the token that should have ended the answer. Without a model at hand
+without the right stop tokens continues, or shows the token that should have ended the answer. Without a model
 only a stop token in the text can be seen. The trade-off: a few prompts, so a stop that fails rarely is missed.
 """
 

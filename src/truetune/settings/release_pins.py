@@ -211,7 +211,7 @@ def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str, text: str = ""
     """The releases that a notebook asks for: by the install commands in its cells, otherwise by the
     files around it.
 
-    An install without a version leaves a release that is there already, unless it upgrades. A release that outputs
+    An install without a version leaves a release that already exists, unless it upgrades. A release that outputs
     print is the one that ran, unless a command asks for another: then the command is newer than the outputs.
 
     Args:

@@ -74,7 +74,7 @@ def row_formats() -> Mapping[str, RowFormat]:
                 f" {type(brought).__name__}"
             )
         if brought.name in formats:
-            raise UsageError(f"the plug-in {name}: the format {brought.name} is there already")
+            raise UsageError(f"the plug-in {name}: the format {brought.name} already exists")
         formats[brought.name] = brought
     return formats
 

@@ -88,12 +88,12 @@ class Watch(_Part):
     prompts: int = Field(default=8, ge=0)
     """Held-out prompts that the model answers each time; 0: none."""
     every: int | None = Field(default=None, gt=0)
-    """Steps between two looks; None: about five times a run."""
+    """Steps between two sampling passes; None: about five times a run."""
     max_new_tokens: int = Field(default=128, gt=0)
     """Longest answer; one that is longer counts as not stopped."""
     budget: float = Field(default=0.03, gt=0, le=1)
-    """The share of the run's time that the looks may take; there are fewer of them where they would take more. 1: no
-    bound."""
+    """The share of the run's time that sampling passes may take; there are fewer of them where they would take
+    more. 1: no bound."""
     parser: str | None = None
     """How an answer is read: json, json-schema:FILE, number, choice, choice:A-J, regex:PATTERN, python:module.function,
     or python:FILE.py:function."""

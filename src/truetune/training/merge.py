@@ -420,7 +420,7 @@ def _prove_merge(
     say: Say,
 ) -> Proof:
     """Compare the merged model in memory, and as read back from the disk, with the adapter on its base."""
-    say("asking the model that was read back")
+    say("verifying the reloaded model")
     model = load_model_float32(part, model_class(under), device)
     # The reloaded model follows the answers of the adapter, token by token: once two answers part,
     # their logits have nothing to do with each other.

@@ -77,7 +77,7 @@ class Trained:
     folder: Path
     steps: int
     loss: float | None
-    """Of the held-out rows, in nats a token; None where there are none"""
+    """Of the held-out rows, in nats/token; None where there are none"""
     findings: tuple[Finding, ...]
     """Of all that was looked at before and meanwhile"""
     failed: bool
@@ -279,7 +279,7 @@ def _describe_loss_doubt(loss: float, before: float | None) -> str:
         )
     if before is not None and loss > before:
         return (
-            f"note: the held-out loss is {loss - before:.3f} nats a token above that of before;"
+            f"note: the held-out loss is {loss - before:.3f} nats/token above that of before;"
             " whether that is chance says truetune evaluate RUN --against base"
         )
     return ""

@@ -84,10 +84,9 @@ class CheckpointSaver(TrainerCallback):
 
     def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
         """Save by transformers' own function, after run.json says that this checkpoint is being
-        written: so it is known to be ours. Raises UsageError where something of that name is there
-        already.
+        written: so it is known to be ours.
 
-        Raises UsageError where something of that name is there already.
+        Raises UsageError where something of that name exists already.
         """
         folder = self.record.folder / f"checkpoint-{self.trainer.state.global_step}"
         if PartialState().is_main_process:

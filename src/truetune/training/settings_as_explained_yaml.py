@@ -110,8 +110,8 @@ SHORT_MEANINGS: Mapping[str, str] = {
         "Rows, or the share, that are held out of the data where there is no eval_data"
     ),
     "rehearsal": "Rehearse the run in miniature before the first step",
-    "watch.every": "Steps between two looks; about five times a run where not set",
-    "watch.budget": "The share of the run's time that looks may take",
+    "watch.every": "Steps between two sampling passes; about five times a run where not set",
+    "watch.budget": "The share of the run's time that sampling passes may take",
     "watch.parser": (
         "How an answer is read: json, number, choice, regex:PATTERN, ... (docs/parsers.md)"
     ),

@@ -202,7 +202,7 @@ def _training_under_trainer_and_rest(spec: RunSpec) -> tuple[Training, dict[str,
 
 
 def _parameter_and_position_counts(spec: RunSpec) -> tuple[int | None, int | None]:
-    """Parameters, and the positions that the model knows, where config.json is at hand."""
+    """Parameters, and the positions that the model knows, where config.json is available."""
     try:
         shape = read_model_shape(spec)
     except (SpecError, TokenizerError):

@@ -36,7 +36,7 @@ LINGER_SECONDS = 0.5
 MAX_LINGER_BYTES = 1 << 20
 """Bytes that are still read of a client that was answered; one that sends more is cut off"""
 _TURN = 0.25
-"""Seconds between two looks at the clock"""
+"""Seconds between two checks of the clock"""
 BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After:"
     b" %d\r\nContent-Length: 5\r\nConnection: close\r\n\r\nbusy\n" % RETRY_SECONDS

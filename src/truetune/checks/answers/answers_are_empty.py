@@ -2,9 +2,9 @@
 
 ## What it does
 
-Counts the answers that stop at once. It fires where there are more than at the best look before, unless chance makes
-such a change, or, in the second half of a run, where surely more than 1 of 20 is empty; an error where at the end of a
-run all of 8 or more are.
+Counts the answers that stop at once. It fires where there are more than at the best pass before, unless chance makes
+such a change, or, in the second half of a run, where, beyond chance, more than 1 of 20 is empty; an error where at the
+end of a run all of 8 or more are.
 
 ## Why it is bad
 

@@ -6,8 +6,8 @@ Takes an answer for garbage by its characters: broken or unprintable ones, UTF-8
 pieces of tokens, words that mix scripts, rows of English words without a function word; because its words are those of
 the references and prompts in an order that none of them has (where 20 references show a form); or because the model
 itself finds what it wrote very unlikely (perplexity above 150). It fires where more answers are garbage than at the
-best look before, unless chance makes such a change, or, in the second half of a run, where surely more than 1 of 50 is;
-an error where at the end of a run half of 8 or more are.
+best pass before, unless chance makes such a change, or, in the second half of a run, where, beyond chance, more than 1
+of 50 is; an error where at the end of a run half of 8 or more are.
 
 ## Why it is bad
 

@@ -2,12 +2,12 @@
 
 ## What it does
 
-Counts the answers that have 10 times the words of their reference, and 80 more; where a reference of a few words
-stands at the start or the end of the answer, which then explains it, 200 more. Not counted are a reasoning block
+Counts the answers that have 10 times the words of their reference, and 80 more; where a reference of a few words stands
+at the start or the end of the answer, which then explains it, 200 more. Not counted are a reasoning block
 (`<think>...</think>`) that the reference has not, steps that end in a marked result (`#### 560`) where the reference is
 that value alone, and answers that a limit of new tokens ended (answers-are-cut-off). It fires where there are more than
-at the best look before, unless chance makes such a change, or, in the second half of a run, where surely more than 1 of
-10 is; an error where at the end of a run all of 8 or more are.
+at the best pass before, unless chance makes such a change, or, in the second half of a run, where, beyond chance, more
+than 1 of 10 is; an error where at the end of a run all of 8 or more are.
 
 ## Why it is bad
 

@@ -3,10 +3,9 @@
 ## What it does
 
 Tells the language of each answer and of its reference, or of its question where the reference is too short to tell, and
-whether the answer turns to another language on its way. It fires where more of them differ than at the best look
-before,
-unless chance makes such a change, or, in the second half of a run, where surely more than 1 of 20 differs; an error
-where at the end of a run all of 8 or more do.
+whether the answer turns to another language on its way. It fires where more of them differ than at the best pass
+before, unless chance makes such a change, or, in the second half of a run, where, beyond chance, more than 1 of 20
+differs; an error where at the end of a run all of 8 or more do.
 
 ## Why it is bad
 

@@ -2,7 +2,7 @@
 
 ## What it does
 
-Compares the answers of the first and the last look with their references (token-level F1, prompt by prompt), in the
+Compares the answers of the first and the last pass with their references (token-level F1, prompt by prompt), in the
 second half of a run, on 8 or more prompts that are not trained on, where the loss of the content has fallen by a fifth.
 It fires where the overlap has fallen more than chance makes it (warning), or has surely not risen by 0.02 (note). Runs
 that learn preferences are left alone: their loss is not one of the references.

@@ -3,8 +3,8 @@
 ## What it does
 
 Reads each answer with the parser that the run names (`watch.parser`: json, number, choice, a pattern, a function). It
-fires where fewer can be read than at the best look before, unless chance makes such a change, or, in the second half of
-a run, where surely more than half cannot; an error where at the end of a run none of 8 or more can.
+fires where fewer can be read than at the best pass before, unless chance makes such a change, or, in the second half of
+a run, where, beyond chance, more than half cannot; an error where at the end of a run none of 8 or more can.
 
 ## Why it is bad
 

@@ -3,10 +3,9 @@
 ## What it does
 
 Counts the answers that begin with the question, word for word, or are little else than the question, once or again and
-again, where the reference is not. It fires where there are more than at the best look before, unless chance makes
-such a
-change, or, in the second half of a run, where surely more than 1 of 20 does; an error where at the end of a run all
-of 8 or more do.
+again, where the reference is not. It fires where there are more than at the best pass before, unless chance makes such
+a change, or, in the second half of a run, where, beyond chance, more than 1 of 20 does; an error where at the end of a
+run all of 8 or more do.
 
 In a file of predictions it tells whether the prompt was decoded with the answer: nearly all hold their question as it
 was asked, behind nothing but what a template writes, and before an answer. Where only a part of them begins with its
@@ -153,7 +152,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         """The finding where some answers hold the prompt: code that does not cut it off would leave it in all."""
         return self.finding(
             f"{len(holding)} of {total} answers begin with their whole prompt, word for word: the model writes it",
-            "look whether the prompt stands twice in the training rows: chosen, rejected or completion must"
+            "check whether the prompt stands twice in the training rows: chosen, rejected or completion must"
             " not begin with"
             " the text of the prompt column (truetune check ROWS; truetune check . follows the script that makes them);"
             " then train again",

@@ -4,8 +4,8 @@
 
 Of answers of which nothing says what ended them, counts those that break off within a sentence (their last line has six
 words or more, and ends in a letter, a digit or a comma), where the reference ends with a full stop and the answer is
-longer than it by a fifth or more. It fires where surely more than 1 of 10 do so, and is an error where all of 8 or
-more do.
+longer than it by a fifth or more. It fires where, beyond chance, more than 1 of 10 do so, and is an error where all of
+8 or more do.
 
 ## Why it is bad
 

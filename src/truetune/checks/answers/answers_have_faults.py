@@ -2,11 +2,10 @@
 
 ## What it does
 
-Counts the answers of the last look that have any fault: empty, garbage, the question again, role markers, a loop,
-another
-language, far too long. It fires at the end of a run where surely more than 1 of 10 has one, though no kind alone is
-sure: 3 bad answers of 4 are not chance, be they bad in three ways. Where another rule names the kind, it is evidence of
-that. An error where all of 8 or more have one.
+Counts the answers of the last pass that have any fault: empty, garbage, the question again, role markers, a loop,
+another language, far too long. It fires at the end of a run where, beyond chance, more than 1 of 10 has one, though no
+kind alone is sure: 3 bad answers of 4 are not chance, be they bad in three ways. Where another rule names the kind, it
+is evidence of that. An error where all of 8 or more have one.
 
 ## Why it is bad
 

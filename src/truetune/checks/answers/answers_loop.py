@@ -3,11 +3,9 @@
 ## What it does
 
 Counts the answers that end in a loop, the same words again and again, or are full of one inside: a run of the same
-words
-without a mark between them, a phrase many times, lines that are copies of a few. It fires where there are more than
-at the
-best look before, unless chance makes such a change, and, in the second half of a run, where surely more than 1 of
-10 loops; an error where at the end of a run all of 8 or more do.
+words without a mark between them, a phrase many times, lines that are copies of a few. It fires where there are more
+than at the best pass before, unless chance makes such a change, and, in the second half of a run, where, beyond chance,
+more than 1 of 10 loops; an error where at the end of a run all of 8 or more do.
 
 ## Why it is bad
 

@@ -3,12 +3,11 @@
 ## What it does
 
 Counts the answers that end with a stop token, among prompts whose reference fits within the limit of new tokens. It
-fires in the second half of a run, and at its end, where surely more than 4 of 10 do not; an error where of 8 or more
-none does and the probability of a stop token behind the reference is below 0.001: it was never learned, though the loss
-of the contents has fallen by a tenth where it is known. Answers that continue with the marker of the prompts (`###
-Question:`) and a question of their own show the same without a probability: the help then begins with the stop token.
-Where that probability is high, stopping was learned, and the
-answers never come to the place: a note.
+fires in the second half of a run, and at its end, where, beyond chance, more than 4 of 10 do not; an error where of 8
+or more none does and the probability of a stop token behind the reference is below 0.001: it was never learned, though
+the loss of the contents has fallen by a tenth where it is known. Answers that continue with the marker of the prompts
+(`### Question:`) and a question of their own show the same without a probability: the help then begins with the stop
+token. Where that probability is high, stopping was learned, and the answers never come to the place: a note.
 
 ## Why it is bad
 
@@ -72,7 +71,7 @@ from truetune.settings.run_spec import Severity
 # Chosen, not measured: some answers are long by nature, and the limit of a watched run is short. At half, runs with
 # long answers would be warned; at double, only those that never stop.
 TOLERATED = 0.4
-# P(stop) behind the reference of a model that knows it: more likely than all other tokens together.
+# P(stop) after the reference of a model that knows it: more likely than all other tokens together.
 LEARNED_STOP_PROBABILITY = 0.5
 
 SUPERVISE = "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND shows labels)"
@@ -155,7 +154,7 @@ class StopState(NamedTuple):
 
 
 def _describe_stop_state(watched: SampledRun, bad_answers: BadAnswers) -> StopState:
-    """How far stopping was learned: by P(stop) behind the references, and by the loss of the contents."""
+    """How far stopping was learned: by P(stop) after the references, and by the loss of the contents."""
     probability = median_stop_probability(watched.looks[-1])
     if probability is not None and probability >= LEARNED_STOP_PROBABILITY:
         return StopState(
@@ -192,7 +191,7 @@ def _stop_evidence(watched: SampledRun, bad_answers: BadAnswers) -> Iterator[str
     """What these answers and their references show besides."""
     probability = median_stop_probability(watched.looks[-1])
     if probability is not None:
-        yield f"P(stop) behind the reference: {probability:.2g} (median)"
+        yield f"P(stop) after the reference: {probability:.2g} (median)"
     next_turn = find_answers_with_next_turn(watched, bad_answers)
     if next_turn is not None:
         yield next_turn.evidence

@@ -30,7 +30,7 @@ _SYMBOL = re.compile(
     rf"\s*(?P<symbol>[^\w\s]|<[^<>\s]{{1,40}}>|\[[A-Z]{{2,8}}\])(?:\s*(?P=symbol)){{{MIN_SYMBOL_ROUNDS - 1},}}\s*"
 )
 NOT_A_NUMBER = (
-    "look whether the logits are NaN: their argmax is token 0, `!` in many vocabularies. The usual"
+    "check whether the logits are NaN: their argmax is token 0, `!` in many vocabularies. The usual"
     " cause is a bfloat16 model in float16, which overflows: generate with dtype=torch.bfloat16"
     " (float32 on a V100, T4 or RTX 20, which have no bfloat16), and look for NaN in the weights (truetune check"
     " MODEL_FOLDER)"
@@ -46,7 +46,7 @@ MAX_CHANCE = 0.025
 # Prompts that an error needs. Chosen: 8 are what a watched run asks by default, and of 8 all bad ones are no accident
 # even where half are tolerated (1 of 256). At 4 that is 1 of 16; at 16 no error would come of a default run.
 MIN_ANSWERS = 8
-# P(stop) behind the reference of a model that knows nothing of it: vocabularies have 32,000 tokens and more, so that
+# P(stop) after the reference of a model that knows nothing of it: vocabularies have 32,000 tokens and more, so that
 # chance gives 0.00003 at most. At 0.01 a model that begins to learn it would count as one that never did.
 UNLEARNED_STOP_PROBABILITY = 0.001
 # Chosen, not measured: with the usual schedules most of the learning is done at half of the steps. Earlier, a model
@@ -58,7 +58,7 @@ IsBad = Callable[[Sample], "bool | None"]
 
 @dataclass(frozen=True, slots=True)
 class BadAnswerCount:
-    """Bad answers of one look."""
+    """Bad answers of one pass."""
 
     step: int
     bad: int
@@ -78,11 +78,11 @@ class BadAnswers:
     """Answers that are bad now."""
 
     counts: tuple[BadAnswerCount, ...]
-    """One for each look"""
+    """One for each pass"""
     best: BadAnswerCount | None
-    """The look with the fewest, where there are more now than chance makes"""
+    """The pass with the fewest, where there are more now than chance makes"""
     samples: tuple[Sample, ...]
-    """The bad ones of the last look"""
+    """The bad ones of the last pass"""
 
     @property
     def last(self) -> BadAnswerCount:
@@ -126,7 +126,7 @@ class BadAnswers:
 
 
 def find_bad_answers(watched: SampledRun, is_bad: IsBad, tolerated: float) -> BadAnswers | None:
-    """The bad answers, where they have become more, or are, late in a run, surely more than is tolerated.
+    """The bad answers, where they have become more, or are, late in a run, more than is tolerated, beyond chance.
 
     Args:
         watched: the sampling passes of a run.
@@ -215,7 +215,7 @@ def unmet_if_ends_unknown(watched: SampledRun) -> Unmet | None:
 
 
 def median_stop_probability(look: SamplingPass) -> float | None:
-    """Median over the prompts of P(stop) behind the reference answer; None where there are no references."""
+    """Median over the prompts of P(stop) after the reference answer; None where there are no references."""
     probabilities = [sample.answer.stop_probability for sample in look.samples]
     known = [probability for probability in probabilities if probability is not None]
     # Medians: one reference that was cut in mid-sentence has a P(stop) of 0, and says nothing of the others.

@@ -4,8 +4,9 @@
 
 Looks in each answer, outside of code, JSON, formulas and addresses, for line breaks that are a backslash and an `n`,
 HTML entities (`&amp;`), `\\u00e9`, `%20` and the codes of mails (`=C3=A9`). It fires where more answers have some than
-at the best look before, unless chance makes such a change, or, in the second half of a run, where surely more than 1 of
-50 has; an error where at the end of a run half of 8 or more do. An answer to a question about escapes is none.
+at the best pass before, unless chance makes such a change, or, in the second half of a run, where, beyond chance, more
+than 1 of 50 has; an error where at the end of a run half of 8 or more do. An answer to a question about escapes is
+none.
 
 ## Why it is bad
 

@@ -2,7 +2,7 @@
 rules on answers.
 
 A watched run records the mean loss of each kind of token. Here a curve is reduced to two levels, at first and at last;
-the trade-off is that a loss which rose and fell again in between looks as if it had stayed.
+the trade-off is that a loss which rose and fell again in between passes as if it had stayed.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Reads the answers of a finished model beside references of which it can be told whether an answer gives them: labels,
 numbers, letters of a choice, a few words. A label is found as a whole word, the longest first, so that `supported` is
-not read in `unsupported`. It fires where surely more than half of these answers give something else; as an error where
-the references are labels and surely fewer are right than with the commonest label for every row.
+not read in `unsupported`. It fires where, beyond chance, more than half of these answers give something else; as an
+error where the references are labels and, beyond chance, fewer are right than with the commonest label for every row.
 
 ## Why it is bad
 

@@ -2,9 +2,9 @@
 
 ## What it does
 
-Takes the commonest answer of each look, white space aside, and fires where more of the prompts get it than share the
-commonest reference, and more than got one answer at the first look, unless chance makes such differences; in the second
-half of a run, whatever the first look was. There 4 prompts are enough where all get it and no two references are the
+Takes the commonest answer of each pass, white space aside, and fires where more of the prompts get it than share the
+commonest reference, and more than got one answer at the first pass, unless chance makes such differences; in the second
+half of a run, whatever the first pass was. There 4 prompts are enough where all get it and no two references are the
 same. An error where there all of 8 or more get it.
 
 ## Why it is bad

@@ -4,8 +4,8 @@
 
 Looks at answers whose references repeat themselves (a list of objects with the same keys, a table, code), and counts
 those that follow the reference up to its first repetition, leave it there, are about as long and repeat far less. It
-fires at the end of a run where surely more than 1 of 5 of them do so: an error where half of 8 or more do. Answers that
-were cut, or that have another form from the start, do not count.
+fires at the end of a run where, beyond chance, more than 1 of 5 of them do so: an error where half of 8 or more do.
+Answers that were cut, or that have another form from the start, do not count.
 
 ## Why it is bad
 

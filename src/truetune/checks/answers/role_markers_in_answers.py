@@ -3,8 +3,8 @@
 ## What it does
 
 Looks in the text of each answer for the control tokens and role markers of the template (`<|im_start|>`, `### User:`).
-It fires where more answers have one than at the best look before, unless chance makes such a change, or, in the second
-half of a run, where surely more than 1 of 50 has one; an error where at the end of a run half of 8 or more do.
+It fires where more answers have one than at the best pass before, unless chance makes such a change, or, in the second
+half of a run, where, beyond chance, more than 1 of 50 has one; an error where at the end of a run half of 8 or more do.
 
 ## Why it is bad
 
@@ -123,8 +123,8 @@ def _remedy_by_marker_position(samples: Sequence[Sample]) -> str:
     opened = [sample for sample in samples if _begins_with_marker(sample)]
     if 2 * len(opened) > len(samples) and not any(_is_end_unknown(sample) for sample in opened):
         return (
-            "the answers begin with a marker and end by themselves, so that stopping is learned: look"
-            " whether the training rows hold the prompt or the header in their answers (truetune check ROWS), and"
+            "the answers begin with a marker and end by themselves, so that stopping is learned:"
+            " check whether the training rows hold the prompt or the header in their answers (truetune check ROWS), and"
             " whether the prompt ends in the header of the answer (add_generation_prompt=True)"
         )
     return "see that the stop token is supervised and that generation stops at it; look for markers in the contents"

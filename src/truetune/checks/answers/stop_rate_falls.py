@@ -3,7 +3,7 @@
 ## What it does
 
 Counts the answers that end with a stop token, among prompts whose reference fits within the limit of new tokens, at
-each look. It fires where the last look has fewer of them than the best one before, and chance makes such a change in
+each pass. It fires where the last pass has fewer of them than the best one before, and chance makes such a change in
 less than 1 of 40 runs (from all to 3 of 8, or at the fifth look to 2 of 8); an error where of 8 or more answers none
 stops any more and the probability of a stop token behind the reference has fallen below 0.001.
 
@@ -106,7 +106,7 @@ class StopRateFalls(AnswersRule):
         is_lost = False
         if probabilities:
             line = ", ".join(f"{step:,}: {p:.2g}" for step, p in probabilities[-SHOWN_STEPS:])
-            evidence.append(f"P(stop) behind the reference by step (median): {line}")
+            evidence.append(f"P(stop) after the reference by step (median): {line}")
             # Answers may fail to stop for their length; only where P(stop) is gone too was it unlearned.
             is_lost = probabilities[-1][1] < UNLEARNED_STOP_PROBABILITY and are_enough_and_all_bad(
                 endless

@@ -2,7 +2,7 @@
 
 ## What it does
 
-For DPO, ORPO, KTO and reward models, looks whether the ids that the given rows hold for their answers (`chosen_ids`,
+For DPO, ORPO, KTO and reward models, checks whether the ids that the given rows hold for their answers (`chosen_ids`,
 `rejected_ids`, `completion_ids`, `chosen_input_ids`, ...) stand in any line of the batches. It fires where none of them
 does: the trainer tokenized the text beside them.
 

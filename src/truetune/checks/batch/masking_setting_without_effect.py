@@ -2,7 +2,7 @@
 
 ## What it does
 
-Reads `completion_only_loss` and `assistant_only_loss` of the training arguments, and looks whether any token of the
+Reads `completion_only_loss` and `assistant_only_loss` of the training arguments, and checks whether any token of the
 first batches has no label. It fires where one of them is True and all tokens have one.
 
 ## Why it is bad

@@ -107,7 +107,7 @@ class NewTokenRowsNotTrained(BatchRule):
 
     @cached_property
     def _added_tokens(self) -> dict[int, str]:
-        """Tokens that the tokenizer which this one was made from does not have; none where it is not at hand."""
+        """Tokens that the tokenizer which this one was made from does not have; none where it is not available."""
         name, probes = (self.subject.facts["tokenizer"] or {}).get("name"), self.subject.probes
         if not name or probes is None:
             return {}

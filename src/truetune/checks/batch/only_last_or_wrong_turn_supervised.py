@@ -54,7 +54,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 MAX_SHOWN_TURNS = 6
 """Turns that are counted one by one"""
 PREFERENCE_METHODS = ("dpo", "kto", "orpo", "reward")
-MAY_BE_PROMPTS = "the rows are not at hand: the turns without a label may be their prompts"
+MAY_BE_PROMPTS = "the rows are not available: the turns without a label may be their prompts"
 
 
 class OnlyLastOrWrongTurnSupervised(BatchRule):

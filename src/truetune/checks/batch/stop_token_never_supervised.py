@@ -72,7 +72,7 @@ class StopTokenNeverSupervised(BatchRule):
         yield self.finding(
             f"{len(masked)} of {len(stops)} stop tokens behind supervised answers are not in the"
             " loss",
-            "mask padding by its place, not by its id: use a collator that pads labels with -100,"
+            "mask padding by the attention mask, not by its id: use a collator that pads labels with -100,"
             " and a pad token that is no stop token",
             severity="error" if every else "warning",
             evidence=self._evidence_that_pad_is_stop(),

@@ -92,7 +92,7 @@ class AdapterWithoutEffectOnAnswers(CauseRule):
             return
         has_none = effect.difference <= MAX_NATS_OF_NO_EFFECT
         message = (
-            f"the adapter has hardly an effect: {effect.difference:.2g} nats a token of the"
+            f"the adapter has hardly an effect: {effect.difference:.2g} nats/token of the"
             " reference answers"
         )
         if has_none:

@@ -77,6 +77,4 @@ def describe_stopping(evidence: ModelEvidence) -> str:
     text = f"{cut:,} of {len(samples):,} answers do not stop by themselves"
     if evidence.stopping is None:
         return text
-    return (
-        f"{text}; P(stop) behind the references is {describe_stop_probability(evidence.stopping)}"
-    )
+    return f"{text}; P(stop) after the references is {describe_stop_probability(evidence.stopping)}"

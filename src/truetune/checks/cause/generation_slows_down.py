@@ -97,7 +97,7 @@ def _reasons_with_remedies(pace: GenerationSpeed) -> Iterator[tuple[str, str]]:
         yield (
             f"a token behind {pace.lengths[1]} tokens takes {pace.growth:.0f} times as long as"
             f" behind {pace.lengths[0]}, as if there were no cache",
-            "look whether the model's code hands its cache on, and which attention it uses",
+            "check whether the model's code hands its cache on, and which attention it uses",
         )
     if pace.beams > 1:
         yield (

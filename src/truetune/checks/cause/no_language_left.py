@@ -2,12 +2,12 @@
 
 ## What it does
 
-Takes the mean log-probability of the tokens of some reference answers, behind their prompts. It fires above 7 nats a
-token, or where it is not a number.
+Takes the mean log-probability of the tokens of some reference answers, behind their prompts. It fires above 7
+nats/token, or where it is not a number.
 
 ## Why it is bad
 
-Language models give sound text 1 to 4 nats a token, in languages they hardly know up to 6; chance gives the logarithm
+Language models give sound text 1 to 4 nats/token, in languages they hardly know up to 6; chance gives the logarithm
 of the vocabulary, 10 to 12. What is above 7 holds random, damaged or shuffled weights, or was given the ids of another
 tokenizer.
 
@@ -77,7 +77,7 @@ class NoLanguageLeft(CauseRule):
             )
         if reference_loss > MAX_NATS_OF_LANGUAGE:
             return Unmet(
-                f"the references have {reference_loss:.3g} nats a token, and the answers are text: they"
+                f"the references have {reference_loss:.3g} nats/token, and the answers are text: they"
                 " may be of another task",
                 "name rows of its own task (--data)",
             )
@@ -86,7 +86,7 @@ class NoLanguageLeft(CauseRule):
     def figure(self) -> str:
         """The loss of the reference answers, beside that of chance."""
         return (
-            f"the reference answers have {self.subject.reference_loss:.3g} nats a token; chance has"
+            f"the reference answers have {self.subject.reference_loss:.3g} nats/token; chance has"
             " about 11"
         )
 
@@ -98,11 +98,11 @@ class NoLanguageLeft(CauseRule):
         if isfinite(reference_loss) and not self._are_answers_no_text_either():
             return
         yield self.finding(
-            f"the weights make no language model: the reference answers have {reference_loss:.3g} nats a"
-            " token",
+            f"the weights make no language model: the reference answers have {reference_loss:.3g}"
+            " nats/token",
             "use the model's own tokenizer and whole weights; compare their files with where they"
             " come from",
-            evidence=["sound text has 1 to 4 nats a token, and chance about 11"],
+            evidence=["sound text has 1 to 4 nats/token, and chance about 11"],
         )
 
     def _are_answers_no_text_either(self) -> bool:

@@ -3,8 +3,8 @@
 ## What it does
 
 Compares the tokens of some prompts under the model and under its base, and those of the reference answers behind them.
-It fires where the prompts have gained half as many nats a token as the answers or more, at least 0.2, and surely more
-than none.
+It fires where the prompts have gained half as many nats/token as the answers or more, at least 0.2, and beyond
+chance.
 
 ## Why it is bad
 
@@ -61,11 +61,11 @@ class PromptsWereLearned(CauseRule):
         return NOT_WITH_AND_WITHOUT if self.subject.prompt_gain is None else None
 
     def figure(self) -> str:
-        """How much the prompts, and the references, gained over the base, in nats a token."""
+        """How much the prompts, and the references, gained over the base, in nats/token."""
         gain = self.subject.prompt_gain
         assert gain is not None
         return (
-            f"the prompts gained {gain.prompt:+.2f} nats a token over the base, the references"
+            f"the prompts gained {gain.prompt:+.2f} nats/token over the base, the references"
             f" {gain.reference:+.2f}"
         )
 

@@ -53,7 +53,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 
-# P(stop) behind the reference: more likely than all other tokens together.
+# P(stop) after the reference: more likely than all other tokens together.
 LEARNED_STOP_PROBABILITY = 0.5
 # Share of the endless answers from which loops are what keeps them from their end.
 LOOPING_SHARE = 0.5

@@ -67,7 +67,7 @@ from truetune.generation.answer_samples import Sample
 if TYPE_CHECKING:
     from truetune.generation.evidence_on_causes_of_answers import StopEstimate
 
-# P(stop) behind the reference: more likely than all other tokens together.
+# P(stop) after the reference: more likely than all other tokens together.
 LEARNED_STOP_PROBABILITY = 0.5
 # Below it the model stops in one of 20 places where it should. Chosen: bases that saw chats have some percent without
 # any training. At 0.01 most of them would count as half trained; at 0.1 half-trained models as untrained.

@@ -55,7 +55,7 @@ from truetune.checks.rule import CauseRule
 from truetune.generation.answer_samples import Sample
 from truetune.generation.evidence_on_causes_of_answers import ControlToken
 
-# P(stop) behind the reference: more likely than all other tokens together.
+# P(stop) after the reference: more likely than all other tokens together.
 LEARNED_STOP_PROBABILITY = 0.5
 
 

@@ -77,8 +77,7 @@ class WorseThanItsBase(CauseRule):
         effect = self.subject.effect
         assert effect is not None
         return (
-            f"the references have {-effect.model:.3g} nats a token, {-effect.base:.3g} under the"
-            " base"
+            f"the references have {-effect.model:.3g} nats/token, {-effect.base:.3g} under the base"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -93,7 +92,7 @@ class WorseThanItsBase(CauseRule):
         if self.subject.kind == "adapter":
             fault, comparison = "the adapter damages its base", "without it"
         yield self.finding(
-            f"{fault}: the reference answers have {-effect.model:.3g} nats a token, and"
+            f"{fault}: the reference answers have {-effect.model:.3g} nats/token, and"
             f" {-effect.base:.3g} {comparison}",
             "load it on the base of its training, at the scale of its training; else the training"
             " diverged",

@@ -3,7 +3,7 @@
 ## What it does
 Looks for names that peft does not load: without `base_model.model.`, with that prefix twice, with a wrapper's part
 (`_orig_mod`, `module`, `_fsdp_wrapped_module`), or with the name of the adapter (`lora_A.default.weight`). Where the
-base is at hand, each adapted module must be one of the base's.
+base is available, each adapted module must be one of the base's.
 
 ## Why it is bad
 Tensors whose names fit nothing are left out on loading, with a warning at most. The tuned model answers like its

@@ -78,10 +78,10 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         )
 
     def figure(self) -> str:
-        """How many tensors are base plus adapter, and how much of the adapter's change is there."""
+        """How many tensors are base plus adapter, and how much of the adapter's change is preserved."""
         tensors = [tensor for tensor in self.subject.manifest.tensors if tensor.merged]
         total = self.subject.manifest.merged
-        share = f"; {total.kept:.1%} of the adapter's change is there" if total else ""
+        share = f"; {total.kept:.1%} of the adapter's change is preserved" if total else ""
         return f"{len(tensors):,} tensors are base plus adapter{share}"
 
     def findings(self) -> Iterator[Finding]:
@@ -140,7 +140,9 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
             f"{len(tensors):,} of {total:,} tensors {meaning}",
             REMEDY,
             cases=[
-                Case(f"{tensor.name}: {tensor.merged.kept:.3g} of the adapter's change is there")
+                Case(
+                    f"{tensor.name}: {tensor.merged.kept:.3g} of the adapter's change is preserved"
+                )
                 for tensor in tensors
                 if tensor.merged
             ],

@@ -24,7 +24,7 @@ files: {optimizer.pt: "", scheduler.pt: "", rng_state.pth: ""}
 ```
 
 ## Fix safety
-The state can't be made up afterwards. Go on from a checkpoint that has it, or start a new run with a short warm-up.
+The state can't be made up afterwards. Resume from a checkpoint that has it, or start a new run with a short warm-up.
 Save with `save_only_model=False` (the default).
 
 ## References

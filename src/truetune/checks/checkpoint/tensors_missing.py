@@ -4,7 +4,7 @@
 In a model: names that a wrapper or an adapter has left its mark on, layers that lack what most other layers have
 (first and last may go without a norm), gaps in their numbers, fewer layers than `num_hidden_layers`, no input
 embedding, and tensors that the base has in the same stacks and this checkpoint has not.
-In an adapter: a `lora_A` without its `lora_B` or the other way round, and, where the base is at hand, modules that
+In an adapter: a `lora_A` without its `lora_B` or the other way round, and, where the base is available, modules that
 `target_modules` names and that have no tensors.
 
 ## Why it is bad

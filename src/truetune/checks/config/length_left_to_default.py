@@ -1,7 +1,7 @@
 """TRL is given no max_length, and rows are cut at 1,024 tokens.
 
 ## What it does
-Finds supervised fine-tuning by TRL without `max_length` where the rows are not at hand to be counted; where they are,
+Finds supervised fine-tuning by TRL without `max_length` where the rows are not available to be counted; where they are,
 `sft-max-length-default-1024` counts them. Rows that are left as they are (`skip_prepare_dataset`) are not cut, and of a
 file that a script with settings of its own reads, it is not known which length that script gives.
 

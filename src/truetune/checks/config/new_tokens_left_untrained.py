@@ -160,7 +160,7 @@ class NewTokensLeftUntrained(ConfigRule):
             evidence=[
                 "the tokenizer's vocabulary has none of them"
                 if is_known
-                else "no tokenizer at hand"
+                else "no tokenizer available"
             ],
             cases=[
                 setting_case(self.subject, shown, "training.added_tokens"),
@@ -209,7 +209,7 @@ def _modules_listed(targets: tuple[str, ...] | str | None) -> tuple[str, ...]:
 
 
 def _tokens_of_tokenizer(config: Config) -> frozenset[str] | None:
-    """The tokens of the tokenizer; None where it is not at hand."""
+    """The tokens of the tokenizer; None where it is not available."""
     where = local_model_folder(config)
     path = where / "tokenizer.json" if where else None
     try:

@@ -4,7 +4,7 @@
 For TRL's SFT, looks at the columns of the first row: `input_ids` with `completion_only_loss` or `assistant_only_loss`
 and neither labels nor the mask that it reads, a `completion_mask` with `completion_only_loss` off, or
 `skip_prepare_dataset` with a masking option. TRL's collator reads `completion_mask`, `assistant_masks` and `labels` of
-rows that are not prepared too, so where the columns are not at hand nothing is said.
+rows that are not prepared too, so where the columns are not available nothing is said.
 
 ## Why it is bad
 Rows that have `input_ids` go round the trainer's masking: the prompt is learned with the answer. Nothing is raised
@@ -82,7 +82,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
         )
         if asked and not training_columns(self.subject):
             return Unmet(
-                "the columns of the rows are not at hand: they may hold a mask or labels of"
+                "the columns of the rows are not available: they may hold a mask or labels of"
                 " their own"
             )
         lacking = super().unmet()

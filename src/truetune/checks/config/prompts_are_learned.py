@@ -3,8 +3,8 @@
 ## What it does
 Says so where Axolotl's `train_on_inputs`, LLaMA-Factory's `train_on_prompt` or torchtune's `train_on_input` is on,
 where Axolotl's `roles_to_train` names the user or the system beside the assistant, and where TRL's
-`completion_only_loss` is off for rows with a prompt and a completion. Where local rows are at hand, counts how much of
-what is learned is prompts, in characters; where that is less than a fifth, it is only information. So it does for
+`completion_only_loss` is off for rows with a prompt and a completion. Where local rows are available, counts how much
+of what is learned is prompts, in characters; where that is less than a fifth, it is only information. So it does for
 the labels that a script makes of rendered chats itself: its code is followed with the rows in hand, and not run.
 
 ## Why it is bad
@@ -98,7 +98,7 @@ class PromptsAreLearned(ConfigRule):
         )
 
     def _findings_on_script_labels(self) -> Iterator[Finding]:
-        """Findings on the labels that a script makes of chats itself; with its tokenizer at hand,
+        """Findings on the labels that a script makes of chats itself; where its tokenizer is available,
         rules on token ids judge them.
         """
         config = self.subject

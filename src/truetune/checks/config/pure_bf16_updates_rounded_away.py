@@ -91,7 +91,7 @@ PLAIN_OPTIMIZERS = (
 )
 """Optimizers that add the step to the weight as it is; their step is about the learning rate."""
 TYPICAL_WEIGHT = 0.02
-"""Size of a weight where the weights are not at hand: the usual standard deviation at the start"""
+"""Size of a weight where the weights are not available: the usual standard deviation at the start"""
 
 FAR_FACTOR = 30
 """So many times smaller than what a usual weight can take, a step is lost for all but the smallest weights."""

@@ -2,7 +2,7 @@
 
 ## What it does
 Finds pairs that are both set and of which one wins: `warmup_steps` over `warmup_ratio`; `max_steps` over
-`num_train_epochs`, where the rows are at hand and the limit ends the run before half of the epochs (a warning before
+`num_train_epochs`, where the rows are available and the limit ends the run before half of the epochs (a warning before
 a fifth, for most rows are never seen then). And rows that are held out where nothing is evaluated, or `eval_steps`
 where nothing says `eval_strategy: "no"` in so many words.
 

@@ -75,7 +75,7 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
             f"{a.only_this} right here alone, {a.only_other} there ({a.measure})"
             for a in self.subject.agreements
         )
-        return f"the loss differs by {change.difference:+.3f} nats a token; {'; '.join(alone)}"
+        return f"the loss differs by {change.difference:+.3f} nats/token; {'; '.join(alone)}"
 
     def findings(self) -> Iterator[Finding]:
         change, other = self.subject.change(), self.subject.other
@@ -87,7 +87,7 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
             if agreement.only_other <= agreement.only_this or agreement.p >= MAX_P:
                 continue
             yield self.finding(
-                f"the loss is {-change.difference:.3f} nats a token better than that of"
+                f"the loss is {-change.difference:.3f} nats/token better than that of"
                 f" {other.name}, and the answers are worse ({agreement.measure}):"
                 f" {agreement.only_other} are right there alone, {agreement.only_this} here alone",
                 "look at both models' answers (truetune sample --against), and choose checkpoints"

@@ -89,13 +89,13 @@ class NoBetterThanBase(EvaluationRule):
         change, other, loss = self.subject.change(), self.subject.other, self.subject.model.loss()
         if change is not None and other is not None:
             return (
-                f"the loss is {change.difference:+.3f} nats a token against {other.name}"
+                f"the loss is {change.difference:+.3f} nats/token against {other.name}"
                 f" ({change.low:+.3f} to {change.high:+.3f}, p = {change.p:.2g},"
                 f" {change.rows:,} rows)"
             )
         if loss is None:
             return ""
-        return f"the loss is {loss.mean:.3g} nats a token; no other model was measured"
+        return f"the loss is {loss.mean:.3g} nats/token; no other model was measured"
 
     def findings(self) -> Iterator[Finding]:
         loss = self.subject.model.loss()
@@ -124,7 +124,7 @@ class NoBetterThanBase(EvaluationRule):
             return
         yield self.finding(
             f"on {change.rows} rows the loss is {verdict} than that of {other.name}:"
-            f" {change.difference:+.3f} nats a token ({change.low:+.3f} to {change.high:+.3f}, p ="
+            f" {change.difference:+.3f} nats/token ({change.low:+.3f} to {change.high:+.3f}, p ="
             f" {change.p:.2g})",
             "look at the run's log (truetune diagnose) and at the answers (truetune sample); where"
             " rows are few, add",

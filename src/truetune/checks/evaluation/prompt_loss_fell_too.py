@@ -3,8 +3,8 @@
 ## What it does
 
 Compares what the prompts of 8 or more held-out rows cost the model and its base (`--against base`), beside the same of
-the supervised tokens. It fires where the prompts have gained half as many nats a token as the answers or more, at least
-0.2, and surely more than none. Prompts that the settings train (`learn: all`) are supervised, and not counted.
+the supervised tokens. It fires where the prompts have gained half as many nats/token as the answers or more, at least
+0.2, and their interval excludes none. Prompts that the settings train (`learn: all`) are supervised, and not counted.
 
 ## Why it is bad
 
@@ -79,7 +79,7 @@ class PromptLossFellToo(EvaluationRule):
         assert prompts is not None
         assert answers is not None
         return (
-            f"the loss of the prompts moved by {prompts.difference:+.2f} nats a token, that of the"
+            f"the loss of the prompts moved by {prompts.difference:+.2f} nats/token, that of the"
             f" supervised tokens by {answers.difference:+.2f}"
         )
 
@@ -94,7 +94,7 @@ class PromptLossFellToo(EvaluationRule):
             return
         yield self.finding(
             f"prompts were learned: on {prompts.rows} rows their loss is {-prompts.difference:.2f}"
-            f" nats a token below the base's ({-prompts.high:.2f} to {-(prompts.low or 0.0):.2f}),"
+            f" nats/token below the base's ({-prompts.high:.2f} to {-(prompts.low or 0.0):.2f}),"
             f" that of the supervised tokens {-answers.difference:.2f}",
             HELP,
             evidence=["training on answers alone leaves the loss of prompts nearly as it was"],

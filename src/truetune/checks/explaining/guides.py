@@ -203,7 +203,8 @@ GUIDES = (
          "invents the next user turn", "no eos"),
         "truetune check DATA -t TOKENIZER",
         (
-            Cause("the stop token is masked, because it is the pad token", "runs to the limit although rows end well",
+            Cause("the stop token is masked, because it is the pad token",
+                  "answers hit max_new_tokens although rows end well",
                   ("pad-is-stop-token", "padding-supervised", "stopping-never-learned")),
             Cause("no stop token stands in the rows", "invents the next user turn or question after its answer",
                   ("eos-not-appended", "answer-not-terminated")),
@@ -1484,7 +1485,7 @@ GUIDES = (
                   " gets slower"
                   " with every new token",
                   ("use-cache-saved-off", "generation-slows-down", "kv-cache-left-off")),
-            Cause("answers that never stop: each runs to the limit", "short answers take as long as long ones",
+            Cause("answers that never stop: each hits max_new_tokens", "short answers take as long as long ones",
                   ("answers-never-stop",)),
             Cause("weights saved or merged in float32: twice the bytes for each token. `dtype` in config.json says it",
                   "the merged model is twice as large on disk as the base (30 GB instead of 15) and half as fast",
@@ -1596,7 +1597,7 @@ GUIDES = (
                   " exchange results in every layer. --data-parallel-size N serves N copies",
                   "vllm throughput on 4 gpus is lower than on one; Custom allreduce is disabled, "
                   "PCIe-only GPUs, no nvlink"),
-            Cause("a batch of generate ends when its longest answer does: one answer that runs to the limit holds up"
+            Cause("a batch of generate ends when its longest answer does: one answer that hits max_new_tokens holds up"
                   " all others. A stop that works, a lower max_new_tokens, or vLLM, which fills free places at once",
                   "batching did not help at all, a batch takes just as long as the slowest sample; batch_size 64,"
                   " max_new_tokens 4096",

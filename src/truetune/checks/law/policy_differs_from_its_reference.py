@@ -64,7 +64,7 @@ class PolicyDiffersFromItsReference(LawRule):
             f"; at 0 it is {evidence['expected']:.4f}" if evidence["expected"] is not None else ""
         )
         yield self.finding(
-            f"before the first step the policy is up to {value:.2g} nats a token from its"
+            f"before the first step the policy is up to {value:.2g} nats/token from its"
             f" reference, which is {evidence['reference']}",
             "take the model that the policy starts from as the reference: for a trained SFT adapter"
             " its frozen copy or the merged model, not the base without it",
@@ -74,7 +74,7 @@ class PolicyDiffersFromItsReference(LawRule):
                     f"row {i}: log-ratio of the policy {_show_log_ratios(row)}"
                     for i, row in enumerate(evidence["rows"])
                 ),
-                f"rounding explains {tolerance:.0e} nats a token",
+                f"rounding explains {tolerance:.0e} nats/token",
             ],
         )
 

@@ -67,10 +67,10 @@ class PrecomputedReferenceStale(LawRule):
             for i, row in enumerate(rows[:4])
         ]
         yield self.finding(
-            f"the reference's log-probabilities that came with the data are up to {value:.2g} nats"
-            " a token from those of the live reference",
+            f"the reference's log-probabilities that came with the data are up to {value:.2g}"
+            " nats/token from those of the live reference",
             "compute them again: with this model, template, truncation and order of rows",
-            evidence=[*pairs, f"rounding explains {tolerance:.0e} nats a token"],
+            evidence=[*pairs, f"rounding explains {tolerance:.0e} nats/token"],
         )
 
 

@@ -56,9 +56,9 @@ class ReferenceMovesWithThePolicy(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         """The finding that the reference shares weights with the policy."""
         yield self.finding(
-            f"the reference's log-probabilities change by {value:.2g} nats a token when the trained"
+            f"the reference's log-probabilities change by {value:.2g} nats/token when the trained"
             " weights change",
             "give the reference weights of its own (a deep copy), or leave ref_model out so that"
             " the trainer makes one",
-            evidence=[f"rounding explains {tolerance:.0e} nats a token"],
+            evidence=[f"rounding explains {tolerance:.0e} nats/token"],
         )

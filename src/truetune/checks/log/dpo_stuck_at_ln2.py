@@ -233,7 +233,7 @@ class DpoStuckAtLn2(LogRule):
         excludes.
         """
         smoothing = self._label_smoothing(margins, loss)
-        pairs = "look whether chosen and rejected are the same (truetune check DATA -t TOKENIZER)"
+        pairs = "check whether chosen and rejected are the same (truetune check DATA -t TOKENIZER)"
         if smoothing is not None and smoothing > CANCELS:
             return (
                 "set label_smoothing to 0 (dpo_label_smoothing in Axolotl): at 0.5 both orders of a"

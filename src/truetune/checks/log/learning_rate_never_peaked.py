@@ -1,7 +1,7 @@
 """The learning rate still climbed when the run ended: its warm-up is longer than the run.
 
 ## What it does
-Looks whether `learning_rate` grows in proportion to the step up to the last one. A run that has not come to its last
+Checks whether `learning_rate` grows in proportion to the step up to the last one. A run that has not come to its last
 step yet (`max_steps`) is left alone, and so is one of fewer than ten steps or one that came to the configured rate,
 where the log, or a command that it prints, says it. Where the log neither says how many steps were planned nor ends
 with the trainer's summary, the run may continue: then it is a warning after 500 steps or an epoch, else a note.

@@ -69,7 +69,7 @@ SMALLEST, LARGEST = 32_000, 262_144
 HARDLY_FALLS = 0.05
 """Of the first loss. Chosen, not measured: an untrained model falls by a third in its first hundred steps"""
 FOREIGN = 5.0
-"""Nats a token, at the end of a run. Chosen, not measured: the frequencies of a language's words alone give about 7,
+"""Nats/token, at the end of a run. Chosen, not measured: the frequencies of a language's words alone give about 7,
 and published bases have 1 to 4 on text of any language that they were trained on"""
 
 

@@ -25,7 +25,7 @@ curve:
 ```
 
 ## Fix safety
-bf16 needs no loss scale and has the range of float32. A run that went on with skipped steps is begun again, or from a
+bf16 needs no loss scale and has the range of float32. A run that continued with skipped steps is begun again, or from a
 checkpoint of before the fall.
 
 ## References

@@ -211,7 +211,7 @@ class NanHiddenByLoggingFilter(LogRule):
         is_brain = self.subject.facts.get("bf16") is True
         precision = "" if is_brain else " in bf16 (or float32) if it was float16,"
         return (
-            f"{again};{precision} with a lower learning rate{self._advice_on_clipping()}; look whether a batch"
+            f"{again};{precision} with a lower learning rate{self._advice_on_clipping()}; check whether a batch"
             " without a label came right before (`truetune check` on the data)"
         )
 

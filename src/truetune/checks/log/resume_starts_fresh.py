@@ -53,7 +53,7 @@ from truetune.logs.facts_in_files_beside_log import NOTHING_RESUMED
 
 SAYS = {
     "schedule": "the learning-rate schedule (and the optimizer with it) restarted",
-    "weights": "the weights restarted while the steps went on",
+    "weights": "the weights restarted while the steps continued",
     "run": "the run restarted",
     "everything": "the training began again from its start: nothing was resumed",
 }

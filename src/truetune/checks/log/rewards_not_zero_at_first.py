@@ -120,7 +120,7 @@ def _remedy(beside: FilesBeside) -> str:
         )
     own = "name the model that training begins with, not its base, as the reference (ref_model)"
     caches = any(one.value is True for one in beside.settings_named("precompute_ref_log_probs"))
-    # Where the settings are at hand, and none caches anything, a cache is not the cause.
+    # Where the settings are available, and none caches anything, a cache is not the cause.
     if beside.settings and not caches:
         return f"{own}; with a LoRA on a tuned model, merge that model's adapter first"
     return (

@@ -58,7 +58,7 @@ MANY_EPOCHS = 10
 VERY_MANY_EPOCHS = 50
 """More than any published recipe of a language model"""
 KNOWN_BY_HEART = 0.1
-"""Nats a token; free text that is not known by heart is seldom below 0.5"""
+"""Nats/token; free text that is not known by heart is seldom below 0.5"""
 
 
 class _TrainedRows(NamedTuple):

@@ -56,7 +56,7 @@ MAX_NEW_EPOCH = 0.95
 # answers follow a template would fire.
 MAX_KNOWN_LOSS = 0.005
 LOW_LOSS, FIRST_LOSS = 0.1, 1.0
-"""Nats a token: free text that was not seen before stays above 0.5 after any fine-tuning; where the first loss is below
+"""Nats/token: free text that was not seen before stays above 0.5 after any fine-tuning; where the first loss is below
 the second, the run may continue an earlier one"""
 # Losses of labels and short answers leap with each answer that was not known, however low they are.
 MIN_FALLING, MIN_SMOOTH_RECORDS = 0.9, 10

@@ -106,7 +106,7 @@ class StepsOfManyRows(OutputRule):
         if unmet is not None:
             return unmet
         if self.subject.kind not in self.kinds:
-            return Unmet("it is about runs whose steps are made of rows that are at hand")
+            return Unmet("it is about runs whose steps are made of rows that are available")
         if self._training_plan() is None:
             return Unmet("the output does not say how many rows and steps the run has")
         return None

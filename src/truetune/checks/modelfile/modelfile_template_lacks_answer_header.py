@@ -3,7 +3,7 @@
 ## What it does
 Looks at a TEMPLATE that opens the user's turn with a header (ChatML, Llama 3 and 4, Gemma, Phi, GLM, Granite,
 DeepSeek, gpt-oss, Alpaca, Vicuna; `[INST]` of Mistral), and says where no header is opened behind the last question:
-behind `.Prompt` up to `.Response`, or, over `.Messages`, anywhere but in front of a message that is there already. For
+behind `.Prompt` up to `.Response`, or, over `.Messages`, anywhere but in front of a message that already exists. For
 `[INST]` it is the closing `[/INST]`.
 
 ## Why it is bad
@@ -50,7 +50,7 @@ QUESTION = re.compile(r"\.Prompt\b")
 ANSWER = re.compile(r"\.Response\b")
 MESSAGES = re.compile(r"\brange\b.*\.Messages\b")
 PAST_MESSAGE = re.compile(r"\.(?:Content|ToolCalls|Thinking|Function|System|Tools)\b")
-"""What is written behind the header of a message that is there already"""
+"""What is written behind the header of a message that already exists"""
 CONTROL = re.compile(r"\s*(if|else|end|range|with|break|continue|/\*)(?:\b|$|\*)")
 """Actions that write nothing themselves"""
 NAMED_PART = re.compile(r"\s*(?:define|template|block)\b")
@@ -224,7 +224,7 @@ def _opens_any_role(family: _TurnFormat, pieces: tuple[_Piece, ...]) -> bool:
 
 
 def _continues_with_message(behind: tuple[_Piece, ...]) -> bool:
-    """Is what is written next behind a header a message that is there already, or the system prompt?"""
+    """Is what is written next behind a header a message that already exists, or the system prompt?"""
     for value in _writing_actions_after(behind):
         if PAST_MESSAGE.search(value):
             return True

@@ -81,7 +81,7 @@ class RejectedSideEmpty(PairRule):
         if self.empty:
             yield self.finding(
                 f"{self.empty:,} of {self.pairs:,} pairs have an empty rejected answer",
-                "drop these pairs, or look whether the right column is rejected (--map"
+                "drop these pairs, or check that the rejected column is right (--map"
                 " rejected=COLUMN)",
                 severity="error" if self.empty >= ERROR_SHARE * self.pairs else "warning",
                 cases=self.cases,

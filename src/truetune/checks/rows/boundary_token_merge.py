@@ -77,7 +77,10 @@ class BoundaryTokenMerge(DataRule):
                         token = rendering.text[int(starts[at - 1]) : end]
                         self.cases.append(
                             case_in_example(
-                                batch, i, at - 1, f"the token {token!r} spans the border"
+                                batch,
+                                i,
+                                at - 1,
+                                f"the token {token!r} spans the prompt/completion boundary",
                             )
                         )
 

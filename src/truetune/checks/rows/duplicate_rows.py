@@ -1,4 +1,4 @@
-"""Rows stand in the data more than once.
+"""The data holds duplicate rows.
 
 ## What it does
 Counts the rows that are equal to an earlier one, equal but for case, white space and punctuation, or nearly the same
@@ -139,7 +139,7 @@ class DuplicateRows(DataRule):
         lines = self.places
         for kind, pairs in self.copies.items():
             if pairs:
-                likeness = "nearly the same as" if kind == "near" else "the same as"
+                likeness = "near-duplicate of" if kind == "near" else "duplicate of"
                 yield self.finding(
                     f"{len(pairs):,} of {len(lines):,} rows {COPIES[kind]}",
                     self._remedy_for_copies(kind),
@@ -160,7 +160,7 @@ class DuplicateRows(DataRule):
         if kind == "near":
             return DROP_NEAR
         votes = ", or they are the votes of several labellers" if self.has_pairs else ""
-        return f"drop the copies, unless their weight is meant{votes}"
+        return f"drop the duplicates, unless oversampling is intended{votes}"
 
     def _severity_of_copies(self, kind: str, pairs: Sequence[tuple[int, int]]) -> Severity:
         """A warning where a share of the rows are copies; near ones only where the answers of most are equal."""

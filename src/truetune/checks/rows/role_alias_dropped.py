@@ -1,7 +1,7 @@
 """Turns have roles that the chat template does not know.
 
 ## What it does
-Counts the turns whose role is none of system, developer, user, assistant, tool, function, and looks whether their
+Counts the turns whose role is none of system, developer, user, assistant, tool, function, and checks whether their
 text reaches the rendering.
 
 ## Why it is bad

@@ -97,7 +97,7 @@ class RowEndsWithoutAnswer(DataRule):
             yield self.finding(
                 f"{count:,} of {self.chats:,} conversations end without an answer, in a turn of:"
                 f" {roles}",
-                "look whether their last answer is lost; else cut the turn off, of which nothing is"
+                "check whether their last answer is lost; else cut the turn off, of which nothing is"
                 " learned",
                 severity="warning" if count * WARNING_ONE_IN >= self.chats else "info",
                 cases=self.cases,

@@ -2,7 +2,7 @@
 
 ## What it does
 Looks for what most of the first rows have in common, word for word (8 tokens in a row; 32 characters where no tokenizer
-is at hand): an instruction, a policy, examples, boilerplate. It fires where such text is prompt or plain text, has
+is available): an instruction, a policy, examples, boilerplate. It fires where such text is prompt or plain text, has
 labels, and is half of all that is learned. A note where the labels are right, and such text is still four fifths of all
 tokens. Counted is what the length limit of the run leaves; where it leaves nearly no answer, rules on the limit tell
 it.
@@ -76,7 +76,7 @@ LEARNED_SHARE = 0.5
 TOTAL_SHARE = 0.8
 """Share of all tokens from which it is a note"""
 BYTES_OF_A_TOKEN = 4
-"""Of English, where each token is a byte because no tokenizer is at hand"""
+"""Of English, where each token is a byte because no tokenizer is available"""
 MIN_TOKENS = 16
 """Tokens of it that an example learns: a header of a few tokens costs nothing"""
 MIN_CONTEXT = 256

@@ -4,7 +4,7 @@
 Looks in the contents of chats for marks of any template: control tokens of other models (`[INST]`, `<|im_start|>`,
 `<start_of_turn>`, `<|eot_id|>`, `</s>`), and heads of a turn (`### Instruction:`, `### Response:`, `Human:`,
 `ASSISTANT:`). A content counts that begins or ends with one, as rendered text does, or that holds two of them; code is
-passed over. Control tokens of the tokenizer at hand are `special-token-in-content`. An error where half of the rows
+passed over. Control tokens of the given tokenizer are `special-token-in-content`. An error where half of the rows
 have them, a warning from 5 % on; of fewer a note, for they may talk of templates.
 
 ## Why it is bad

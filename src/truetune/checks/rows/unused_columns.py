@@ -118,7 +118,7 @@ class UnusedColumns(DataRule):
                 )
                 instead = self._column_learned_instead(columns) if wanted else ""
                 yield self.finding(
-                    f"columns that reach neither prompt nor answer: {names}"
+                    f"unused columns, in neither prompt nor answer: {names}"
                     + (f"; {instead} is learned as the answer" if instead else ""),
                     self._remedy_for_columns(columns, instead)
                     if wanted

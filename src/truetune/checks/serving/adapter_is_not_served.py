@@ -86,7 +86,7 @@ class AdapterIsNotServed(ServingRule):
         if strength.factor is not None and strength.effect is not None:
             evidence = (
                 f"{strength.factor:.1%} of the effect on {strength.places} log-probabilities is there"
-                f" (effect {strength.effect:.2g} nats a token)"
+                f" (effect {strength.effect:.2g} nats/token)"
             )
         yield self.finding(
             f"{subject} is not served: the server answers as the base model does",

@@ -96,12 +96,12 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
             )
         evidence = [
             f"over {strength.places} log-probabilities: cosine {strength.cosine:.3f}, off by"
-            f" {strength.distance:.2g} nats a token of an effect of {strength.effect:.2g}"
+            f" {strength.distance:.2g} nats/token of an effect of {strength.effect:.2g}"
         ]
         if strength.explained_distance is not None:
             evidence.append(
                 f"with that scaling the adapter is off by {strength.explained_distance:.2g}"
-                " nats a token"
+                " nats/token"
             )
         yield self.finding(
             f"the server applies {strength.factor or 0:.0%} of what training changed"

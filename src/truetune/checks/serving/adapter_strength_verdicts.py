@@ -2,7 +2,7 @@
 it, or it can't be told.
 
 `AdapterStrength.factor` is the part of training's effect on log-probabilities that the server shows (a projection: 0 is
-the base, 1 the tuned model), `distance` what is left in nats a token, `effect` the size of the whole effect. The three
+the base, 1 the tuned model), `distance` what is left in nats/token, `effect` the size of the whole effect. The three
 rules on served weights share these verdicts, so that one server is never blamed twice. The trade-off: fixed limits for
 all models, wide enough for the noise of few prompts.
 """
@@ -61,7 +61,7 @@ def describe_strength(strength: AdapterStrength) -> str:
     if strength.factor is not None and strength.distance is not None:
         return (
             f"{strength.factor:.0%} of what training changed is served, over {strength.places:,}"
-            f" log-probabilities; off by {strength.distance:.2g} nats a token"
+            f" log-probabilities; off by {strength.distance:.2g} nats/token"
         )
     if strength.distance is not None:
         return (

@@ -87,7 +87,7 @@ class GreedyAnswersNotRepeatable(ServingRule):
         )
         if is_harmless:
             remedy = "compare scores over several runs, or switch batching off"
-        margin = "not told" if repeats.margin is None else f"{repeats.margin:.2g} nats"
+        margin = "not reported" if repeats.margin is None else f"{repeats.margin:.2g} nats"
         yield self.finding(
             f"the same request at temperature 0 gets {len(repeats.answers)} different answers:"
             f" {repeats.alone_differ} of {repeats.alone} alone and {repeats.together_differ} of"

@@ -3,7 +3,7 @@
 ## What it does
 
 Compares the log-probabilities of the same answers, by the server and by the model on this machine. It fires where
-their difference is more than half of what training changed; or, where no base is known, more than 0.3 nats a token.
+their difference is more than half of what training changed; or, where no base is known, more than 0.3 nats/token.
 
 ## Why it is bad
 
@@ -101,11 +101,11 @@ class ServedWeightsDiffer(ServingRule):
         evidence = [f"over {strength.places} tokens of the model's own answers"]
         if strength.effect is not None:
             evidence.append(
-                f"what training changed: {strength.effect:.2g} nats a token; served of it:"
+                f"what training changed: {strength.effect:.2g} nats/token; served of it:"
                 f" {strength.factor:.0%}, cosine {strength.cosine:.2f}"
             )
         yield self.finding(
-            f"the server's log-probabilities are {strength.distance:.2g} nats a token off the"
+            f"the server's log-probabilities are {strength.distance:.2g} nats/token off the"
             " model's",
             "look which weights, which adapter and which quantisation the server was started with",
             evidence=evidence,

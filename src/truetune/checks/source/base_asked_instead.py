@@ -105,7 +105,7 @@ ADAPTER_SWITCHES = (
 TRAINING_PREPARATIONS = ("enable_input_require_grads", "gradient_checkpointing_enable")
 """What a part of a library does for a training that stands in another file"""
 OF_UNSLOTH = ("unsloth.*.get_peft_model",)
-"""Adds a new adapter to a base, and leaves one alone that is already there"""
+"""Adds a new adapter to a base, and leaves one alone that already exists"""
 UNSLOTH_LOADS = ("unsloth.*.from_pretrained",)
 PLAIN_LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
 ADAPTED_LOADS = ("peft.*.from_pretrained", "unsloth.*.from_pretrained", "*.LoRARequest")

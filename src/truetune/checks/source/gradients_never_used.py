@@ -1,7 +1,7 @@
 """Gradients are computed, and no step of the optimizer uses them.
 
 ## What it does
-For a loop of one's own that calls `backward()`: looks whether the optimizer over a model's parameters is stepped
+For a loop of one's own that calls `backward()`: checks whether the optimizer over a model's parameters is stepped
 anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, on every way
 to the step (in a branch, a helper, behind clipping, in a method that a trainer calls there), so that each step sees
 gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it

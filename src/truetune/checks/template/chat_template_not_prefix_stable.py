@@ -1,7 +1,7 @@
 """The prompt that serving builds is not how the training text begins.
 
 ## What it does
-For each assistant turn it renders the conversation before it with the generation prompt, and looks whether the
+For each assistant turn it renders the conversation before it with the generation prompt, and checks whether the
 training text begins with that, character by character.
 
 ## Why it is bad

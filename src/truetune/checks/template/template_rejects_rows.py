@@ -1,4 +1,4 @@
-"""The chat template refuses rows.
+"""The chat template raises on rows.
 
 ## What it does
 Groups the rows that the template raises on by what it says. Where `truetune fix` knows an edit, that is tried on some
@@ -64,7 +64,7 @@ class TemplateRejectsRows(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        """Count the chats that the template refuses, by cause."""
+        """Count the chats on which the template raises, by cause."""
         self.rows += len(batch.rows)
         self.chats += batch.chats
         if self.probes.template is None:
@@ -84,8 +84,10 @@ class TemplateRejectsRows(DataRule):
         return NO_TEMPLATE if self.probes.template is None else None
 
     def figure(self) -> Measurement:
-        """The number of chats that the template refuses."""
-        return count_measurement("chats that the template refuses", self.causes.total(), self.chats)
+        """The number of chats on which the template raises."""
+        return count_measurement(
+            "chats on which the template raises", self.causes.total(), self.chats
+        )
 
     def findings(self) -> Iterator[Finding]:
         rejected = self.causes.total()
@@ -98,8 +100,8 @@ class TemplateRejectsRows(DataRule):
         if len(self.causes) > SHOWN_CAUSES:
             listed.append(f"and {len(self.causes) - SHOWN_CAUSES:,} more causes")
         yield self.finding(
-            f"{rejected:,} of {self.rows:,} rows can't be rendered: the chat template refuses them",
-            "bring these rows into the form that the template takes, or choose another template"
+            f"{rejected:,} of {self.rows:,} rows can't be rendered: the chat template raises on them",
+            "change the rows as the template's message says, or choose another template"
             " with --template",
             evidence=listed,
             cases=self.cases,

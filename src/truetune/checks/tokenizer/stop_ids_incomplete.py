@@ -99,8 +99,8 @@ class StopIdsIncomplete(DataRule):
                 yield f"{other.token} ({other.id}) is one by: {', '.join(other.origins)}"
         if listed:
             yield (
-                f"{stop.token} is one only by: {', '.join(sorted(listed))}, which generate() does"
-                " not read"
+                f"{stop.token} is defined only in: {', '.join(sorted(listed))}, which generate()"
+                " ignores"
             )
 
     def _turn_end_of_template(self) -> StopToken | None:

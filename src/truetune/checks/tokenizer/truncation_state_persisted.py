@@ -1,7 +1,7 @@
 """tokenizer.json carries a truncation or padding that a run left in it.
 
 ## What it does
-Looks whether `truncation` and `padding` in tokenizer.json are null, and counts the examples that would be cut.
+Checks whether `truncation` and `padding` in tokenizer.json are null, and counts the examples that would be cut.
 
 ## Why it is bad
 A call with `truncation=True` or `padding=...` changes a fast tokenizer, and `save_pretrained` writes that state. Stacks

@@ -95,7 +95,7 @@ class TruncationCutsTheTerminator(DataRule):
                 self.whole += not answers[part][:limit].any()
                 if len(self.cases) < MAX_CASES:
                     text = (
-                        f"{batch.lengths[i]:,} tokens; its last stop token is number"
+                        f"{batch.lengths[i]:,} tokens; its last stop token is at position"
                         f" {stops[-1] + 1:,}"
                     )
                     self.cases.append(case_in_example(batch, i, limit, text))

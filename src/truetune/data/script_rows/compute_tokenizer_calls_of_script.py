@@ -1,6 +1,6 @@
 """Computes a script's calls of its tokenizer: text to ids, chats to text, special tokens.
 
-How it works: whoever has a tokenizer at hand gives its functions; `data` itself reads none. Ids are lists of constants,
+How it works: whoever has a tokenizer gives its functions; `data` itself reads none. Ids are lists of constants,
 so that the script's own code on them (slices, sums, `-100` for prompts) is followed like any other.
 
 The trade-off: padding and truncation are those of one row by itself. A batch that is padded to its longest row stays as

@@ -189,7 +189,7 @@ def use_tokenizer_for_script(script: str, tokenizer: ScriptTokenizer | None) -> 
 
     Args:
         script: The path of the script, as it is read later.
-        tokenizer: None where none is at hand any more.
+        tokenizer: None where none is available any more.
     """
     if tokenizer is None:
         _BROUGHT.pop(script, None)

@@ -5,7 +5,7 @@ How it works: as the run of `truetune.source.symbolic_execution`, but files of r
 known run once for each item, and options are as a command gives them, or by default. So what a script makes of its
 rows is known as text, as far as nothing but the script and its files decides it. Nothing is executed.
 
-The trade-off: where no tokenizer is at hand, special tokens are empty texts. A text that the chat template renders is
+The trade-off: where no tokenizer is available, special tokens are empty texts. A text that the chat template renders is
 kept as the conversation that it renders (`RenderedChat`), so that rules and encoders see its turns.
 """
 
@@ -99,7 +99,7 @@ MAX_SECONDS = 10.0
 """Of processor time, for one run: what a step costs depends on the texts. By the clock, a busy machine
 would end other runs than an idle one, and the verdicts would differ"""
 MAX_STEPS_WITHOUT_FILES = 50_000
-"""Steps of a run that has read no file: a game or simulation for rewards, whose rows are nowhere at hand"""
+"""Steps of a run that has read no file: a game or simulation for rewards, whose rows are nowhere to be read"""
 MAX_TEXT = 1_000_000
 """Characters of a text that is put together"""
 SPECIAL_TOKENS = ("eos_token", "bos_token", "pad_token", "unk_token")
@@ -144,7 +144,7 @@ class RenderedChat(Opaque):
 
     messages: Value
     text: str | None = None
-    """What the template writes; None where no tokenizer is at hand"""
+    """What the template writes; None where no tokenizer is available"""
 
 
 class ConcreteRun(Interpreter):
@@ -166,7 +166,7 @@ class ConcreteRun(Interpreter):
         Args:
             entry: The script.
             files: The files that it may read.
-            tokenizer: The one that it loads, where it is at hand.
+            tokenizer: The one that it loads, where it is available.
             keeps_chats: Keep a text that the template renders as its conversation; else it is a text like any other.
         """
         super().__init__(entry)

@@ -54,7 +54,7 @@ class DropLeaked(Remedy):
     """Drops training rows that are in the evaluation data; the evaluation rows stay."""
 
     rule = "train-eval-leak"
-    what = "drop rows that stand in the evaluation data"
+    what = "drop rows that are in the evaluation data"
     safe = False
     stage = Stage.COPIES
     needs_tokenizer = False

@@ -103,10 +103,10 @@ class DropOneSidedPairs(_DropRow):
 
 
 class DropRefusedRows(_DropRow):
-    """Drops rows that the template refuses, and that no other remedy made it take."""
+    """Drops rows on which the template raises, and that no other remedy made it take."""
 
     rule = "template-rejects-rows"
-    what = "drop rows that the template refuses"
+    what = "drop rows on which the template raises"
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """An attempt that drops a row which the template refuses."""

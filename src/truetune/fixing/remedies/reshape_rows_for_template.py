@@ -143,7 +143,7 @@ class ReshapeForTemplate(Remedy):
     """Makes the smallest change of form with which the template takes the row."""
 
     rule = "template-rejects-rows"
-    what = "write rows in the form that the template takes"
+    what = "write rows in the structure that the template accepts"
     safe = True
     stage = Stage.TEMPLATE
 

@@ -126,7 +126,7 @@ def find_model_source(
         tokenizer: the folder of the tokenizer, where it is not with the model.
 
     Raises:
-        UsageError: where there is nothing of that name, or a part of it is not at hand.
+        UsageError: where there is nothing of that name, or a part of it is missing.
     """
     tokenizer_folder = _folder_of_option(tokenizer, "--tokenizer") if tokenizer else None
     base_folder = _folder_of_option(base, "--base") if base else None

@@ -76,7 +76,7 @@ def _same_errors_of_other_processes(
 
 
 def _is_missing_or_existing_file_error(raised: PrintedException) -> bool:
-    """Is it an error of a file that is gone, or that is there already?"""
+    """Is it an error of a file that is gone, or that already exists?"""
     return RACED_TYPES.match(raised.type) is not None and RACED_TEXT.search(raised.text) is not None
 
 
@@ -91,7 +91,7 @@ def _is_race_inside_rmtree(raised: PrintedException) -> bool:
     emptied? Its first call on the folder fails alike if there is none, so that the type of the call
     decides.
 
-    Its first look at the folder fails alike where there is none, so that the type of the call decides.
+    Its first check of the folder fails alike where there is none, so that the type of the call decides.
     """
     inner = [
         frame

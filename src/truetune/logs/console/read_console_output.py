@@ -145,7 +145,7 @@ class Failure:
     beside: tuple[str, ...]
     """Texts of the exceptions that ended the other processes, one each"""
     is_the_end: bool
-    """Or did the run go on?"""
+    """Or did the run continue?"""
     count: int = 1
     """How often it was raised with this text"""
     race: FileRace | None = None
@@ -174,7 +174,7 @@ class ConsoleOutput:
     failure: Failure | None = None
     """What ended the run; None where no exception did"""
     survived: tuple[Failure, ...] = ()
-    """Exceptions behind which the run went on"""
+    """Exceptions after which the run continued"""
     ends: tuple[Notice, ...] = ()
     """What ended a process from outside, or below Python"""
     notices: tuple[Notice, ...] = ()

@@ -34,7 +34,7 @@ LOSS_AT_ZERO_RATIOS = {
 
 
 def measure_law(trial: Trial) -> Measured:
-    """Largest log-ratio of policy to reference, in nats a token of the shorter side, without dropout."""
+    """Largest log-ratio of policy to reference, in nats/token of the shorter side, without dropout."""
     require_start_with_reference(trial)
     refuse_precomputed_by_another_model(trial)
     worst = 0.0
@@ -60,7 +60,7 @@ def measure_law(trial: Trial) -> Measured:
     return Measured(
         worst,
         log_probability_tolerance(trial),
-        "largest log-ratio of policy to reference, in nats a token",
+        "largest log-ratio of policy to reference, in nats/token",
         evidence,
     )
 

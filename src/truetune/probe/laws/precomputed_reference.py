@@ -20,7 +20,7 @@ COST: Cost = "quick"
 
 
 def measure_law(trial: Trial) -> Measured:
-    """Largest difference over some rows, in nats a token of the shorter side."""
+    """Largest difference over some rows, in nats/token of the shorter side."""
     require_start_with_reference(trial)
     refuse_precomputed_by_another_model(trial)
     if trial.kind != "dpo" or "ref_chosen_logps" not in trial.batches[0]:
@@ -36,6 +36,6 @@ def measure_law(trial: Trial) -> Measured:
     return Measured(
         worst,
         log_probability_tolerance(trial),
-        "largest difference of log-probabilities, in nats a token",
+        "largest difference of log-probabilities, in nats/token",
         {"rows": rows},
     )

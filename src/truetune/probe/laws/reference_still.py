@@ -22,8 +22,8 @@ COST: Cost = "quick"
 
 
 def measure_law(trial: Trial) -> Measured:
-    """Largest change of the reference's log-probabilities when trained weights are moved and put back, in nats a
-    token."""
+    """Largest change of the reference's log-probabilities when trained weights are moved and put back, in
+    nats/token."""
     require_start_with_reference(trial)
     require_whole_weights(trial)
     if trial.kind != "dpo":
@@ -45,5 +45,5 @@ def measure_law(trial: Trial) -> Measured:
     return Measured(
         moved,
         log_probability_tolerance(trial),
-        "change of the reference's log-probabilities, in nats a token",
+        "change of the reference's log-probabilities, in nats/token",
     )

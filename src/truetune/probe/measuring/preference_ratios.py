@@ -32,7 +32,7 @@ TOLERANCE_16_BIT_NATS = 0.05
 
 
 def log_probability_tolerance(trial: Trial) -> float:
-    """The tolerance of a log-probability, in nats a token."""
+    """The tolerance of a log-probability, in nats/token."""
     return TOLERANCES_NATS.get(coarsest_dtype(trial), TOLERANCE_16_BIT_NATS)
 
 

@@ -69,7 +69,7 @@ def _restore_model_but_weights(model: torch.nn.Module) -> Iterator[None]:
     embeddings = [module for module in modules if isinstance(module, torch.nn.Embedding)]
     hooks = [(layer._forward_hooks, dict(layer._forward_hooks)) for layer in embeddings]
     configs = _settings_of_configs(modules)
-    # A gradient that is there already (of accumulation in progress) would be added to the law's own.
+    # A gradient that already exists (of accumulation in progress) would be added to the law's own.
     for parameter, _, _ in parameters:
         parameter.grad = None
     try:

@@ -1,8 +1,8 @@
 """The answers of a model: at any step of a run beside its neighbours, of two runs or models side by side.
 
-Answers of all looks are sent once, with the questions in a table of their own, and a script draws the look that is
+Answers of all passes are sent once, with the questions in a table of their own, and a script draws the pass that is
 chosen: fifty looks at fifty prompts repeat each prompt fifty times otherwise. The trade-off: without scripts only
-the verdicts of the last look are.
+the verdicts of the last pass are.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class _PromptIndex:
         lines = Counter((sample["file"], sample["line"]) for sample in samples)
         for sample in samples:
             prompt = str(sample["question"]), str(sample["reference"])
-            # The same question may be asked twice in one look (several samples a prompt): the
+            # The same question may be asked twice in one pass (several samples a prompt): the
             # second has a place of its own.
             place = (*prompt, met[prompt])
             met[prompt] += 1

@@ -53,7 +53,7 @@ PANELS = (
     Panel("Held-out loss by source", prefix="eval_loss/"),
     Panel("Answers: stop, loop, echo", tuple(f"answers/{name}" for name in (
         "stopped", "looped", "echoed", "markers", "empty", "garbage", "switched")), share=True),
-    Panel("P(stop) behind the references, median", ("answers/stop_probability",), share=True),
+    Panel("P(stop) after the references, median", ("answers/stop_probability",), share=True),
     Panel("Answers and references", tuple(f"answers/{name}" for name in (
         "overlap", "exact", "parsed", "agrees", "repetition")), share=True),
     Panel("Length of the answers over the references'", ("answers/length_ratio",)),

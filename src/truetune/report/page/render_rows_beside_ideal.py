@@ -1,5 +1,5 @@
 """Renders rows of the data under the settings of a run, beside what they should be: labels by the inference contract,
-or where the ids differ a clean twin.
+or where the ids differ a clean copy.
 
 A page shows what the run does with a row, and beside it what it should do, so that a fault is seen in its place. For
 that a row is rendered a second time, under the same settings with one of them put right. The trade-off: each row that
@@ -93,7 +93,7 @@ class TokenRowRenderer:
         return row_of_view(view, title) | kept_range_of_cut_example(view, self.setup.spec)
 
     def _expected_values(self, view: TokenView, title: str | None) -> TokenRow:
-        """What a token row needs to show how it should be: the mask that is expected, or a twin
+        """What a token row needs to show how it should be: the mask that is expected, or a copy
         with other ids.
         """
         beside: TokenRow = {}

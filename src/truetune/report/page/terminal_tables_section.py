@@ -1,7 +1,7 @@
 """The page's section of what was measured or memorised: the tables that the terminal shows, as they
 are.
 
-Environment, recitation, evaluation, memory, rungs: whatever a kind of report draws below its findings was recorded in
+Environment, recitation, evaluation, memory, stages: whatever a kind of report draws below its findings was recorded in
 the JSON (`record_terminal_drawing_as_tables`). So a new kind of report has a page without a line here but its title.
 """
 

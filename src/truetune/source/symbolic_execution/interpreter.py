@@ -103,7 +103,7 @@ MAX_LOOP_DEPTH = 3
 MAX_CALLS_OF_FUNCTION = 40
 """Times that one function is entered; a helper that is called more often gives an unknown value"""
 FALLS_THROUGH, CONTINUES, BREAKS, RETURNS, RAISES = range(5)
-"""How a block ends. Of two arms the smaller one counts: it says where the run may go on"""
+"""How a block ends. Of two arms the smaller one counts: it says where the run may continue"""
 ENDING_CALLS = ("sys.exit", "exit", "quit", "os._exit", "os.abort")
 STARTERS = (
     "threading.Thread",

@@ -53,7 +53,7 @@ from truetune.training.watch.sampling_pass_size_and_schedule import (
 # Chosen: well below the 30 minutes of ddp_timeout, and half of NCCL's own 10. At the double a slow
 # process might end the run; at half of it more passes of large models on CPUs are cut.
 MAX_PASS_SECONDS = 300.0
-"""Seconds after which a look is cut: no process waits for another until it is given up"""
+"""Seconds after which a pass is cut: no process waits for another until it is given up"""
 WATCH_FILE = "watch.json"
 
 
@@ -61,8 +61,8 @@ class Watcher(TrainerCallback):
     """Samples the answers to `prompts` before the first step, a few times in between, and after the
     last one.
 
-    In `folder` it writes samples/*.parquet, findings.jsonl and watch.json, of which a run that is taken up again goes
-    on. All of this happens in the first process, which tells `say` of what it finds, and `show` of each look; the
+    In `folder` it writes samples/*.parquet, findings.jsonl and watch.json, from which a resumed run continues.
+    All of this happens in the first process, which tells `say` of what it finds, and `show` of each pass; the
     others answer their share of the prompts. Training is the same to the bit with and without it.
     """
 
@@ -86,7 +86,7 @@ class Watcher(TrainerCallback):
         self.budget = spec.watch.budget if spec.watch.budget < 1 else inf
         self.looks: list[SamplingPass] = []
         self.findings: tuple[Finding, ...] = ()
-        """Of the last look"""
+        """Of the last pass"""
         self.notes: list[str] = []
         """What was made smaller or left out, and why"""
         self.stopped_by: Finding | None = None
@@ -193,7 +193,7 @@ class Watcher(TrainerCallback):
         )
 
     def _prompts_and_limit_to_resume(self, step: int) -> tuple[tuple[Prompt, ...], int] | None:
-        """The prompts and the limit of the looks up to a step, whose later ones are forgotten; None where there are no
+        """The prompts and the limit of the passes up to a step, whose later ones are forgotten; None where there are no
         such, or of other prompts."""
         self.folder.mkdir(parents=True, exist_ok=True)
         # Passes behind the checkpoint belong to steps that will be made again, with other answers
@@ -213,7 +213,7 @@ class Watcher(TrainerCallback):
         # Answers to other prompts cannot be compared over time: the series would show a jump that
         # is none.
         if not prompt_of_ids.keys() >= set(asked_ids):
-            self._note_once("the earlier looks are of other prompts: not compared")
+            self._note_once("the earlier passes are of other prompts: not compared")
             return None
         self._said = {finding.rule: finding for finding in findings}
         self.looks = [look for look, of in earlier if of == limit]
@@ -301,7 +301,7 @@ class Watcher(TrainerCallback):
         if len(samples) < len(answered):
             self._note_once(
                 f"step {state.global_step:,}: {len(answered) - len(samples)} prompts were not"
-                " answered: they leave no room for an answer, or the look took longer than"
+                " answered: they leave no room for an answer, or the pass took longer than"
                 f" {MAX_PASS_SECONDS:.0f} s"
             )
         look = SamplingPass(

@@ -62,7 +62,7 @@ def describe_sharding(model: torch.nn.Module) -> str:
     if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
         return "FSDP 1"
     parameters = list(model.parameters())
-    # DeepSpeed's mark on a parameter that ZeRO 3 has taken apart; its class is not always at hand
+    # DeepSpeed's mark on a parameter that ZeRO 3 has taken apart; its class is not always available
     # to import.
     if any(hasattr(parameter, "ds_id") for parameter in parameters):
         return "ZeRO 3"

@@ -90,7 +90,7 @@ def losses_from_log_history(history: Iterable[Mapping[str, Any]]) -> tuple[StepL
     trainer on preferences, whose loss is one of pairs."""
     steps = []
     for record in history:
-        # A loss of pairs (ln 2 at the start) is no cross-entropy, and rules about nats a token
+        # A loss of pairs (ln 2 at the start) is no cross-entropy, and rules about nats/token
         # would misread it.
         if any(name.startswith(REWARDS_PREFIX) for name in record):
             return ()

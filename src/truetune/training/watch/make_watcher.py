@@ -43,7 +43,7 @@ def make_watcher(
             f"no answers are watched: no row gives a prompt{f' ({reason[0][0]})' if reason else ''}"
         )
     elif prompts and seen:
-        listener.say("answers are watched on rows that are trained on: no rows are held out")
+        listener.say("sampling on training rows: no rows are held out")
     return Watcher(
         prompts,
         ready.tokenizer,

@@ -17,7 +17,7 @@ PASSES_BETWEEN = 5
 # Chosen, not measured: with 4 prompts one answer is 25 points of a share; below 32 tokens many
 # answers cannot end, and "stopped" would mean nothing.
 MIN_PROMPTS, MIN_NEW_TOKENS = 8, 32
-"""Prompts and new tokens that a look keeps, however short the run"""
+"""Prompts and new tokens that a pass keeps, however short the run"""
 # A backward pass costs two forward ones (Kaplan 2020, section 2.1); checkpointing adds up to one
 # more, which is not known here and errs on the safe side.
 FORWARDS_PER_STEP = 3.0
@@ -97,14 +97,14 @@ def choose_pass_size(
     changes = [
         f"{was:,} {name} become {now:,}"
         for name, was, now in (
-            ("planned looks", planned, looks),
+            ("planned sampling passes", planned, looks),
             ("prompts", prompts, count),
             ("new tokens", limit, tokens),
         )
         if now < was
     ]
     why = (
-        f"the run is expected to take {run:,.0f} s, a look {cost:,.2g} s, all looks at most"
+        f"the run is expected to take {run:,.0f} s, a sampling pass {cost:,.2g} s, all passes at most"
         f" {budget:.0%} of it"
     )
     return PassSize(count, tokens, looks, cost, f"{'; '.join(changes)}: {why}" if changes else "")
@@ -118,13 +118,13 @@ class PassSchedule:
     """Steps of the run"""
     budget: float
     every: int
-    """Steps between looks, at least"""
+    """Steps between passes, at least"""
     looks: list[tuple[int, float]] = field(default_factory=list)
     """(step, seconds) of those taken"""
     sizing: float = 0.0
     """Seconds that the choice of their size took"""
     expected: float = 0.0
-    """Seconds that a look was expected to take"""
+    """Seconds that a pass was expected to take"""
 
     @property
     def spent(self) -> float:
@@ -142,7 +142,7 @@ class PassSchedule:
     def passes_left(self, step: int, done: int, elapsed: float) -> float:
         """How many passes may follow a step, the last one of the run among them.
 
-        `done` steps took `elapsed` seconds of this process, those of its looks included.
+        `done` steps took `elapsed` seconds of this process, those of its passes included.
         """
         # The seconds of a step without passes, times all steps: what the whole run takes, from what
         # it took so far.

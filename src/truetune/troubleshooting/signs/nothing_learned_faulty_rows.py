@@ -280,7 +280,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         r"|bootstrapped)[\w-]{0,20}\.(?:jsonl?|csv|parquet)\b",
     ),
     Sign(
-        r"^rows stand in the data more than once",
+        r"^the data holds duplicate rows",
         r"\.repeat\(|\bresample\(|oversampl|sample\([^)]{0,40}replace\s*=\s*True|\b(?:rows|data\w*|ds"
         r"|examples|samples)\s*\*=?\s*\d",
     ),
@@ -349,7 +349,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless=r"chat_template\s*=|setup_chat_format|get_chat_template|clone_chat_template",
     ),
     Sign(
-        r"^the chat template refuses rows",
+        r"^the chat template raises on rows",
         r"TemplateError|['\"]role['\"]\s*:\s*['\"]system",
         beside=r"(?i:TemplateError|gemma-?[12]|gemma-[127]|mistral-7b|mixtral)",
     ),

@@ -208,7 +208,7 @@ def length_limit_of_audit(audit: Audit) -> tuple[int | None, bool]:
 
 
 def row_format_of_audit(audit: Audit) -> str | None:
-    """The format of the given rows, by their columns where none is at hand; None where they are not known."""
+    """The format of the given rows, by their columns where none is available; None where they are not known."""
     row = next((row for record in audit.records for row in record.rows), None)
     conversation = None if row is None else parse_row(row, 0)
     if conversation:

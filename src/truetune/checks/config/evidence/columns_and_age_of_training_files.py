@@ -23,7 +23,7 @@ SAVED_DATA_SET_FILE = ("state.json", "dataset_dict.json")
 
 
 def training_columns(config: Config) -> frozenset[str]:
-    """The columns of the first row; empty where no training file is at hand."""
+    """The columns of the first row; empty where no training file is available."""
     found = (_first_row_of_source(source) for source in local_training_sources(config))
     return frozenset(map(str, next((row for row in found if row), {})))
 
@@ -87,7 +87,7 @@ def local_data_files(name: str) -> list[DataFile]:
 
 
 def last_changed_training_file(config: Config) -> tuple[Path, float] | None:
-    """The training file that changed last, and when (seconds since 1970); None where none is at hand."""
+    """The training file that changed last, and when (seconds since 1970); None where none is available."""
     paths = [Path(str(source.path)) for source in local_training_sources(config)]
     try:
         return max(

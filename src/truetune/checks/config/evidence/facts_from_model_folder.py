@@ -40,7 +40,7 @@ def local_model_folder(config: Config) -> Path | None:
 
 
 def model_config(config: Config) -> dict[str, Any]:
-    """config.json of the model; empty where it is not at hand."""
+    """config.json of the model; empty where it is not available."""
     where = local_model_folder(config)
     try:
         return (read_json(where / "config.json") or {}) if where else {}

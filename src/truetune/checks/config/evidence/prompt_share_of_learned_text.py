@@ -41,14 +41,14 @@ class PromptShare(NamedTuple):
 
 def measure_prompt_characters(config: Config) -> PromptShare | None:
     """Characters of prompts and answers in the first local rows; None where no row with an answer
-    is at hand.
+    is available.
     """
     return measure_prompts_by(config, len)
 
 
 def measure_prompts_by(config: Config, measure: Callable[[str], int]) -> PromptShare | None:
     """Prompts and answers of the first local rows, measured by a function of a text: in characters
-    or in tokens; None where no row with an answer is at hand.
+    or in tokens; None where no row with an answer is available.
     """
     rows = prompts = answers = 0
     try:

@@ -244,7 +244,7 @@ def answer_end_and_eos(config: Config) -> tuple[str | None, str | None]:
 
 
 def tokenizer_has_token(config: Config, text: str) -> bool | None:
-    """Is this one token of the tokenizer? None where it is not at hand."""
+    """Is this one token of the tokenizer? None where it is not available."""
     probes = _probes_of_own_tokenizer(config)
     return None if probes is None else probes.tokenizer.backend.token_to_id(text) is not None
 

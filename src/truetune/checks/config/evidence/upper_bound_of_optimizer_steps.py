@@ -38,7 +38,7 @@ MAX_PARSED_BYTES = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class TrainingRows:
-    """Training rows of the files that are at hand."""
+    """Training rows of the files that are available."""
 
     count: int
     why: str
@@ -211,7 +211,7 @@ def _count_lines(file: IO[bytes]) -> int:
 
 
 def training_bytes(config: Config) -> int | None:
-    """Size of the training files; None where one is not at hand, or is no text."""
+    """Size of the training files; None where one is not available, or is no text."""
     named = [local_data_files(name) for name in config.spec.data]
     if not all(named) or any(
         source.kind not in ("jsonl", "json", "csv") for found in named for source in found

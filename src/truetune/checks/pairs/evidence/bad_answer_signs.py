@@ -104,7 +104,7 @@ class OpenEnds:
 
 
 def _is_ending_of_cut_text(word: str) -> bool:
-    """Is a text that ends with this word likely to go on? A single letter is the scrap of one."""
+    """Is a text that ends with this word likely to continue? A single letter is the scrap of one."""
     return word.endswith((",", "-")) or len(word) == 1 or word in NEVER_LAST or word in SELDOM_LAST
 
 

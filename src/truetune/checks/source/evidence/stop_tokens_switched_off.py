@@ -68,7 +68,7 @@ def setting_preventing_stop_and_effect(settings: dict[str, object]) -> tuple[str
     if settings.get(IGNORES) is True:
         return (
             IGNORES,
-            f"{IGNORES} is on: stop tokens are not heeded, and each answer runs to the limit",
+            f"{IGNORES} is on: stop tokens are not heeded, and each answer hits max_new_tokens",
         )
     most = next((settings[name] for name in MOST if isinstance(settings.get(name), int)), None)
     for name in LEAST:

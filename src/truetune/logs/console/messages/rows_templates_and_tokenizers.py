@@ -37,7 +37,7 @@ MESSAGES = (
         r"|Only user(?:,| and) assistant",
         "a system turn, two turns of one role, a null content, or tool calls in a form that this"
         " template does not take",
-        "`truetune check DATA -t TOKENIZER` names the rows and what the template refuses; `truetune"
+        "`truetune check DATA -t TOKENIZER` names the rows and what the template says; `truetune"
         " fix DATA -o FIXED` corrects what is mechanical",
         "transformers/utils/chat_template_utils.py",
         "huggingface/alignment-handbook#93",

@@ -12,7 +12,7 @@ truetune.parts.entries = (view) => {
     return make("div", { role: "option", class: "entry", id: `entry-${k}`, "data-k": k, ...where },
       make("b", {}, row ? place(row) : `row ${number(k)}`),
       ...(row ? view.marks.drawn(row) : []),
-      row?.error && !view.marks.on(row).length ? make("span", { class: "noted" }, " ● amiss") : null,
+      row?.error && !view.marks.on(row).length ? make("span", { class: "noted" }, " ● invalid") : null,
       rows?.length > 1 ? ` · ${rows.length} ${row.turn === null ? "sides" : "turns"}` : null,
       make("span", { class: "place" }, row ? `${many(row.ids.length, "token")}, ${number(boxes.learned(row))} supervised` : ""));
   });
