@@ -51,11 +51,25 @@ class AuditCallback(TrainerCallback):
         """Audit the run; called by the trainer when model, optimizer and data loader are ready."""
         if self.report is not None:
             return
-        failed = False
         trainer = innermost_trainer_on_stack()
+        failed = self._audit_and_print(trainer, parts.get("train_dataloader"), args)
+        if self.report_to_trackers and self.report is not None and state.is_world_process_zero:
+            _send_findings(self.report, trainer, args, state, control)
+        if self.on_error == "stop" and _is_true_in_any_process(failed, args.device):
+            raise TruetuneError(
+                "the audit stopped the run: its findings stand above, or with another process's"
+            )
+
+    def _audit_and_print(self, trainer: Any, loader: Any, args: Any) -> bool:
+        """Audit the run and print the report where it says something; is there a finding that fails the run?
+
+        A failure of ours is printed and is no finding: it must not end the user's run, and the other processes are
+        still waited for. Raises UsageError for settings that `truetune.audit` does not take.
+        """
+        failed = False
         try:
-            self.report = truetune.audit(trainer, parts.get("train_dataloader"), **self.settings)
-            failed = self.report.failed()
+            self.report = truetune.audit(trainer, loader, **self.settings)
+            failed = bool(self.report.failed())
             lacks = self.report.is_incomplete()
             if failed or lacks or args.process_index == 0:
                 _print_report(self.report)
@@ -67,16 +81,10 @@ class AuditCallback(TrainerCallback):
         except UsageError:
             raise
         except Exception as error:
-            # A failure of ours must not end the user's run. The other processes are still waited for below.
             print(
                 f"truetune: not judged: {describe_error(error)}; the run continues", file=sys.stderr
             )
-        if self.report_to_trackers and self.report is not None and state.is_world_process_zero:
-            _send_findings(self.report, trainer, args, state, control)
-        if self.on_error == "stop" and _is_true_in_any_process(failed, args.device):
-            raise TruetuneError(
-                "the audit stopped the run: its findings stand above, or with another process's"
-            )
+        return failed
 
 
 def _send_findings(report: Any, trainer: Any, args: Any, state: Any, control: Any) -> None:
@@ -84,11 +92,16 @@ def _send_findings(report: Any, trainer: Any, args: Any, state: Any, control: An
     from truetune.training.findings_for_experiment_trackers import findings_for_trackers
     from truetune.training.send_to_experiment_trackers import TrainerMoment, send_to_trackers
 
-    tracked = findings_for_trackers(report, state.global_step)
-    moment = TrainerMoment(args, state, control, trainer.model)
-    for failure in send_to_trackers(
-        trainer.callback_handler.callbacks, moment, tracked.curves, tracked.table, tracked.alert
-    ):
+    try:
+        tracked = findings_for_trackers(report, state.global_step)
+        moment = TrainerMoment(args, state, control, trainer.model)
+        failures = send_to_trackers(
+            trainer.callback_handler.callbacks, moment, tracked.curves, tracked.table, tracked.alert
+        )
+    except Exception as error:
+        # Of ours, outside any tracker: it must not end the user's run either.
+        failures = [describe_error(error)]
+    for failure in failures:
         print(
             f"truetune: a tracker did not take the findings: {failure}; the run continues",
             file=sys.stderr,
