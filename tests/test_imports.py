@@ -44,6 +44,7 @@ LAYERS = (
     "troubleshooting",
     "report",
     "viewing",
+    "assistants",
     "callback",
     "demo",
     "cli",
@@ -67,6 +68,7 @@ LIGHT = (
     "fixing",
     "report",
     "viewing",
+    "assistants",
     "cli",
 )
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "accelerate"}
