@@ -1,7 +1,7 @@
 """Gives the skill for coding assistants that ships with the package, and installs it into a folder.
 
 A skill is a Markdown file with a head, in a folder of its own below the assistant's folder of skills. The installed
-file ends in a line with the digest of what stands above it. So a newer truetune replaces its own file, and a file
+file ends in a line with the digest of the text above it. So a newer truetune replaces its own file, and a file
 that somebody else wrote, or edited after it was installed, is refused and stays as it is.
 """
 

@@ -1,7 +1,8 @@
 """The six tools that a coding assistant calls, as plain functions that return records with a JSON form.
 
 The commands and the tools call the same functions of the library; a tool has only the arguments that an assistant
-can know. Nothing is printed. `fix_files` alone can write, and only with `write=True`. The trade-off: a report comes
+can know. Each call judges the files as they are now (`forget_cached_files.py`). Nothing is printed.
+`fix_files` alone can write, and only with `write=True`. The trade-off: a report comes
 whole at the end, without progress, since a client waits for one answer.
 
 Every function raises a `truetune.errors.TruetuneError`, whose text is one line, if its input can't be read.
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from truetune.assistants.forget_cached_files import forget_cached_files
 from truetune.errors import UsageError
 from truetune.package import __version__
 from truetune.settings.run_spec import RunSpec
@@ -114,6 +116,7 @@ def check_files(
     from truetune.report.brief_json import make_brief_report
     from truetune.troubleshooting.check_project import check_project
 
+    forget_cached_files()
     _refuse_empty(paths, "paths")
     spec = _make_spec("check", tokenizer=tokenizer, trained_by=trainer)
     return make_brief_report(check_project(list(paths), spec))
@@ -134,6 +137,7 @@ def lint_files(paths: Sequence[str]) -> BriefReport:
     from truetune.checks.lint import lint
     from truetune.report.brief_json import make_brief_report
 
+    forget_cached_files()
     _refuse_empty(paths, "paths")
     return make_brief_report(lint(paths))
 
@@ -155,6 +159,7 @@ def diagnose_run(path: str, data: Sequence[str] = (), tokenizer: str | None = No
     from truetune.checks.diagnose_log import diagnose
     from truetune.report.brief_json import make_brief_report
 
+    forget_cached_files()
     if data and tokenizer is None:
         raise UsageError("data needs the run's tokenizer: name its folder as tokenizer")
     spec = _make_spec("diagnose", tokenizer=tokenizer, data=tuple(data) or None)
@@ -180,6 +185,7 @@ def troubleshoot_symptom(
     from truetune.report.brief_json import make_brief_report
     from truetune.troubleshooting.troubleshoot import troubleshoot
 
+    forget_cached_files()
     spec = _make_spec("troubleshoot", tokenizer=tokenizer)
     return make_brief_report(troubleshoot(symptom, list(paths), spec))
 
@@ -245,6 +251,7 @@ def fix_files(
     Raises:
         TruetuneError: the path can't be read, or rows are to be written and `output` is missing or can't be written.
     """
+    forget_cached_files()
     if not Path(path).exists():
         raise UsageError(f"{path}: there is no such file or folder")
     if Path(path).is_dir() or Path(path).suffix in SOURCE_SUFFIXES:
