@@ -42,7 +42,7 @@ def mcp() -> int:
     """Serve check, lint, diagnose, troubleshoot, explain and fix to a coding assistant, by the Model Context Protocol
     on stdin and stdout. It ends when stdin does.
 
-    It needs the extra mcp: pip install 'truetune[mcp]'. Nothing is written but what the tool fix is told to write.
+    It needs the extra mcp: pip install 'truetune[mcp]'. Only the tool fix writes, and only with write=true.
 
     \b
     Examples:

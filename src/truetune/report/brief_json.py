@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from truetune.checks.findings import RANK, Case, Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import DataReport, Report
 from truetune.package import __version__
@@ -62,7 +62,7 @@ class BriefFinding:
     place: str
     """`file:line`, `file:line:column`, or empty where it is about the whole"""
     shown: str
-    """What stands at that place"""
+    """The text or value at that place"""
     remedy: str
     fix: str
     """The command that makes the change; empty where the remedy is to be done by hand"""
@@ -74,7 +74,7 @@ class BriefCause:
 
     text: str
     seen: str
-    """How one sees that it is this cause"""
+    """The sign by which it is recognised"""
     place: str
     """The line of the project that points at it; empty where there is none"""
 
@@ -119,7 +119,9 @@ def make_brief_report(report: Report) -> BriefReport:
         outcome=report.outcome,
         exit_code=report.exit_code(),
         counts=BriefCounts(
-            *(severities.count(name) for name in sorted(RANK, key=lambda name: -RANK[name])),
+            error=severities.count("error"),
+            warning=severities.count("warning"),
+            info=severities.count("info"),
             known=len(report.known),
             examined=len(report.examined),
         ),
@@ -187,7 +189,7 @@ def _remaining_causes(report: Report) -> tuple[BriefCause, ...]:
     # By the name of its class: its package comes before this one and takes long to load.
     if type(report).__name__ != "SymptomReport":
         return ()
-    symptom: SymptomReport = report  # type: ignore[assignment] # told by its name
+    symptom: SymptomReport = report  # type: ignore[assignment] # known by its name
     return tuple(
         BriefCause(
             judged.cause.text,
