@@ -15,7 +15,14 @@ copyright = "the truetune authors, Apache-2.0"
 version = release = truetune.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
-extensions += ["rule_pages", "settings_page", "docstrings", "links", "accessible"]  # in _ext
+extensions += [
+    "rule_pages",
+    "settings_page",
+    "docstrings",
+    "links",
+    "accessible",
+    "llms_txt",
+]  # in _ext
 exclude_patterns = ["_*", "**/__pycache__"]
 suppress_warnings = ["misc.highlighting_failure"]  # examples of rules on broken files
 

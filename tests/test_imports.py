@@ -44,6 +44,7 @@ LAYERS = (
     "troubleshooting",
     "report",
     "viewing",
+    "assistants",
     "callback",
     "axolotl",
     "lightning",
@@ -69,6 +70,7 @@ LIGHT = (
     "fixing",
     "report",
     "viewing",
+    "assistants",
     "cli",
 )
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "accelerate"}

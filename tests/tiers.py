@@ -23,6 +23,7 @@ TESTS = Path(__file__).parent
 HEAVY = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "safetensors")
 """Packages of `.[train]` that `.[test]` lacks."""
 FAST: tuple[str, ...] = (
+    "assistants",
     "checks/answers/test_seen.py",
     "checks/cause/test_generation_slows_down.py",
     "checks/config/test_marks_of_bases.py",
@@ -79,6 +80,7 @@ FAST: tuple[str, ...] = (
     "parsing/test_modelfile.py",
     "parsing/test_shell.py",
     "report/test_audited.py",
+    "report/test_brief_json.py",
     "report/test_deterministic.py",
     "report/test_html.py",
     "report/test_json.py",

@@ -34,6 +34,7 @@ from truetune.cli.sample_and_judge_answers_command import sample
 from truetune.cli.score_given_answers_command import score
 from truetune.cli.serve_check_command import serve_check
 from truetune.cli.shell_completion import COMPLETION_VARIABLE, let_shell_complete_paths
+from truetune.cli.skill_and_mcp_commands import mcp, skill
 from truetune.cli.train_command import train
 from truetune.cli.troubleshoot_command import troubleshoot
 from truetune.cli.view_rows_in_browser_command import view
@@ -209,6 +210,8 @@ for command in (
     ladder,
     report,
     view,
+    skill,
+    mcp,
 ):
     command.context_settings = {**CONTEXT_SETTINGS, **command.context_settings}
     let_shell_complete_paths(command)

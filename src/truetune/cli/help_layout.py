@@ -44,7 +44,7 @@ COMMANDS_BY_STAGE: Mapping[str, tuple[str, ...]] = {
         "serve-check",
         "report",
     ),
-    "To learn": ("demo", "rules", "explain", "completion"),
+    "To learn": ("demo", "rules", "explain", "completion", "skill", "mcp"),
 }
 OPTION_GROUPS: Mapping[str, tuple[str, ...]] = {
     "Rows and their rendering": (
@@ -76,6 +76,7 @@ OPTION_GROUPS: Mapping[str, tuple[str, ...]] = {
         "allow_unjudged",
         "output_format",
         "json",
+        "brief",
         "output",
         "html",
         "cases",

@@ -26,7 +26,18 @@ NOT_JUDGED = 3
 SEVERITIES = ("error", "warning", "info")
 ENDINGS = {".json": "json", ".sarif": "sarif"}
 """What a file is to hold, by its name, where --format does not say"""
-OUTPUTS = ("output", "out", "html", "save", "looks", "schema", "cache", "file", "rows_out")
+OUTPUTS = (
+    "output",
+    "out",
+    "html",
+    "save",
+    "looks",
+    "schema",
+    "cache",
+    "file",
+    "rows_out",
+    "install",
+)
 """Parameters that name what is written; every other one that names a path is an input"""
 NAMED_ONLY = {("init", "out")}
 """Commands and parameters that name what a later command writes"""
@@ -152,6 +163,8 @@ def add_report_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--allow-unjudged", is_flag=True, default=None,
                      help="Exit with 0, not 3, where something could not be judged."),
         add_format_options("sarif"),
+        click.option("--brief", is_flag=True,
+                     help="With --json: only verdict, counts, findings with first place and fix, for assistants."),
         click.option("-o", "--output", metavar="FILE", is_eager=True,
                      help="Write to this file and not to the terminal; .json and .sarif choose the format."),
         click.option("--html", metavar="FILE", help="Write a page to this file as well."),
@@ -180,6 +193,8 @@ class Delivery:
     cases: int = SHOWN_CASES
     rows_out: str | None = None
     baseline: str | None = None
+    brief: bool = False
+    """Is the JSON the brief one (`report.brief_json`)?"""
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Delivery:
@@ -201,6 +216,8 @@ class Delivery:
                 refuse_unsafe_result_file(path, form)
         if self.baseline is not None:
             self._baseline_fingerprints()
+        if self.brief and self.output_format != "json":
+            raise UsageError("--brief is a form of the JSON: give --json as well")
         if self.output is not None and Path(self.output).suffix in (".html", ".htm"):
             raise UsageError(f"{self.output}: a page is written with --html {self.output}")
         return self
@@ -264,6 +281,10 @@ class Delivery:
 
     def _as_text_of_format(self, report: Report) -> str:
         """The report as text in its format."""
+        if self.brief:
+            from truetune.report.brief_json import make_brief_report
+
+            return make_brief_report(report).as_json()
         if self.output_format == "json":
             from truetune.report.as_json import to_json
 

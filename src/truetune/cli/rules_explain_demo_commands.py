@@ -75,6 +75,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
       truetune explain cuda-out-of-memory
       truetune explain "loss is flat"
     """
+    from truetune.checks.explaining.recognise_rule_name import is_written_like_rule_name
     from truetune.checks.explaining.search_topics import list_topics, search_topics
     from truetune.report.explain_messages_and_guides_terminal import (
         find_message_or_guide,
@@ -93,7 +94,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
         else:
             render_message_or_guide(topic, make_console())
         return 0
-    if looks_like_rule_name(question) and not question.startswith("-"):
+    if is_written_like_rule_name(question) and not question.startswith("-"):
         print_renamed_codes([question])
         _print_rule_page(question, as_json=as_json)
         return 0
@@ -148,23 +149,6 @@ def our_options_like_foreign_one(question: str, group: click.Command | None) -> 
     hits.sort(key=lambda hit: -hit.score)
     first = {hit.topic.name.partition(" ")[2]: hit for hit in reversed(hits)}
     return sorted(first.values(), key=hits.index)[:5]
-
-
-def looks_like_rule_name(question: str) -> bool:
-    """Is it written as the name or code of a rule is, or the code of a plug-in's rule?"""
-    if " " in question:
-        return False
-    from truetune.checks.rule_families import is_rule_code
-
-    if "-" in question or is_rule_code(question):
-        return True
-    from truetune.plugins import load_plugins
-
-    if not load_plugins("truetune.rules"):
-        return False
-    from truetune.checks.rule_catalogue import rules_of_plugins
-
-    return any(question.upper() == rule.code for rule in rules_of_plugins())
 
 
 @click.command(cls=Command, short_help="See it on a small data set that ships with truetune.")

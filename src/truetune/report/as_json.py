@@ -52,7 +52,7 @@ def to_json(report: Report) -> str:
 def report_as_dict(report: Report) -> dict[str, Any]:
     """The JSON object: what every report has, and what this kind of report has besides."""
     # What the kind of report says of itself wins over what its log says.
-    more = _run_log_json(report) | report.more()
+    more = run_log_json(report) | report.more()
     return {
         "schema": SCHEMA,
         "truetune": __version__,
@@ -111,7 +111,7 @@ def not_judged_json(parts: Iterable[NotJudged]) -> list[dict[str, Any]]:
     ]
 
 
-def _run_log_json(report: Report) -> dict[str, Any]:
+def run_log_json(report: Report) -> dict[str, Any]:
     """The part of the JSON on the run's log: its curves, and the verdict on them where no data has
     one; empty without a log.
     """

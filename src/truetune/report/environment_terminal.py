@@ -29,6 +29,7 @@ EXTRA_PURPOSES = {
     "hub": "models by their name on the hub",
     "fast": "faster tokenizers in encode",
     "ray": "encode on a cluster",
+    "mcp": "the server of tools for coding assistants",
 }
 """What the extras of truetune are for"""
 

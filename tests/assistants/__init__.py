@@ -1,0 +1,1 @@
+"""Tests of the skill, the tools and the server for coding assistants."""
