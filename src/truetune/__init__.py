@@ -138,9 +138,11 @@ def check(
 
     Raises a `truetune.errors.TruetuneError` where the input itself can't be read.
     """
+    from truetune.parsing.cached_for_one_call import forget_what_was_read
     from truetune.settings.read_truetune_settings import validate_settings
     from truetune.troubleshooting.check_project import check_project
 
+    forget_what_was_read()
     paths = [data] if isinstance(data, str | PathLike) else list(data)
     given = {"tokenizer": tokenizer, **settings}
     spec = validate_settings(
@@ -165,9 +167,11 @@ def troubleshoot(
 
     Raises a `truetune.errors.TruetuneError` where a path can't be read.
     """
+    from truetune.parsing.cached_for_one_call import forget_what_was_read
     from truetune.settings.read_truetune_settings import validate_settings
     from truetune.troubleshooting.troubleshoot import troubleshoot as run
 
+    forget_what_was_read()
     given = {"tokenizer": tokenizer, **settings}
     spec = validate_settings(
         {name: value for name, value in given.items() if value is not None},
@@ -197,8 +201,10 @@ def fix(
     Raises a `truetune.errors.TruetuneError` where the input can't be read, or `output` can't be written.
     """
     from truetune.fixing.fix_file import fix_data_file as run
+    from truetune.parsing.cached_for_one_call import forget_what_was_read
     from truetune.settings.read_truetune_settings import validate_settings
 
+    forget_what_was_read()
     given = {"data": _paths_as_list(data), "tokenizer": tokenizer, **settings}
     spec = validate_settings(
         {name: value for name, value in given.items() if value is not None}, "truetune.fix"
@@ -219,7 +225,9 @@ def lint(
     `settings` are select, ignore and fail_on. Raises a `truetune.errors.TruetuneError`.
     """
     from truetune.checks.lint import lint as run
+    from truetune.parsing.cached_for_one_call import forget_what_was_read
 
+    forget_what_was_read()
     named = [paths] if isinstance(paths, str | PathLike) else list(paths)
     return run(named, fix=fix, unsafe=unsafe, diff=diff, **settings)
 
@@ -231,7 +239,9 @@ def diagnose(run: str | PathLike[str], **settings: Any) -> Report:
     Raises a `truetune.errors.TruetuneError`.
     """
     from truetune.checks.diagnose_log import diagnose as check_paths
+    from truetune.parsing.cached_for_one_call import forget_what_was_read
 
+    forget_what_was_read()
     return check_paths(run, **settings)
 
 
@@ -250,7 +260,9 @@ def plan(
     Raises a `truetune.errors.TruetuneError`.
     """
     from truetune.checks.plan_memory import plan as run
+    from truetune.parsing.cached_for_one_call import forget_what_was_read
 
+    forget_what_was_read()
     return run(
         path, training=training, model=model, gpu_memory=gpu_memory, gpus=gpus, length=length
     )

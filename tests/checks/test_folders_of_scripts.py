@@ -9,6 +9,7 @@ import pytest
 
 import truetune
 from truetune.checks.findings import Finding
+from truetune.parsing.cached_for_one_call import forget_what_was_read
 
 SCRIPT = """import argparse
 from datasets import load_dataset
@@ -92,9 +93,7 @@ def test_the_default_of_an_option_counts_unless_a_command_gives_another(
     (tmp_path / "run.sh").write_text("python train.py --lr 1e-5 --name a\n")
     (tmp_path / "train.py").write_text(script + "\n")
     (tmp_path / "more.sh").write_text("python other.py --lr 3\n")
-    from truetune.source.find_command_line_option_values import _texts_beside_script_naming_it
-
-    _texts_beside_script_naming_it.cache_clear()
+    forget_what_was_read()
     assert _found(tmp_path, "learning-rate-far-from-published") == []
 
 
@@ -143,3 +142,13 @@ def test_rows_beside_the_state_of_a_run_are_judged(script: str, tmp_path: Path) 
     (tmp_path / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
     report = truetune.check(str(tmp_path))
     assert any(subject.kind == "data" for subject in report.subjects)
+
+
+def test_a_file_that_is_added_between_two_calls_counts(tmp_path: Path) -> None:
+    """As in a notebook, whose process lives on."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    rules = {finding.rule for finding in truetune.check([tmp_path]).findings}
+    assert "learning-rate-far-from-published" in rules
+    (tmp_path / "run.sh").write_text("python train.py --lr 1e-5 --name a\n")
+    rules = {finding.rule for finding in truetune.check([tmp_path]).findings}
+    assert "learning-rate-far-from-published" not in rules

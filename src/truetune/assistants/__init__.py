@@ -2,7 +2,6 @@
 
 - `skill.py`, `SKILL.md`: the skill's text, printed or installed.
 - `tools.py`: the six tools as plain functions that return records; tests and benches call them in-process.
-- `forget_cached_files.py`: empty caches before each call, since files change while a server lives.
 - `mcp_server.py`: the same six over the Model Context Protocol, with the SDK of the extra `truetune[mcp]`.
 """
 

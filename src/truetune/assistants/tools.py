@@ -1,7 +1,7 @@
 """The six tools that a coding assistant calls, as plain functions that return records with a JSON form.
 
 The commands and the tools call the same functions of the library; a tool has only the arguments that an assistant
-can know. Each call judges the files as they are now (`forget_cached_files.py`). Nothing is printed.
+can know. Each call judges the files as they are now (`cached_for_one_call`). Nothing is printed.
 `fix_files` alone can write, and only with `write=True`. The trade-off: a report comes
 whole at the end, without progress, since a client waits for one answer.
 
@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truetune.assistants.forget_cached_files import forget_cached_files
 from truetune.errors import UsageError
 from truetune.package import __version__
+from truetune.parsing.cached_for_one_call import forget_what_was_read
 from truetune.settings.run_spec import RunSpec
 from truetune.trainers.trainer_fact_types import TrainerName
 
@@ -116,7 +116,7 @@ def check_files(
     from truetune.report.brief_json import make_brief_report
     from truetune.troubleshooting.check_project import check_project
 
-    forget_cached_files()
+    forget_what_was_read()
     _refuse_empty(paths, "paths")
     spec = _make_spec("check", tokenizer=tokenizer, trained_by=trainer)
     return make_brief_report(check_project(list(paths), spec))
@@ -137,7 +137,7 @@ def lint_files(paths: Sequence[str]) -> BriefReport:
     from truetune.checks.lint import lint
     from truetune.report.brief_json import make_brief_report
 
-    forget_cached_files()
+    forget_what_was_read()
     _refuse_empty(paths, "paths")
     return make_brief_report(lint(paths))
 
@@ -159,7 +159,7 @@ def diagnose_run(path: str, data: Sequence[str] = (), tokenizer: str | None = No
     from truetune.checks.diagnose_log import diagnose
     from truetune.report.brief_json import make_brief_report
 
-    forget_cached_files()
+    forget_what_was_read()
     if data and tokenizer is None:
         raise UsageError("data needs the run's tokenizer: name its folder as tokenizer")
     spec = _make_spec("diagnose", tokenizer=tokenizer, data=tuple(data) or None)
@@ -185,7 +185,7 @@ def troubleshoot_symptom(
     from truetune.report.brief_json import make_brief_report
     from truetune.troubleshooting.troubleshoot import troubleshoot
 
-    forget_cached_files()
+    forget_what_was_read()
     spec = _make_spec("troubleshoot", tokenizer=tokenizer)
     return make_brief_report(troubleshoot(symptom, list(paths), spec))
 
@@ -251,7 +251,7 @@ def fix_files(
     Raises:
         TruetuneError: the path can't be read, or rows are to be written and `output` is missing or can't be written.
     """
-    forget_cached_files()
+    forget_what_was_read()
     if not Path(path).exists():
         raise UsageError(f"{path}: there is no such file or folder")
     if Path(path).is_dir() or Path(path).suffix in SOURCE_SUFFIXES:

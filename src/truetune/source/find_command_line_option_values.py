@@ -14,11 +14,11 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from truetune.errors import DataError
+from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import last_option, read_command_file
@@ -193,7 +193,7 @@ class StartingCommand(NamedTuple):
     """The text of the file"""
 
 
-@lru_cache(maxsize=64)
+@cached_for_one_call
 def commands_starting(folder: Path, script: str) -> tuple[StartingCommand, ...]:
     """The commands of shell scripts that start a script of a folder, in the order of files and lines.
 
@@ -301,7 +301,7 @@ def _is_option_given_anywhere(path: str, name: str) -> bool:
 
 
 # Each setting of each script asks for it; without the cache a folder is read once per setting.
-@lru_cache(maxsize=64)
+@cached_for_one_call
 def _texts_beside_script_naming_it(folder: Path, script: str) -> tuple[str, ...]:
     """The texts beside a script that name it."""
     try:

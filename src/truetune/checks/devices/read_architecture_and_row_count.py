@@ -9,12 +9,12 @@ or a very large one, leaves the count unknown, and the rules say less.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from truetune.checks.config.evidence.facts_from_model_folder import local_model_folder
 from truetune.errors import SpecError
 from truetune.memory.matrices_and_parameters_from_config import Architecture, read_architecture
+from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.parsing.read_parquet_and_arrow_within_limits import UNREADABLE, open_parquet
 from truetune.settings.config import Config
 
@@ -35,7 +35,7 @@ def find_local_architecture(config: Config) -> Architecture | None:
 
 
 # Four rules ask for it in one check.
-@lru_cache(maxsize=8)
+@cached_for_one_call
 def _read_architecture(model_folder: Path) -> Architecture:
     """The architecture in a folder's config.json, read once."""
     return read_architecture(model_folder)

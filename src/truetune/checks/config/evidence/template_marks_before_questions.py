@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 from truetune.errors import TruetuneError
+from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.render.template_probes import (
     ANSWER,
     QUESTION,
@@ -259,7 +259,7 @@ def _probes_of_own_tokenizer(config: Config) -> Probes | None:
     return _loaded_probes(str(name)) if here else None
 
 
-@lru_cache(maxsize=4)
+@cached_for_one_call
 def _loaded_probes(name: str) -> Probes | None:
     """The probes of a tokenizer by its name, made once; None where it cannot be read."""
     try:

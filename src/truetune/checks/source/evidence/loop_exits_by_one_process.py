@@ -16,7 +16,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +29,7 @@ from truetune.checks.source.evidence.multi_process_loops import (
 )
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.checks.source.evidence.process_counts import command_starting_several_processes
+from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.stacks.find_config_consumer import COUNT_IN_CONFIG
@@ -135,7 +135,7 @@ def _surely_runs_several_processes(module: Module) -> bool:
     ) is not None or _accelerate_config_starts_several(str(Path(module.path).parent))
 
 
-@lru_cache(maxsize=64)
+@cached_for_one_call
 def _accelerate_config_starts_several(folder: str) -> bool:
     """Does a configuration of accelerate in the folder start several processes?"""
     for path in islice(sorted(Path(folder).glob("*.y*ml")), MAX_CONFIGS):

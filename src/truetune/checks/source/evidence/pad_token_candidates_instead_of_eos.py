@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import lru_cache
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
@@ -19,6 +18,7 @@ from truetune.checks.source.evidence.tokenizer_facts_of_published_models import 
     normalized_model_name,
 )
 from truetune.errors import TruetuneError
+from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.render.choose_pad_token import choose_pad_token
 from truetune.render.template_probes import make_probes
 from truetune.render.tokenizer import load_tokenizer
@@ -136,7 +136,7 @@ def free_pad_of_model(name: str) -> FreePad | None:
     )
 
 
-@lru_cache(maxsize=8)
+@cached_for_one_call
 def _free_pad_of_folder(name: str) -> FreePad | None:
     """The free pad of a tokenizer whose folder is on this machine; None where it cannot be read."""
     try:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.job_gpus_and_processes import gpus_requested_by_job
 from truetune.errors import DataError
+from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.parsing.shell_commands import (
     CommandFile,
     is_command_file,
@@ -40,7 +40,7 @@ class JobStart(NamedTuple):
     gpu_text: str
 
 
-@lru_cache(maxsize=64)
+@cached_for_one_call
 def starts_of_script(path: str) -> tuple[JobStart, ...]:
     """The commands of job files and shell scripts that start a script.
 

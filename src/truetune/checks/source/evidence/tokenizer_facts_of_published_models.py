@@ -15,11 +15,11 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.errors import TokenizerError
+from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.render.tokenizer_folder import find_tokenizer_folder
@@ -216,7 +216,7 @@ def vocabulary_of_local_tokenizer_folder(
     return found
 
 
-@lru_cache(maxsize=8)
+@cached_for_one_call
 def _tokens_in_folder(folder: Path) -> frozenset[str]:
     """The tokens in a folder's tokenizer.json, added ones too."""
     whole = read_json(folder / "tokenizer.json", MODEL_FILE)
