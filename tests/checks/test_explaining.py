@@ -326,7 +326,7 @@ def test_nothing_is_found_for_words_that_say_nothing() -> None:
 
 def test_explain_shows_messages_guides_and_hits() -> None:
     assert "truetune plan SETTINGS" in " ".join(told("explain", "cuda-out-of-memory")[1].split())
-    assert "Causes, the likely first" in told("explain", "loss-does-not-fall")[1]
+    assert "Causes, most likely first" in told("explain", "loss-does-not-fall")[1]
     found = json.loads(told("explain", "loss", "is", "flat", "--json")[1])
     assert found["schema"] == "truetune.topics/1"
     assert found["topics"][0] == {

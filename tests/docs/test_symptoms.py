@@ -24,7 +24,7 @@ SYMPTOMS = (
     "dpo-without-effect",
 )
 FORM = (
-    "What you see", "One command, and what it prints", "The causes, the likely first", "The fix",
+    "What you see", "One command, and what it prints", "Causes, most likely first", "The fix",
     "How you know that it is fixed", "Never again",
 )  # fmt: skip
 GUIDE = {guide.name: guide for guide in GUIDES}
@@ -38,14 +38,14 @@ def test_a_symptom_has_the_form_of_all(name: str) -> None:
     sections = dict(zip(FORM, re.split(r"^## .*$", text, flags=re.M)[1:], strict=True))
     assert "$ truetune" in sections["One command, and what it prints"]
     assert "$ truetune" in sections["How you know that it is fixed"]
-    assert sections["The causes, the likely first"].count("\n| ") >= 5
+    assert sections["Causes, most likely first"].count("\n| ") >= 5
     assert any(block.page == page and block.language == "console" for block in blocks())
 
 
 @pytest.mark.parametrize("name", SYMPTOMS)
 def test_the_causes_are_proved_by_rules_that_there_are(name: str) -> None:
     text = (ROOT / "docs" / GUIDE[name].page).read_text(encoding="utf-8")
-    causes = text.partition("## The causes")[2].partition("\n## ")[0]
+    causes = text.partition("## Causes")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", causes))
     assert named - {rule.name() for rule in all_rules()} <= set(law_modules())
     assert named or name == "out-of-memory"

@@ -57,10 +57,10 @@ def _message_or_guide_markdown(topic: KnownMessage | Guide) -> str:
         seen = "; ".join(topic.asked)
         return (
             f"# {topic.title}\n\nSeen as: {seen}.\n\nBegin with `{topic.command}`.\n\n## Causes,"
-            f" the likely first\n\n{causes}\n\nThe whole guide: docs/{topic.page}"
+            f" most likely first\n\n{causes}\n\nThe whole guide: docs/{topic.page}"
         )
     return (
-        f"# {topic.name}\n\n{_as_sentence(topic.title)} ({topic.severity})\n\n## Causes, the likely"
+        f"# {topic.name}\n\n{_as_sentence(topic.title)} ({topic.severity})\n\n## Causes, most likely"
         f" first\n\n{_as_sentence(topic.cause)}\n\n## What to do"
         f" next\n\n{_as_sentence(topic.advice.replace('{gpu}', 'SIZE'))}\n\n##"
         f" References\n\n{', '.join(topic.sources)}"

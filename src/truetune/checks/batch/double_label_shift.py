@@ -2,8 +2,8 @@
 
 ## What it does
 
-Compares the label of each supervised place with the ids at this place, one before and one behind. It fires where the
-labels are those of another place, or of none, and the model is a causal one that shifts labels itself.
+Compares each supervised label with the input id at the same position, the one before it and the one after it. It fires
+if the labels match another position, or none, and the model is a causal one that shifts labels itself.
 
 ## Why it is bad
 

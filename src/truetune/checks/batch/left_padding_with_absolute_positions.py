@@ -2,8 +2,8 @@
 
 ## What it does
 
-Looks for lines with padding before their text, without position_ids, on a model that makes its positions by counting
-all places (GPT-2 and its kin).
+Looks for rows with padding before their text, without position_ids, on a model that numbers positions from the start of
+the row, padding included (GPT-2 and similar models).
 
 ## Why it is bad
 
@@ -30,7 +30,7 @@ run = transformers.Trainer(gpt2, arguments(), transformers.DataCollatorForSeq2Se
 
 ## Fix safety
 
-There is no automatic fix: `tokenizer.padding_side = "right"` for training.
+There is no automatic fix. Set `tokenizer.padding_side = "right"` for training.
 
 ## References
 

@@ -99,8 +99,8 @@ class AnswersNotTrained(ConfigRule):
             )
             if not wanted & {str(role).lower() for role in chosen}:
                 yield self.finding(
-                    f"{item.get('path')}: only {', '.join(map(str, chosen))} is trained, and no"
-                    " answer",
+                    f"{item.get('path')}: only turns of {', '.join(map(str, chosen))} are trained on,"
+                    " and no answer is",
                     "add assistant to roles_to_train",
                     cases=[
                         setting_case(

@@ -192,15 +192,16 @@ class ServedTemplateDiffers(ConfigRule):
         unknown = self._tokens_of_mark_not_in_vocabulary(marker)
         lost = self._is_trained_template_lost(name)
         evidence = [
-            f"the tokenizer's template begins a question with {own[-60:]!r}",
+            f"the tokenizer's template starts a user turn with {own[-60:]!r}",
             f"the tokenizer is saved with {'its own template' if lost else 'the named one'}",
         ]
         if unknown:
-            evidence.append(f"no token of the tokenizer: {', '.join(unknown)}")
+            evidence.append(f"not in the tokenizer's vocabulary: {', '.join(unknown)}")
         yield self.finding(
             f"{key} {name} writes {marker}, and the tokenizer's template does not"
             + self._effect_of_strategy(),
-            self._remedy_of_strategy() or "name the family of the tokenizer's own template",
+            self._remedy_of_strategy()
+            or "name the template that matches the tokenizer's own, see above",
             severity="warning" if lost or unknown else "info",
             evidence=evidence,
             cases=[

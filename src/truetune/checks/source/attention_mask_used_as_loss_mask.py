@@ -84,7 +84,7 @@ class AttentionMaskUsedAsLossMask(SourceRule):
     def _finding_on_hidden_prompt(self, node: ast.AST) -> Finding:
         """The finding on a prompt that is taken out of the attention mask."""
         return self.finding(
-            "the prompt is taken out of the attention mask: the model can't see it",
+            "the attention mask is 0 over the prompt: the model can't see it",
             "set the labels of the prompt to -100, and leave the attention mask alone",
             cases=[case_of_node(self.subject, node)],
         )

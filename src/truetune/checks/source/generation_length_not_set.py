@@ -161,7 +161,7 @@ class GenerationLengthNotSet(SourceRule):
             yield self.finding(
                 "predict_with_generate is on without generation_max_length: the evaluation generates"
                 f" {DEFAULT_LENGTH} tokens at most"
-                + ("" if is_known else ", unless the checkpoint's own config says more")
+                + ("" if is_known else ", unless the checkpoint's generation_config.json sets more")
                 + (f", and labels have up to {cut}" if cut else ""),
                 "set generation_max_length to the longest answer in tokens"
                 + (f" ({cut})" if cut else ""),

@@ -130,8 +130,8 @@ class RenderedTextTokenizedAgain(SourceRule):
                 evidence=[
                     f"rendered in line {module.place(rendered)[0]}",
                     (
-                        "the tokenizer and the template of a model that is named here both"
-                        " write BOS"
+                        "both the tokenizer and the chat template of a model that the script"
+                        " names write BOS"
                         if bos is BosCount.TWO
                         else "it is not known what this model's tokenizer and template write"
                     ),
@@ -160,7 +160,7 @@ class RenderedTextTokenizedAgain(SourceRule):
                     " tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)}, ...])",
                     evidence=[
                         f"rendered in line {home.place(rendered)[0]}",
-                        "the tokenizer and the template of a model that is named here both write BOS",
+                        "both the tokenizer and the chat template of a model that the script names write BOS",
                     ],
                     cases=[case_of_node(module, call.node), case_of_node(module, rendered)],
                 )

@@ -1,8 +1,8 @@
 """Each process divides the rows in an order of its own.
 
 ## What it does
-Looks, in a script of several processes, for a shuffle, a sample or a random split whose generator nothing seeds alike
-on all processes, and whose rows are then divided: `random.shuffle(rows)` before `rows[rank::world]` or before
+Looks, in a script of several processes, for a shuffle, a sample or a random split whose generator does not get the same
+seed on every process, and whose rows are then divided: `random.shuffle(rows)` before `rows[rank::world]` or before
 `rows[:900]` and `rows[900:]`, `random_split` and `train_test_split` without a seed before a `DistributedSampler`,
 `prepare` or a Trainer. Python's `random`, numpy and PyTorch have a generator each: `torch.manual_seed` leaves the other
 two as they are. A script runs as several processes where it wraps its model for them, uses Accelerate, or a command of
@@ -10,8 +10,8 @@ the project starts it so. Silent where one process draws alone, or sends its ord
 
 ## Why it is bad
 Every process starts with a random state of its own. The parts of a list that each shuffles its own way overlap, and
-rows that no process takes are never trained on. Of a random split, one process trains on the rows that another
-validates on: the validation loss is too good.
+rows that no process takes are never trained on. With a random split, one process trains on rows that another
+validates on, so the validation loss looks too good.
 
 ## Example
 ```python
@@ -38,8 +38,8 @@ loader = DataLoader(train, sampler=DistributedSampler(train))
 ```
 
 ## Fix safety
-Safe: one seed on all processes gives one order. Where the seed depends on the rank, seed a generator of its own for
-the division.
+Safe: one seed on all processes gives one order. If your script's seed depends on the rank, use a separate generator
+with a fixed seed for the division.
 
 ## References
 - https://docs.pytorch.org/docs/stable/data.html (`torch.utils.data.random_split`, `DistributedSampler`)

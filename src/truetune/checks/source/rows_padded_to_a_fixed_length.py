@@ -2,14 +2,16 @@
 
 ## What it does
 Follows, in a script that trains, each call that pads to a fixed length (`padding="max_length"`, `pad_to_max_length`, a
-collator, pads multiplied by hand) to that length, through functions, classes and settings. It speaks from 2,048 tokens
-on; where no length is given, since the tokenizer's own limit is then the length (131,072 tokens for many models of
-today); and at any length where the rows lie beside the script and are certainly shorter than a quarter of it. Silent
-where shapes must be fixed: compiled models, TPUs.
+collator, padding made by hand as in `[pad] * n`) to that length, through functions, classes and settings. It reports
+- a length of 2,048 tokens or more,
+- a call without a length: the tokenizer's own limit is used then (131,072 tokens for many models of today),
+- any length, if the data files are next to the script and all rows are certainly shorter than a quarter of it.
+
+It is silent where shapes must be fixed: compiled models, TPUs.
 
 ## Why it is bad
-Memory and time of a step follow the padded length. Chats and instructions have some hundred tokens: padded to 8,192,
-a row takes ten times the memory and time, or the run is out of memory, and all of it is padding.
+Memory and time of a step follow the padded length. Chats and instructions typically have a few hundred tokens: padded to
+8,192, a row takes ten times the memory and time, or the run is out of memory, and all of it is padding.
 
 ## Example
 ```python
@@ -37,7 +39,7 @@ trainer = Trainer(model="model", train_dataset=rows.map(encode))
 
 ## Fix safety
 The collator pads to the longest row of each batch; `train_sampling_strategy="group_by_length"` (`group_by_length=True`
-before transformers 5) makes that less. Compiled models and TPUs may need one length for all.
+before transformers 5) reduces the padding further. Compiled models and TPUs may need one length for all.
 
 ## References
 - https://huggingface.co/docs/transformers/pad_truncation

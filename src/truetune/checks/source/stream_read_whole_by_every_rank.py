@@ -1,11 +1,11 @@
 """Every process reads the whole stream.
 
 ## What it does
-Looks for a streaming data set, or an `IterableDataset` of one's own whose code names no rank, in a `DataLoader` of a
-script that starts `torch.distributed` itself, or lets Lightning start processes (`devices=4`, or a strategy that is
-named for several), in this file or one that runs with it, and neither splits the stream (`split_dataset_by_node`,
-`shard`) nor prepares the loader with accelerate. Rows that are divided over the loader's workers alone are not divided
-over processes, and Lightning puts no sampler into a stream.
+Looks for a `DataLoader` over a streaming data set, or over an `IterableDataset` of your own that never uses the rank.
+The script must run as several processes: it starts `torch.distributed` itself, or lets Lightning start processes
+(`devices=4`, or a strategy that is named for several), in this file or one that runs with it. The rule is silent if
+the stream is split (`split_dataset_by_node`, `shard`) or the loader is prepared with accelerate. Rows that are
+divided over the loader's workers alone are not divided over processes, and Lightning puts no sampler into a stream.
 
 ## Why it is bad
 A stream has no sampler: all processes train on the same rows. N GPUs give no more progress than one.
@@ -35,7 +35,8 @@ loader = DataLoader(rows, batch_size=4)
 ```
 
 ## Fix safety
-Safe. The number of files should be a multiple of the number of processes, so that none reads files in vain.
+Safe. The number of files should be a multiple of the number of processes, or every process reads all files and skips
+the rows of the others.
 
 ## References
 - huggingface/datasets#5360, huggingface/datasets#5961, huggingface/datasets#7854

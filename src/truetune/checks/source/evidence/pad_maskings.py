@@ -41,9 +41,11 @@ class PadMasking(NamedTuple):
     def describe_place(self, module: Module) -> str:
         """The place of the masking in words, for a finding of this file."""
         if self.why_by_trainer:
-            return f"TRL up to {PAD_MASKED_BY_ID.last} masks by id: {self.why_by_trainer}"
+            return f"TRL up to {PAD_MASKED_BY_ID.last} masks every label whose id is the pad's: {self.why_by_trainer}"
         where = "" if self.home is module else f" of {Path(self.home.path).name}"
-        return f"line {self.home.place(self.node)[0]}{where} masks by id"
+        return (
+            f"line {self.home.place(self.node)[0]}{where} masks every label whose id is the pad's"
+        )
 
 
 def pad_maskings_for_settings(module: Module, settings: list[PadSetting]) -> list[PadMasking]:
