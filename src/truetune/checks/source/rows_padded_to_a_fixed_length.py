@@ -10,8 +10,8 @@ collator, padding made by hand as in `[pad] * n`) to that length, through functi
 It is silent where shapes must be fixed: compiled models, TPUs.
 
 ## Why it is bad
-Memory and time of a step follow the padded length. Chats and instructions typically have a few hundred tokens: padded to
-8,192, a row takes ten times the memory and time, or the run is out of memory, and all of it is padding.
+Memory and time of a step follow the padded length. Chats and instructions typically have a few hundred tokens: padded
+to 8,192, a row takes ten times the memory and time, or the run is out of memory, and all of it is padding.
 
 ## Example
 ```python
