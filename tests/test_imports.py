@@ -16,6 +16,7 @@ ROOT = Path(truetune.__file__).parent
 LAYERS = (
     "errors",
     "package",
+    "cached_for_one_call",
     "plugins",
     "lazy_report_drawers",
     "parsing",

@@ -126,6 +126,8 @@ FOLDERS = {
 """Parameters that name a folder that is written"""
 NAMED_ONLY = {("init", "out")}
 """Parameters that name a folder which a later command writes"""
+HAVE_OWN_TESTS = {("skill", "install")}
+"""Parameters that name a folder of other programs' files, to which one of ours is added: tests/assistants"""
 
 
 def parameters() -> Iterator[tuple[str, click.Parameter]]:
@@ -135,7 +137,7 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
 
 
 def test_every_parameter_that_names_a_path_is_known_to_read_or_to_write() -> None:
-    known = FILES.keys() | FOLDERS | NAMED_ONLY
+    known = FILES.keys() | FOLDERS | NAMED_ONLY | HAVE_OWN_TESTS
     for name, param in parameters():
         if isinstance(param, click.Option) and (
             param.is_flag or param.metavar in PLAIN or param.metavar is None

@@ -138,7 +138,7 @@ def check(
 
     Raises a `truetune.errors.TruetuneError` where the input itself can't be read.
     """
-    from truetune.parsing.cached_for_one_call import forget_what_was_read
+    from truetune.cached_for_one_call import forget_what_was_read
     from truetune.settings.read_truetune_settings import validate_settings
     from truetune.troubleshooting.check_project import check_project
 
@@ -167,7 +167,7 @@ def troubleshoot(
 
     Raises a `truetune.errors.TruetuneError` where a path can't be read.
     """
-    from truetune.parsing.cached_for_one_call import forget_what_was_read
+    from truetune.cached_for_one_call import forget_what_was_read
     from truetune.settings.read_truetune_settings import validate_settings
     from truetune.troubleshooting.troubleshoot import troubleshoot as run
 
@@ -200,8 +200,8 @@ def fix(
 
     Raises a `truetune.errors.TruetuneError` where the input can't be read, or `output` can't be written.
     """
+    from truetune.cached_for_one_call import forget_what_was_read
     from truetune.fixing.fix_file import fix_data_file as run
-    from truetune.parsing.cached_for_one_call import forget_what_was_read
     from truetune.settings.read_truetune_settings import validate_settings
 
     forget_what_was_read()
@@ -224,8 +224,8 @@ def lint(
 
     `settings` are select, ignore and fail_on. Raises a `truetune.errors.TruetuneError`.
     """
+    from truetune.cached_for_one_call import forget_what_was_read
     from truetune.checks.lint import lint as run
-    from truetune.parsing.cached_for_one_call import forget_what_was_read
 
     forget_what_was_read()
     named = [paths] if isinstance(paths, str | PathLike) else list(paths)
@@ -238,8 +238,8 @@ def diagnose(run: str | PathLike[str], **settings: Any) -> Report:
     `settings` are fields of `RunSpec`: with `data` and `tokenizer` the losses are compared with what the data allow.
     Raises a `truetune.errors.TruetuneError`.
     """
+    from truetune.cached_for_one_call import forget_what_was_read
     from truetune.checks.diagnose_log import diagnose as check_paths
-    from truetune.parsing.cached_for_one_call import forget_what_was_read
 
     forget_what_was_read()
     return check_paths(run, **settings)
@@ -259,8 +259,8 @@ def plan(
     `training` holds settings over those of the path; `gpu_memory` is `24GB`, or a number of GiB; `length` in tokens.
     Raises a `truetune.errors.TruetuneError`.
     """
+    from truetune.cached_for_one_call import forget_what_was_read
     from truetune.checks.plan_memory import plan as run
-    from truetune.parsing.cached_for_one_call import forget_what_was_read
 
     forget_what_was_read()
     return run(

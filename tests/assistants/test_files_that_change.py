@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from truetune.assistants import tools
+from truetune.cached_for_one_call import forget_what_was_read
 from truetune.checks.source.evidence.script_start_commands_and_reserved_gpus import starts_of_script
-from truetune.parsing.cached_for_one_call import forget_what_was_read
 from truetune.settings.row_formats import row_formats
 
 

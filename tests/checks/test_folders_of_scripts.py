@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import truetune
+from truetune.cached_for_one_call import forget_what_was_read
 from truetune.checks.findings import Finding
-from truetune.parsing.cached_for_one_call import forget_what_was_read
 
 SCRIPT = """import argparse
 from datasets import load_dataset

@@ -396,7 +396,7 @@ def test_letters_of_one_template_are_a_note(varied: bool, severity: str, tmp_pat
         rows.append({"messages": turns})
     (finding,) = check(rows, tmp_path, "duplicate-rows").findings
     assert finding.severity == severity
-    assert all("nearly the same as" in case.text for case in finding.cases)
+    assert all("near-duplicate of" in case.text for case in finding.cases)
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ def test_an_empty_column_is_a_problem_of_its_row(
         )
         if "q" in row.values():
             assert "q" in (odd.prompt, *(message["content"] for message in odd.messages))
-        assert odd.problems[0].text.split(" in ")[1].split(" and ") == [
+        assert odd.problems[0].text.partition(": ")[0].split(" and ") == [
             name for name in row if row[name] is None
         ]
 

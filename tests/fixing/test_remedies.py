@@ -80,7 +80,7 @@ FAULTS = (
     Fault("put the system turn", TEMPLATE, "gemma2", turns({"role": "system", "content": "Be brief."}, TURN, DONE), True),
     Fault("join turns of one role", TEMPLATE, "gemma2", turns(TURN, TURN, DONE), True),
     Fault("join turns of one role", TEMPLATE, "mistral-7b-v0.1", turns(DONE, TURN, DONE), True),
-    Fault("drop rows that the template", TEMPLATE, "gemma2", turns(TURN, RESULT, DONE), True),
+    Fault("drop rows on which the template", TEMPLATE, "gemma2", turns(TURN, RESULT, DONE), True),
     Fault("write as text", "values-printed-as-python", "llama3.1-instruct", chat([{"type": "text", "text": "q"}], "a")),
     Fault("write as text", "values-printed-as-python", "llama3-instruct", called({"day": "Monday"}, None)),
     Fault("make arguments", "tool-arguments-double-encoded", "llama3.1-instruct", called('{"day": "Monday", "n": 1.0}')),

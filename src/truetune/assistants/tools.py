@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from truetune.cached_for_one_call import forget_what_was_read
 from truetune.errors import UsageError
 from truetune.package import __version__
-from truetune.parsing.cached_for_one_call import forget_what_was_read
 from truetune.settings.run_spec import RunSpec
 from truetune.trainers.trainer_fact_types import TrainerName
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.cached_for_one_call import cached_for_one_call
 from truetune.errors import DataError
-from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_commands import last_option, read_command_file

@@ -29,7 +29,7 @@ CHECKED = {
         "chats.jsonl",
         json.dumps(CLEAN_ROW),
         json.dumps(EMPTY_ANSWER),
-        "ROW005",
+        "ROW067",
     ),
     "truetune-check-config": ("axolotl.yaml", CONFIG, CONFIG.replace("_size", "_sise"), "CFG001"),
 }
@@ -171,8 +171,8 @@ def test_the_action_checks_data_and_configs(command: Path, tmp_path: Path) -> No
     (work / "data" / "b.jsonl").write_text(json.dumps(EMPTY_ANSWER) + "\n")
     assert run(check="data/*.jsonl", **{"check-sarif": "found.sarif"}) == 1
     (result,) = json.loads((work / "found.sarif").read_text())["runs"][0]["results"]
-    assert result["ruleId"] == "ROW005"
-    assert run(check="data/*.jsonl", ignore="ROW005") == 0
+    assert result["ruleId"] == "ROW067"
+    assert run(check="data/*.jsonl", ignore="ROW067") == 0
     (work / "axolotl.yaml").write_text(CONFIG.replace("_size", "_sise"))
     assert run(check="axolotl.yaml", **{"fail-on": "warning"}) == 1
     assert run(check="$(touch made) ; touch made") == 2

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from truetune.cached_for_one_call import cached_for_one_call
 from truetune.checks.config.evidence.facts_from_model_folder import local_model_folder
 from truetune.errors import SpecError
 from truetune.memory.matrices_and_parameters_from_config import Architecture, read_architecture
-from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.parsing.read_parquet_and_arrow_within_limits import UNREADABLE, open_parquet
 from truetune.settings.config import Config
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from truetune.cached_for_one_call import cached_for_one_call
 from truetune.errors import TruetuneError
-from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.render.template_probes import (
     ANSWER,
     QUESTION,

@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.cached_for_one_call import cached_for_one_call
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.multi_process_loops import (
     FUNCTIONS,
@@ -29,7 +30,6 @@ from truetune.checks.source.evidence.multi_process_loops import (
 )
 from truetune.checks.source.evidence.one_process_conditions import is_one_process_test
 from truetune.checks.source.evidence.process_counts import command_starting_several_processes
-from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.stacks.find_config_consumer import COUNT_IN_CONFIG

@@ -12,13 +12,13 @@ import ast
 import re
 from typing import NamedTuple
 
+from truetune.cached_for_one_call import cached_for_one_call
 from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
     likely_model_names,
     model_name_arguments,
     normalized_model_name,
 )
 from truetune.errors import TruetuneError
-from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.render.choose_pad_token import choose_pad_token
 from truetune.render.template_probes import make_probes
 from truetune.render.tokenizer import load_tokenizer

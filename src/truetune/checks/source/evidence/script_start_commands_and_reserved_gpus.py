@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.cached_for_one_call import cached_for_one_call
 from truetune.checks.job_gpus_and_processes import gpus_requested_by_job
 from truetune.errors import DataError
-from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.parsing.shell_commands import (
     CommandFile,
     is_command_file,

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from truetune.cached_for_one_call import cached_for_one_call
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.errors import TokenizerError
-from truetune.parsing.cached_for_one_call import cached_for_one_call
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.parse_json_within_limits import read_json
 from truetune.render.tokenizer_folder import find_tokenizer_folder
