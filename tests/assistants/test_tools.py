@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -115,9 +116,9 @@ def test_a_log_is_diagnosed(tmp_path: Path) -> None:
         lambda folder: tools.fix_files(f"{folder}/train.py", write=True, output=f"{folder}/x.py"),
     ],
 )
-def test_bad_input_is_said_in_one_line(project: Path, call: object) -> None:
+def test_bad_input_is_said_in_one_line(project: Path, call: Callable[[Path], object]) -> None:
     before = contents(project)
     with pytest.raises(TruetuneError) as raised:
-        call(project)  # type: ignore[operator]
+        call(project)
     assert len(str(raised.value).splitlines()) == 1
     assert contents(project) == before

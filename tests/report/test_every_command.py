@@ -17,7 +17,7 @@ from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page_of_json, html_page_of_report
-from truetune.serving.compare_adapter_forms import Ladder, Rung
+from truetune.serving.compare_adapter_forms import Ladder, LadderStage
 from truetune.serving.measure_kept_adapter_effect import AdapterEffect
 
 SCHEMA = json.loads(
@@ -113,7 +113,7 @@ def test_a_ladder_names_the_rung_that_lost_it() -> None:
             "base",
             4,
             50,
-            (Rung("adapter on its base", whole), Rung("merged", lost)),
+            (LadderStage("adapter on its base", whole), LadderStage("merged", lost)),
             1,
         )
     )
@@ -123,7 +123,9 @@ def test_a_ladder_names_the_rung_that_lost_it() -> None:
     assert "&lt;b&gt;adapter" in text
     assert made["failed"] is True
     assert (
-        ladder_json(Ladder("a", "b", 4, 50, (Rung("adapter on its base", whole),), 1))["failed"]
+        ladder_json(Ladder("a", "b", 4, 50, (LadderStage("adapter on its base", whole),), 1))[
+            "failed"
+        ]
         is False
     )
 

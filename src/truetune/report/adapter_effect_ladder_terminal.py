@@ -17,7 +17,7 @@ from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, draw_as_text, visible
 
 if TYPE_CHECKING:
-    from truetune.serving.compare_adapter_forms import Ladder, Rung
+    from truetune.serving.compare_adapter_forms import Ladder, LadderStage
 
 
 def ladder_as_text(ladder: Ladder) -> str:
@@ -43,7 +43,7 @@ def ladder_json(ladder: Ladder) -> dict[str, Any]:
                 f"The adapter's effect is lost at: {culprit.name}."
                 if culprit
                 else (
-                    f"Not known: {', '.join(rung.name for rung in unmeasured)} could not be"
+                    f"Not known: {', '.join(stage.name for stage in unmeasured)} could not be"
                     " measured."
                     if unmeasured
                     else f"The adapter's effect is the same on {count_noun(len(ladder.rungs), 'stage')}."
@@ -74,12 +74,12 @@ def _print_rung_table(ladder: Ladder, console: Console) -> None:
     table.add_column("stage")
     for title in ("effect there", "cosine", "max off, nats"):
         table.add_column(title, justify="right", no_wrap=True)
-    for rung in ladder.rungs:
-        table.add_row(*_stage_table_cells(rung))
+    for stage in ladder.rungs:
+        table.add_row(*_stage_table_cells(stage))
     console.print(table)
-    for rung in ladder.rungs:
-        if rung.note:
-            print_visible(console, f"{rung.name}: {rung.note}", "dim")
+    for stage in ladder.rungs:
+        if stage.note:
+            print_visible(console, f"{stage.name}: {stage.note}", "dim")
 
 
 def _print_where_effect_is_lost(ladder: Ladder, console: Console) -> None:
@@ -88,7 +88,7 @@ def _print_where_effect_is_lost(ladder: Ladder, console: Console) -> None:
     # A stage that was not measured may be the one that lost it: "the same on every stage" would
     # be a guess.
     if culprit is None and ladder.unmeasured:
-        names = ", ".join(rung.name for rung in ladder.unmeasured)
+        names = ", ".join(stage.name for stage in ladder.unmeasured)
         print_visible(
             console,
             f"not known: {names} could not be measured; for a server, truetune serve-check compares"
@@ -104,15 +104,15 @@ def _print_where_effect_is_lost(ladder: Ladder, console: Console) -> None:
         print_visible(console, f"   = help: {ladder.remedy}")
 
 
-def _stage_table_cells(rung: Rung) -> tuple[Text, ...]:
+def _stage_table_cells(stage: LadderStage) -> tuple[Text, ...]:
     """A stage's cells in the table: name, effect, cosine and largest difference; dashes where it was
     not measured.
     """
-    effect = rung.effect
+    effect = stage.effect
     # A fault is seen before the figures are: a stage may have the whole effect and another
     # template.
-    style = "bold red" if rung.fault or (effect and effect.lost) else ""
-    name = Text(visible(rung.name), style=style)
+    style = "bold red" if stage.fault or (effect and effect.lost) else ""
+    name = Text(visible(stage.name), style=style)
     if effect is None:
         return name, Text("-"), Text("-"), Text("-")
     figures = (f"{effect.kept:.1%}", f"{effect.cosine:.4f}", f"{effect.largest:.2g}")

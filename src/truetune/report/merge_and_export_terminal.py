@@ -161,16 +161,16 @@ def render_proof(proof: Proof | None, console: Console) -> None:
     table.add_column("")
     for title in ("of it there", "cosine", "max off", "same answers", "template", "ids"):
         table.add_column(title, justify="right", no_wrap=True)
-    for rung in proof.rungs:
-        style = "bold red" if rung.faults else ""
+    for stage in proof.rungs:
+        style = "bold red" if stage.faults else ""
         table.add_row(
-            Text(visible(rung.name), style=style),
-            f"{rung.kept:.1%}",
-            f"{rung.cosine:.4f}",
-            f"{rung.difference:.2g}",
-            f"{rung.answers} of {proof.prompts}",
-            _same_or_other_as_cell(rung.template),
-            _same_or_other_as_cell(rung.special),
+            Text(visible(stage.name), style=style),
+            f"{stage.kept:.1%}",
+            f"{stage.cosine:.4f}",
+            f"{stage.difference:.2g}",
+            f"{stage.answers} of {proof.prompts}",
+            _same_or_other_as_cell(stage.template),
+            _same_or_other_as_cell(stage.special),
         )
     console.print(table)
     for fault in proof.faults:

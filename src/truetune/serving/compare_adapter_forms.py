@@ -57,7 +57,7 @@ REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class LadderStage:
     """One form of the model, with how much of the adapter's effect it has."""
 
     name: str
@@ -77,7 +77,7 @@ class Ladder:
     prompts: int
     places: int
     """Tokens of the answers that were scored"""
-    rungs: tuple[Rung, ...]
+    rungs: tuple[LadderStage, ...]
     seconds: float
 
     def __repr__(self) -> str:
@@ -90,30 +90,31 @@ class Ladder:
         return text
 
     @property
-    def culprit(self) -> Rung | None:
+    def culprit(self) -> LadderStage | None:
         """The first stage on which the effect is not there, or that is not the same model otherwise."""
         return next(
-            (rung for rung in self.rungs if rung.fault or (rung.effect and rung.effect.lost)), None
+            (stage for stage in self.rungs if stage.fault or (stage.effect and stage.effect.lost)),
+            None,
         )
 
     @property
-    def unmeasured(self) -> tuple[Rung, ...]:
+    def unmeasured(self) -> tuple[LadderStage, ...]:
         """The stages that were asked for and could not be measured."""
-        return tuple(rung for rung in self.rungs if rung.effect is None and not rung.fault)
+        return tuple(stage for stage in self.rungs if stage.effect is None and not stage.fault)
 
     @property
     def remedy(self) -> str:
         """What to do about the stage that lost the effect; empty where none did."""
-        rung = self.culprit
-        if rung is None:
+        stage = self.culprit
+        if stage is None:
             return ""
-        if rung.fault:
-            return rung.fault
+        if stage.fault:
+            return stage.fault
         # Exactly 0: B was never trained, or never read.
-        if rung.effect is not None and rung.effect.size == 0:
+        if stage.effect is not None and stage.effect.size == 0:
             return "the adapter itself: it does not change a single log-probability"
         return next(
-            (text for name, text in REMEDIES.items() if rung.name.startswith(name)),
+            (text for name, text in REMEDIES.items() if stage.name.startswith(name)),
             "the adapter itself",
         )
 
@@ -163,7 +164,7 @@ def compare_adapter_forms(
         pairs = [(prompt_ids, answer_ids) for prompt_ids, answer_ids in pairs if answer_ids]
         scorer = _FormScorer(source, later_forms, tokenizer_facts, pairs, options, say)
         rungs = tuple(scorer.score_rungs(tuned))
-    places = max((rung.effect.places for rung in rungs if rung.effect), default=0)
+    places = max((stage.effect.places for stage in rungs if stage.effect), default=0)
     return Ladder(
         adapter, str(source.base), len(pairs), places, rungs, time.perf_counter() - started
     )
@@ -207,7 +208,7 @@ class _FormScorer:
     options: Options
     say: Say
 
-    def score_rungs(self, tuned: Backend) -> Iterator[Rung]:
+    def score_rungs(self, tuned: Backend) -> Iterator[LadderStage]:
         """Score each form in turn; a model is freed before the next is loaded where that can be."""
         assert isinstance(tuned, TransformersBackend)
         base = replace(self.source, kind="model", folder=self.source.base)
@@ -215,7 +216,7 @@ class _FormScorer:
         base_logprobs = self._score_source("the base", base)
         assert tuned_logprobs is not None
         assert base_logprobs is not None
-        yield Rung(
+        yield LadderStage(
             "adapter on its base", measure_effect(base_logprobs, tuned_logprobs, tuned_logprobs)
         )
         with tempfile.TemporaryDirectory(prefix="truetune-") as folder:
@@ -236,10 +237,10 @@ class _FormScorer:
             # One form that can't be loaded is a fault of that stage: the others are still worth knowing.
             try:
                 measured = self._score_source(f"what is {title}", source)
-                rung = _make_stage(title, base_logprobs, tuned_logprobs, measured)
+                stage = _make_stage(title, base_logprobs, tuned_logprobs, measured)
             except TruetuneError as error:
-                rung = Rung(title, fault=str(error))
-            yield replace(rung, fault=rung.fault or self._describe_tokenizer_difference(source))
+                stage = LadderStage(title, fault=str(error))
+            yield replace(stage, fault=stage.fault or self._describe_tokenizer_difference(source))
 
     def _describe_tokenizer_difference(self, source: ModelSource) -> str:
         """How the tokenizer and template beside a form's weights differ from the adapter's."""
@@ -286,10 +287,10 @@ def _make_stage(
     base_logprobs: SequenceLogprobs,
     tuned_logprobs: SequenceLogprobs,
     measured: SequenceLogprobs | None,
-) -> Rung:
+) -> LadderStage:
     """The stage of a form, with how much of the effect it has; `measured` is None where the form
     gives no log-probabilities.
     """
     if measured is None:
-        return Rung(name, note="it tells no log-probabilities of given tokens: not measured")
-    return Rung(name, measure_effect(base_logprobs, tuned_logprobs, measured))
+        return LadderStage(name, note="it tells no log-probabilities of given tokens: not measured")
+    return LadderStage(name, measure_effect(base_logprobs, tuned_logprobs, measured))

@@ -87,7 +87,10 @@ class Proof:
         # An adapter that does nothing is kept perfectly by any merge: that is no proof, but a fault
         # of its own.
         nothing = [] if self.effect > 0 else ["the adapter does not change a single logit"]
-        return (*nothing, *(f"{rung.name}: {text}" for rung in self.rungs for text in rung.faults))
+        return (
+            *nothing,
+            *(f"{stage.name}: {text}" for stage in self.rungs for text in stage.faults),
+        )
 
 
 @dataclass(frozen=True)
