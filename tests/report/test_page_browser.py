@@ -437,7 +437,7 @@ def test_a_row_stands_beside_its_twin(see: Open) -> None:
     clean = row(0, "a", "b", "c", "d", "e") | {"ids": [1, 2, 3, 4, 5]}
     bad = row(0, "a", "x", "c", "e", "z", supervised="11011", twin=clean, twin_name="as served")
     view = see([bad | {"ids": [1, 9, 3, 5, 6]}, row(1, "a", "b", supervised="10", expected="11")])
-    view.get_by_label("diff with as served").check()
+    view.get_by_label("compare with as served").check()
     left, right = view.locator(".tokens").all()
     assert left.locator(".differs").all_text_contents() == ["x", "c", "z"]
     assert right.locator(".differs").all_text_contents() == ["b", "c", "d"]
@@ -638,7 +638,7 @@ def test_axe_finds_nothing_in_packs_twins_and_losses(see: Open) -> None:
     )  # fmt: skip
     for theme in ("light", "dark"):
         view = see([made, made], color_scheme=theme)
-        for name in ("ids", "diff with clean", "colour by loss"):
+        for name in ("ids", "compare with clean", "colour by loss"):
             view.get_by_label(name).check()
         assert violations(view) == []
 
@@ -656,9 +656,9 @@ def test_many_findings_can_be_sifted(see: Open, broken: DataReport) -> None:
     total, errors = view.locator(".finding").count(), view.locator(".finding.error").count()
     view.get_by_role("button", name=re.compile(r"warnings?$")).click()
     assert view.locator(".finding:visible").count() == errors < total
-    view.get_by_role("searchbox", name="Findings with").fill("role-alias")
+    view.get_by_role("searchbox", name="Filter findings").fill("role-alias")
     assert view.locator(".finding:visible").count() == 1
-    view.get_by_role("button", name="fold or unfold all").click()
+    view.get_by_role("button", name="collapse or expand all").click()
     assert view.locator(".finding[open]").count() == 0
     view.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert view.locator(".finding[open]").count() == total
