@@ -530,9 +530,13 @@ class Rows(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path, _, text = self.path.partition("?")
         query = {name: values[0] for name, values in parse_qs(text).items()}
-        body = {"/": self.html_page_of_report, "/rows": self.rows, "/search": self.search}[path](
-            query
-        )
+        answers = {
+            "/": self.html_page_of_report,
+            "/rows": self.rows,
+            "/search": self.search,
+            "/totals": self.totals,
+        }
+        body = answers[path](query)
         self.send_response(200)
         self.send_header("Content-Type", "text/html" if path == "/" else "application/json")
         self.end_headers()
@@ -548,6 +552,12 @@ class Rows(BaseHTTPRequestHandler):
         made[1:1] = [row(7, "seven", turn=3)] if start == 7 else []
         return json.dumps(
             {"rows": made, "total": ROWS, "indexed": ROWS, "notice": "<b>one</b> notice"}
+        )
+
+    def totals(self, query: dict[str, str]) -> str:
+        counts = {"rows": ROWS, "total": ROWS, "tokens": 2 * ROWS, "supervised": ROWS}
+        return json.dumps(
+            counts | {"done": True, "failure": "<b>not</b> all", "roles": [], "files": []}
         )
 
     def search(self, query: dict[str, str]) -> str:

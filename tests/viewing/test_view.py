@@ -28,6 +28,7 @@ from truetune.errors import DataError, SpecError, UsageError
 from truetune.report.page.render_rows_beside_ideal import TokenRowRenderer
 from truetune.report.page.token_rows import MAX_ROW_TOKENS, TokenRow, row_without_tokens
 from truetune.settings.run_spec import RunSpec
+from truetune.viewing.row_counts import TokenCounter
 from truetune.viewing.row_index import RowIndex, SourcedRecords
 from truetune.viewing.row_service import RowService
 from truetune.viewing.token_rows_of_conversations import ConversationRows
@@ -69,6 +70,9 @@ class Slow:
 
     def searched_text(self, record: Record) -> str:
         return ""
+
+    def token_counter(self, only_reference: bool) -> TokenCounter:
+        raise NotImplementedError
 
     def forget(self) -> None: ...
 

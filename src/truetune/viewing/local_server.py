@@ -19,6 +19,8 @@ from urllib.parse import parse_qs
 
 from truetune.errors import TruetuneError, UsageError
 from truetune.report.visible_text import visible
+from truetune.viewing.row_counts import KIND_LABELS
+from truetune.viewing.row_filter import MAX_TOKENS, SORTS, RowFilter
 from truetune.viewing.row_service import MAX_ROWS, RowService
 from truetune.viewing.server_connections import Connections
 
@@ -29,6 +31,13 @@ MAX_ROW_NUMBER = 1 << 53
 """Numbers of rows stay below: JavaScript knows no larger ones"""
 MAX_QUERY_CHARACTERS = 1000
 """Characters of a text that is searched"""
+BOUNDS = {
+    "min_tokens": MAX_TOKENS,
+    "max_tokens": MAX_TOKENS,
+    "min_supervised": 100,
+    "max_supervised": 100,
+}
+"""The bounds of a list's filter, each with its largest value"""
 HEADERS = {
     "Cache-Control": "no-store",
     "Connection": "close",
@@ -94,7 +103,7 @@ class ViewServer(HTTPServer):
 
 
 class RequestHandler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD of the page, `rows` and `search`."""
+    """Answers GET and HEAD of the page, and of what ROUTES names."""
 
     server: ViewServer
     protocol_version = "HTTP/1.1"
@@ -233,9 +242,35 @@ def _answer_search(row_service: RowService, parameters: Mapping[str, str]) -> di
     return row_service.search(parameters["q"], start)
 
 
+def _answer_totals(row_service: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Answer `totals`."""
+    return row_service.totals()
+
+
+def _answer_select(row_service: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Answer `select?finding=...&role=...&min_tokens=N&...`, by the fields of RowFilter; raises
+    RequestRefused.
+    """
+    names = {name: parameters.get(name, "") for name in ("finding", "role", "file")}
+    bounds = {
+        name: _parse_number(parameters, name, most)
+        for name, most in BOUNDS.items()
+        if name in parameters
+    }
+    sort = parameters.get("sort", SORTS[0])
+    if sort not in SORTS or names["role"] not in ("", *KIND_LABELS):
+        raise RequestRefused(400, "role and sort: no such name")
+    try:
+        return row_service.select(RowFilter(**names, **bounds, sort=sort))
+    except KeyError as error:
+        raise RequestRefused(404, f"{visible(str(error))}: no such finding or file") from None
+
+
 ROUTES: dict[str, Callable[[RowService, Mapping[str, str]], dict[str, Any]]] = {
     "rows": _answer_rows,
     "search": _answer_search,
+    "select": _answer_select,
+    "totals": _answer_totals,
 }
 
 

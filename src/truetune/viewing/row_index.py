@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
-from itertools import islice
+from itertools import islice, pairwise
 from typing import IO, NamedTuple
 
 from truetune.data.find_data_files import DataFile, open_decompressed_bytes, open_raw
@@ -174,6 +174,18 @@ class RowIndex:
                 part.stretch.start, part.stretch.stop
             )
             return part.first, self._end_of_chunk(number), body, part.columns is None
+
+    def rows_of_files(self) -> list[tuple[DataFile, range]]:
+        """The files with the rows that each of them holds, as far as they are found."""
+        with self._found:
+            firsts: dict[int, int] = {}
+            for part in self._parts:
+                firsts.setdefault(part.source, part.first)
+            borders = [*firsts.values(), self.indexed]
+        return [
+            (self.sources[source], range(*rows))
+            for source, rows in zip(firsts, pairwise(borders), strict=True)
+        ]
 
     def changed(self) -> list[str]:
         """The files that were changed: whose size or time is another than when the index was made."""

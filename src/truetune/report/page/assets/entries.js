@@ -14,14 +14,20 @@ truetune.parts.entries = (view) => {
       ...(row ? view.marks.drawn(row) : []),
       row?.error && !view.marks.on(row).length ? make("span", { class: "noted" }, " ● invalid") : null,
       rows?.length > 1 ? ` · ${rows.length} ${row.turn === null ? "sides" : "turns"}` : null,
-      make("span", { class: "place" }, row ? `${many(row.ids.length, "token")}, ${number(boxes.learned(row))} supervised` : ""));
+      make("span", { class: "place" }, rows?.length ? counted(rows) : ""));
   });
+
+  /* The tokens of all examples of an entry. */
+  function counted(rows) {
+    const tokens = rows.reduce((sum, { ids }) => sum + ids.length, 0), learned = rows.reduce((sum, one) => sum + boxes.learned(one), 0);
+    return `${many(tokens, "token")}, ${number(learned)} supervised`;
+  }
 
   /* Loads the entries in view, once scrolling rests. */
   function later() {
     clearTimeout(timer);
     timer = setTimeout(() => {
-      for (const { dataset } of all(".entry")) if (!store.at(Number(dataset.k))) store.load(Number(dataset.k), true).catch(failed);
+      for (const { dataset } of all(".entry")) if (!store.at(Number(dataset.k))) store.load(Number(dataset.k), true, view.isFiltered()).catch(failed);
     }, 60);
   }
 
@@ -36,7 +42,7 @@ truetune.parts.entries = (view) => {
     const before = at.k;
     at.k = k;
     list.reveal(view.position(k));
-    const rows = store.at(k) ?? await store.load(k).catch(failed);
+    const rows = store.at(k) ?? await store.load(k, false, view.isFiltered()).catch(failed);
     if (at.k !== k) return;
     if (k >= store.end) at.k = before;
     if (!rows?.length) return rows && say(`row ${number(k)} has no tokens`);

@@ -12,13 +12,17 @@ truetune.section("tokens", (element, data) => {
   view.wire();
   one(".tokenview").hidden = false;
   one(".tokenview").classList.toggle("single", store.end < 2);
-  view.marks.choices();
   one("[data-do=finding]").hidden = !store.seek && !view.found().length;
   truetune.go = go;
   let opened = null;
+  /* The row that the address names, else the first of the list. */
+  async function open() {
+    view.filters.start().catch(view.failed);
+    if (!await go(location.hash) && !view.filters.isActive()) await view.choose(0);
+  }
   store.watch((notice) => {
     view.list.resize(view.listed());
     if (notice) say(truetune.spelling.visible(notice));
-    if (!opened && store.length) opened = go(location.hash).then((gone) => gone || view.choose(0));
+    if (!opened && store.length) opened = open();
   }).catch(view.failed);
 });
