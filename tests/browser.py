@@ -65,7 +65,7 @@ def violations(page: Page) -> list[str]:
 
 
 def cut_words(page: Page) -> list[str]:
-    """The texts that are drawn, and of which a part is outside the window or of a box that clips."""
+    """The texts that are drawn, and that a part of is outside the window or a box that clips."""
     found: list[str] = page.evaluate(_FIND_CUT_WORDS)
     return found
 
@@ -95,4 +95,4 @@ _FIND_CUT_WORDS = """() => {
   }
   return cut;
 }"""
-"""Scripts of the page see boxes only: a word is cut where its box leaves that of an ancestor that does not overflow."""
+"""A word is cut where its box leaves that of an ancestor that does not let it overflow."""

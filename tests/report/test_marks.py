@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,9 @@ def test_rows_with_findings_are_marked_and_listed(
             choice.select_option(
                 choice.locator("option").filter(has_text=finding.code).get_attribute("value")
             )
-            expect(view.locator("[data-selection]")).to_contain_text(f"{len(rows):,} of ")
+            expect(view.locator("[data-selection]")).to_contain_text(
+                re.compile(rf"^{len(rows):,} of .*with {finding.code}")
+            )
             assert entries(view)[0] == f"row {rows[0]:,}"
             expect(view.locator(".entry .mark").first).to_be_visible()
             view.locator(".list").focus()

@@ -53,7 +53,7 @@ def tile(name: str, tiles: list[Tile]) -> Tile:
             "fine",
         ),
         (result(failed=True, summary="It does not fit: 9 GiB"), "Failed", "error"),
-        ({"summary": "It does not fit: the run takes 9 GiB", "failed": True}, "It does not fit", "error"),
+        ({"summary": "It does not fit: 9 GiB", "failed": True}, "It does not fit", "error"),
         ({"summary": "9 of 10 tokens (90.0 %) in 2 rows are learned"}, "Done", "fine"),
     ],
 )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Rows are filtered and sorted by finding, role, file, length and supervised share; the address keeps the filter."""
+"""Rows are filtered and sorted by finding, role, file, length and supervised share; the address
+keeps the filter."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ from tests.viewing.conftest import serving
 from tests.viewing.test_server import answer, status
 from truetune.checks.reports import DataReport
 from truetune.demo import BROKEN, DATA, TOKENIZER
+from truetune.errors import FastPathError
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page_of_report
 from truetune.settings.run_spec import RunSpec
+from truetune.viewing.count_conversation_tokens import ConversationTokenCounter
 from truetune.viewing.local_server import ViewServer
 from truetune.viewing.row_filter import RowFilter
 from truetune.viewing.row_service import RowService
@@ -50,7 +53,7 @@ def rows_of(selection: dict[str, Any]) -> list[int]:
     [
         {},
         {"max_length": 64},
-        {"max_length": 90, "mask_by": "response-marker", "response_marker": "<|im_start|>assistant\n"},
+        {"max_length": 90, "mask_by": "response-marker", "response_marker": "assistant\n"},
         {"mask_by": "generation-tags"},
     ],
 )  # fmt: skip
@@ -209,11 +212,10 @@ def test_rows_are_filtered_and_sorted_in_a_browser(
         choose(page, "max_supervised", "60")
         choose(page, "sort", "longest")
         expect(page.locator("[data-selection]")).to_contain_text(
-            "with findings, with system, at least 100 tokens, at most 60 % supervised, longest first"
+            "with findings, with system, at least 100 tokens, at most 60 % supervised, longest"
         )
-        lengths = []
-        for text in page.locator(".entry .place:not(:empty)").all_inner_texts():
-            lengths.append(int(text.split(" tokens")[0].replace(",", "")))
+        figures = page.locator(".entry .place:not(:empty)").all_inner_texts()
+        lengths = [int(text.split(" tokens")[0].replace(",", "")) for text in figures]
         assert lengths == sorted(lengths, reverse=True)
         address = parse_qs(urlsplit(page.url).query)
         assert address == {
@@ -239,7 +241,9 @@ def test_a_link_opens_the_same_list_and_row(browser: Browser, server: ViewServer
         expect(page.locator(".entry")).to_have_count(6)
         expect(page.locator(".entry[aria-selected=true]")).to_have_count(1)
         page.locator(".list").focus()
+        first = page.locator("[data-title]").inner_text()
         page.keyboard.press("End")
+        expect(page.locator("[data-title]")).not_to_have_text(first)
         shown = page.locator("[data-title]").inner_text()
         page.locator(".links a").click()
         link = page.url
@@ -287,3 +291,49 @@ def test_rows_in_a_page_are_filtered_without_a_server(browser: Browser, tmp_path
         expect(page.locator("[data-selection]")).to_contain_text("with tool call, shortest first")
         assert 0 < page.locator(".entry").count() < 212
         assert parse_qs(urlsplit(page.url).query) == {"role": ["tool_call"], "sort": ["shortest"]}
+
+
+def test_rows_of_token_ids_count(tmp_path: Path) -> None:
+    rows = [
+        {"input_ids": [2, 5, 6, 3], "labels": [-100, -100, 6, 3]},
+        {"input_ids": [2, 7, 3], "labels": [-100, 7, 3]},
+    ]
+    path = tmp_path / "ids.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    service = counted(path)
+    figures, _ = service._background.counts.joined()
+    assert figures.tokens.tolist() == [4, 3]
+    assert figures.supervised.tolist() == [2, 2]
+    service.close()
+
+
+def test_a_shortcut_that_is_wrong_voids_what_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = make_row_service(RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER)))
+    service.row_index.index()
+    asked: list[bool] = []
+    prove = ConversationTokenCounter.prove
+
+    def fail_once(counter: ConversationTokenCounter) -> None:
+        asked.append(True)
+        if len(asked) == 1:
+            raise FastPathError("wrong")
+        prove(counter)
+
+    monkeypatch.setattr(ConversationTokenCounter, "prove", fail_once)
+    service._background.run()
+    assert len(asked) == 2
+    assert service._background.is_done
+    assert len(service._background.counts.joined()[0].tokens) == 200
+    service.close()
+
+
+def test_a_count_that_fails_says_so_and_rows_are_shown(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("<b>no</b>")
+
+    monkeypatch.setattr(ConversationTokenCounter, "count", fail)
+    with serving(DATA) as server, opened(browser, server.url) as page:
+        expect(page.locator("[data-counting]")).to_contain_text("RuntimeError('<b>no</b>')")
+        expect(page.locator("[data-title]")).to_contain_text("row 0")

@@ -1,6 +1,7 @@
 """Counts the tokens of conversations for the filters of `truetune view`, by the engine of a check.
 
-What counts as supervised is what the page underlines: by the settings' mask, without what max_length cuts off.
+What counts as supervised is what the page underlines: by the settings' mask, without what
+max_length cuts off.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class ConversationTokenCounter:
     def count(self, first: int, records: SourcedRecords) -> RowCounts:
         """The figures of records; one that can't be read or rendered has no tokens."""
         rows = list(self._read(first, records))
-        # Masks of trainers are read off the places of tokens in the text, which shortcuts leave out.
+        # Masks of trainers are read off the places of tokens in the text; shortcuts leave them out.
         exact = self._masks is not None
         batch = make_batch(rows, self._renderer, self._encoder, exact=exact)
         sides = [side for side in (batch, batch.rejected_sides) if side is not None]

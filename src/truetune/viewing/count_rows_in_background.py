@@ -1,8 +1,9 @@
 """Counts the tokens of all rows in a thread, while rows are looked at.
 
-The pass renders and encodes each row as `truetune check` does, some thousand rows a second, with an engine of its own,
-so that it never waits for a row that is drawn, nor keeps one waiting: it rests while a request is answered. A shortcut
-of the engine that is proved wrong voids what was counted, and the pass begins again without shortcuts.
+The pass renders and encodes each row as `truetune check` does, some thousand rows a second, with
+an engine of its own, so that it never waits for a row that is drawn, nor keeps one waiting: it
+rests while a request is answered. A shortcut of the engine that is proved wrong voids what was
+counted, and the pass begins again without shortcuts.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from truetune.viewing.row_counts import GrowingRowCounts, TokenCounter
 from truetune.viewing.row_index import RowIndex
 
 ROWS_PER_STEP = 128
-"""Rows that are counted at once. Chosen, not measured: some 50 ms, so that a request waits no longer for a processor."""
+"""Rows that are counted at once. Chosen, not measured: some 50 ms, for which a request may have to
+wait for a processor."""
 INDEX_WAIT_SECONDS = 0.5
-"""Seconds after which the pass looks again whether it is stopped, where the next row is not found yet"""
+"""Seconds that the pass waits for a row to be found, before it checks that it is not stopped"""
 
 
 class BackgroundCount:
@@ -60,7 +62,8 @@ class BackgroundCount:
             retry_without_shortcuts(self._count_all)
         except TruetuneError as error:
             self.failure = str(error)
-        # The page works without these figures: a defect of ours is said there, and ends no thread in silence.
+        # The page works without these figures: a defect of ours is said there, and no thread ends
+        # in silence.
         except Exception as error:
             self.failure = f"the rows can't be counted: {error!r}; please report it"
 

@@ -31,13 +31,6 @@ MAX_ROW_NUMBER = 1 << 53
 """Numbers of rows stay below: JavaScript knows no larger ones"""
 MAX_QUERY_CHARACTERS = 1000
 """Characters of a text that is searched"""
-BOUNDS = {
-    "min_tokens": MAX_TOKENS,
-    "max_tokens": MAX_TOKENS,
-    "min_supervised": 100,
-    "max_supervised": 100,
-}
-"""The bounds of a list's filter, each with its largest value"""
 HEADERS = {
     "Cache-Control": "no-store",
     "Connection": "close",
@@ -251,17 +244,21 @@ def _answer_select(row_service: RowService, parameters: Mapping[str, str]) -> di
     """Answer `select?finding=...&role=...&min_tokens=N&...`, by the fields of RowFilter; raises
     RequestRefused.
     """
-    names = {name: parameters.get(name, "") for name in ("finding", "role", "file")}
-    bounds = {
-        name: _parse_number(parameters, name, most)
-        for name, most in BOUNDS.items()
-        if name in parameters
-    }
-    sort = parameters.get("sort", SORTS[0])
-    if sort not in SORTS or names["role"] not in ("", *KIND_LABELS):
+    role, sort = parameters.get("role", ""), parameters.get("sort", SORTS[0])
+    if sort not in SORTS or role not in ("", *KIND_LABELS):
         raise RequestRefused(400, "role and sort: no such name")
+    row_filter = RowFilter(
+        finding=parameters.get("finding", ""),
+        role=role,
+        file=parameters.get("file", ""),
+        min_tokens=_parse_number(parameters, "min_tokens", MAX_TOKENS),
+        max_tokens=_parse_number(parameters, "max_tokens", MAX_TOKENS, missing=MAX_TOKENS),
+        min_supervised=_parse_number(parameters, "min_supervised", 100),
+        max_supervised=_parse_number(parameters, "max_supervised", 100, missing=100),
+        sort=sort,
+    )
     try:
-        return row_service.select(RowFilter(**names, **bounds, sort=sort))
+        return row_service.select(row_filter)
     except KeyError as error:
         raise RequestRefused(404, f"{visible(str(error))}: no such finding or file") from None
 
@@ -283,9 +280,9 @@ def _parse_query(query: str) -> dict[str, str]:
         raise RequestRefused(400, "too many parameters") from None
 
 
-def _parse_number(parameters: Mapping[str, str], name: str, most: int) -> int:
-    """A parameter from 0 to `most`, 0 where it is missing; raises RequestRefused."""
-    text = parameters.get(name, "0")
+def _parse_number(parameters: Mapping[str, str], name: str, most: int, *, missing: int = 0) -> int:
+    """A parameter from 0 to `most`, `missing` where it is not there; raises RequestRefused."""
+    text = parameters.get(name, str(missing))
     # int() takes "٣", "1_000" and " 7" as well; a number of JavaScript has 16 digits at most.
     if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= most):
         raise RequestRefused(400, f"{name}: expected a number from 0 to {most}")

@@ -1,8 +1,9 @@
-"""How many tokens each row has, how many of them are supervised, and of which sources they are: the figures by which
-`truetune view` filters and sorts.
+"""How many tokens each row has, how many of them are supervised, and of which sources they are:
+the figures by which `truetune view` filters and sorts.
 
-A row takes ten bytes here and nothing else is kept of it, so that the figures of a million rows fit beside the page.
-The trade-off: what a row says is not among them, so that a search for text reads the files again.
+A row takes ten bytes here and nothing else is kept of it, so that the figures of a million rows
+fit beside the page. The trade-off: what a row says is not among them, so that a search for text
+reads the files again.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class TokenCounter(Protocol):
         ...
 
     def prove(self) -> None:
-        """Check the shortcuts that were taken. Raises FastPathError, after which no figure may be used."""
+        """Check the shortcuts that were taken. After a FastPathError no figure may be used."""
         ...
 
 
@@ -79,8 +80,29 @@ def count_tokens(
 
 
 @dataclass
+class TokensOfRows:
+    """Collects the tokens of rows one after the other, to count them together."""
+
+    _rows: list[Ints] = field(default_factory=lambda: [np.zeros(0, np.int64)])
+    _kinds: list[NDArray[np.uint8]] = field(default_factory=lambda: [np.zeros(0, np.uint8)])
+    _supervised: list[NDArray[np.bool_]] = field(default_factory=lambda: [np.zeros(0, np.bool_)])
+
+    def add(self, place: int, kinds: NDArray[np.uint8], supervised: NDArray[np.bool_]) -> None:
+        """Add the tokens of the row at `place`."""
+        self._rows.append(np.full(len(kinds), place, np.int64))
+        self._kinds.append(kinds)
+        self._supervised.append(supervised)
+
+    def counts(self, rows: int) -> RowCounts:
+        """The figures of so many rows; those that were not added have no token."""
+        row_of_token = np.concatenate(self._rows)
+        supervised = np.concatenate(self._supervised)
+        return count_tokens(rows, row_of_token, np.concatenate(self._kinds), supervised)
+
+
+@dataclass
 class GrowingRowCounts:
-    """The figures of the rows from the first on, as far as they are counted; for several threads."""
+    """The figures of the rows from the first on, as far as they are counted; safe for threads."""
 
     _parts: list[RowCounts] = field(default_factory=list)
     _rows_of_kind: Ints = field(default_factory=lambda: np.zeros(len(KIND_LABELS), np.int64))

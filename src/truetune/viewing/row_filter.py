@@ -1,7 +1,9 @@
-"""Which rows `truetune view` lists, and in which order: by finding, role, file, length and supervised share.
+"""Which rows `truetune view` lists, and in which order: by finding, role, file, length and
+supervised share.
 
-A filter is a few names and bounds, as the page's address holds them, so that a link to a list is a link to the same
-list. It is applied to the figures of all rows at once: on 100,000 rows that takes milliseconds.
+A filter is a few names and bounds, as the page's address holds them, so that a link to a list is
+a link to the same list. It is applied to the figures of all rows at once: on 100,000 rows that
+takes milliseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ MAX_TOKENS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """What a row must have to be listed, and the order of the list. What is left out excludes nothing."""
+    """What a row must have to be listed, and the order; what is left out excludes nothing."""
 
     finding: str = ""
     """The name of a finding, ANY_FINDING, or empty"""

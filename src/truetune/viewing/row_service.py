@@ -76,7 +76,7 @@ class RowService:
         self.row_index, self.maker = open_index(), maker
         self.notice = notice
         self.rows_by_finding: Mapping[str, Sequence[int]] = {ANY_FINDING: ()}
-        """The rows that each finding of a report names, by the finding's name in the page's address"""
+        """The rows that each finding of a report names, by the finding's name in the address"""
         self._background = self._prepare_count()
         self._drawing = threading.Lock()
         self._under_way, self._idle = 0, threading.Condition()
@@ -132,7 +132,7 @@ class RowService:
         return self._search_for_a_while(start, self._search_faulty_step)
 
     def totals(self) -> dict[str, Any]:
-        """The figures of all rows that are counted by now, as JSON; the first call begins to count."""
+        """The figures of all rows that are counted by now, as JSON; a first call starts the count."""
         self._background.start()
         counts, rows_of_kind = self._background.counts.joined()
         return {
@@ -375,7 +375,7 @@ def _totals_of_kinds(counts: RowCounts, rows_of_kind: Ints) -> Iterator[dict[str
 def _totals_of_files(
     counts: RowCounts, files: Sequence[tuple[DataFile, range]]
 ) -> Iterator[dict[str, Any]]:
-    """The figures of the files, the first MAX_NAMED_FILES of them: name, rows, tokens, supervised."""
+    """The figures of the first MAX_NAMED_FILES files: name, rows, tokens, supervised."""
     for file, rows in files[:MAX_NAMED_FILES]:
         part = slice(rows.start, rows.stop)
         yield {

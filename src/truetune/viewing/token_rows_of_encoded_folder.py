@@ -35,7 +35,7 @@ from truetune.report.page.token_rows import (
     spell_tokens_without_source_text,
 )
 from truetune.settings.run_spec import RunSpec
-from truetune.viewing.row_counts import RowCounts, count_tokens
+from truetune.viewing.row_counts import RowCounts, TokensOfRows
 from truetune.viewing.row_index import SourcedRecords
 
 TOKEN_COLUMNS = ("input_ids", "labels")
@@ -182,7 +182,7 @@ class EncodedTokenCounter:
 
     def count(self, first: int, records: SourcedRecords) -> RowCounts:
         """The figures of records; a damaged one has no tokens."""
-        rows, kinds, supervised = ([np.zeros(0, kind)] for kind in (np.int64, np.uint8, np.bool_))
+        tokens = TokensOfRows()
         for place, (_, record) in enumerate(records):
             columns = record.row or {}
             try:
@@ -192,10 +192,8 @@ class EncodedTokenCounter:
             except (KeyError, TypeError, ValueError, OverflowError):
                 continue
             if len(ids) == len(labels) == len(sources):
-                rows.append(np.full(len(ids), place))
-                kinds.append(sources)
-                supervised.append(labels != IGNORED)
-        return count_tokens(len(records), *map(np.concatenate, (rows, kinds, supervised)))
+                tokens.add(place, sources, labels != IGNORED)
+        return tokens.counts(len(records))
 
     def prove(self) -> None:
         """Do nothing: no shortcut was taken."""

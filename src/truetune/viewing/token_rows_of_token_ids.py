@@ -25,7 +25,7 @@ from truetune.report.page.token_rows import (
 from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.find_token_sources import PlacedChunk, TokenPlacer
 from truetune.tokenized.row_chunks import chunk_of_records
-from truetune.viewing.row_counts import PADDING, RowCounts, count_tokens
+from truetune.viewing.row_counts import PADDING, RowCounts, TokensOfRows
 from truetune.viewing.row_index import SourcedRecords
 
 
@@ -52,8 +52,9 @@ class TokenIdRows:
                 yield [self._token_row(number, self._placer.place(chunk))]
 
     def token_counter(self, only_reference: bool) -> TokenIdCounter:
-        """What counts the tokens of records; it takes no shortcuts. Raises SpecError, TokenizerError
-        or TemplateError.
+        """What counts the tokens of records; it takes no shortcuts.
+
+        Raises SpecError, TokenizerError or TemplateError.
         """
         return TokenIdCounter(self._spec)
 
@@ -114,7 +115,7 @@ class TokenIdCounter:
 
     def count(self, first: int, records: SourcedRecords) -> RowCounts:
         """The figures of records; one that can't be read has no tokens."""
-        rows, kinds, supervised = ([np.zeros(0, kind)] for kind in (np.int64, np.uint8, np.bool_))
+        tokens = TokensOfRows()
         for place, (source, record) in enumerate(records):
             try:
                 chunk = chunk_of_records(source, [record], first + place)
@@ -123,10 +124,9 @@ class TokenIdCounter:
             if chunk.broken or not len(chunk.rows):
                 continue
             placed = self._placer.place(chunk)
-            rows.append(np.full(len(chunk.ids), place))
-            kinds.append(np.where(placed.padding, np.uint8(PADDING), placed.source))
-            supervised.append(chunk.supervised)
-        return count_tokens(len(records), *map(np.concatenate, (rows, kinds, supervised)))
+            kinds = np.where(placed.padding, np.uint8(PADDING), placed.source)
+            tokens.add(place, kinds, chunk.supervised)
+        return tokens.counts(len(records))
 
     def prove(self) -> None:
         """Do nothing: no shortcut was taken."""

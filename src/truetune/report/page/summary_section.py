@@ -1,8 +1,8 @@
-"""The first section of a page: the headline, its tiles, the verdict in one sentence, the next step, and the ledger in
-one picture.
+"""The first section of a page: the headline, its tiles, the verdict in one sentence, the next
+step, and the ledger in one picture.
 
-It stands first on every page: whoever reads only this must have the right idea. So the next step is here as well,
-with a link to the finding that it comes from.
+It stands first on every page: whoever reads only this must have the right idea. So the next step
+is here as well, with a link to the finding that it comes from.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SEVERITIES = ("error", "warning", "info")
 
 
 def summary_section(result: Result) -> Section:
-    """The summary section, which every result has: headline, tiles, verdict, next step and ledger."""
+    """The summary, which every result has: headline, tiles, verdict, next step and ledger."""
     ledger = ledger_from_json(result)
     # Padding is no token of the data: with it the shares would depend on the batch size.
     text = [row for row in ledger if row["key"] != "padding"]

@@ -1,9 +1,10 @@
 """The headline of a page in about five words, and the tiles below it with its main figures.
 
-Both are made of a report's JSON, as the page is. A headline says how the report ended (found, not judged, or no
-findings), and never more: why is in the sentence below it. A tile without a figure is left out, so that a page has two
-or three. The trade-off: what a trainer learns is worked out again from the JSON's counts, by the same rule as the
-sentence (test_the_tile_has_the_number_of_the_sentence holds both together).
+Both are made of a report's JSON, as the page is. A headline says how the report ended (found, not
+judged, or no findings), and never more: why is in the sentence below it. A tile without a figure
+is left out, so that a page has two or three. The trade-off: what a trainer learns is worked out
+again from the JSON's counts, by the same rule as the sentence
+(test_the_tile_has_the_number_of_the_sentence holds both together).
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def _writes_own_template(result: Result) -> bool:
 
 
 def _tokens_lost_to_cut(result: Result) -> int:
-    """How many supervised tokens a length limit cuts off, as the sentence of the verdict counts them."""
+    """How many supervised tokens a length limit cuts off, as the verdict's sentence counts them."""
     learned: dict[str, Any] = (result.get("data") or {}).get("learned") or {}
     # A trainer that leaves long examples out cuts none.
     if learned.get("left_out"):
@@ -170,7 +171,7 @@ def _tokens_lost_to_cut(result: Result) -> int:
 
 
 def _describe_learner(result: Result) -> str:
-    """By whom the tokens are learned: a trainer, or an ideal mask; empty where the JSON does not say."""
+    """By whom the tokens are learned: a trainer, or an ideal mask; empty where it is not said."""
     if result.get("audit"):
         return "in the recorded batches"
     learned: dict[str, Any] = (result.get("data") or {}).get("learned") or {}

@@ -96,7 +96,7 @@ truetune.parts.filters = (view) => {
     form.addEventListener("input", ({ target }) => {
       target.dataset.wanted = "";
       clearTimeout(timer);
-      timer = setTimeout(changed, 200);
+      timer = setTimeout(changed, target.matches("select") ? 0 : 200);
     });
     form.addEventListener("submit", (event) => event.preventDefault());
     one("[data-clear]").addEventListener("click", () => {
