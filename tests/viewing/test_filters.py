@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,6 +204,7 @@ def test_rows_are_filtered_and_sorted_in_a_browser(
 ) -> None:
     with opened(browser, server.url, viewport=size, color_scheme=theme) as page:
         wait_until_counted(page)
+        expect(page.locator("#entry-0 .preview")).to_have_text(re.compile(r"^Could order 64358 arr"))
         tiles = page.locator("[data-totals] .tile b").all_inner_texts()
         assert tiles[:3] == ["212", "25,838", "51.9 %"]
         choose(page, "finding", "any")

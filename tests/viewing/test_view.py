@@ -159,7 +159,7 @@ def test_the_browser_scrolls_and_jumps_over_rows_that_the_server_gives(tmp_path:
 
 def test_what_the_list_has_scrolled_on_from_is_not_asked_for(tmp_path: Path) -> None:
     scroll = """async (row) => {
-      document.querySelector('.list').scrollTop = 46 * row;
+      document.querySelector('.list').scrollTop = 64 * row;
       for (const wait of [requestAnimationFrame, requestAnimationFrame, (done) => setTimeout(done, 100)])
         await new Promise(wait);
     }"""
