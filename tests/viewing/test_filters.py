@@ -60,7 +60,7 @@ def rows_of(selection: dict[str, Any]) -> list[int]:
 )  # fmt: skip
 def test_the_figures_are_those_of_the_rows_that_are_drawn(settings: dict[str, Any]) -> None:
     service = counted(BROKEN, **settings)
-    figures, _ = service._background.counts.joined()
+    figures, _ = service.background_count.counts.joined()
     for number in range(0, 212, 3):
         drawn = service.rows(number, 1)["rows"]
         tokens = sum(len(row["ids"]) for row in drawn)
@@ -105,7 +105,7 @@ def test_encoded_rows_count(tmp_path: Path, packed: bool) -> None:
     totals = service.totals()
     assert (totals["failure"], totals["done"]) == (None, True)
     drawn = service.rows(0, 1)["rows"][0]
-    figures, _ = service._background.counts.joined()
+    figures, _ = service.background_count.counts.joined()
     assert figures.tokens[0] == len(drawn["ids"])
     assert figures.supervised[0] == drawn["supervised"].count("1")
     service.close()
@@ -113,7 +113,7 @@ def test_encoded_rows_count(tmp_path: Path, packed: bool) -> None:
 
 def test_filters_and_orders_are_what_they_say() -> None:
     service = counted(BROKEN, max_length=512)
-    figures, _ = service._background.counts.joined()
+    figures, _ = service.background_count.counts.joined()
     longest = rows_of(service.select(RowFilter(min_tokens=100, sort="longest")))
     assert longest == sorted(
         (row for row in range(212) if figures.tokens[row] >= 100),
@@ -146,11 +146,11 @@ def test_figures_of_files_and_a_file_alone(tmp_path: Path) -> None:
 def test_a_filter_of_100_000_rows_takes_a_moment(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     service = counted(DATA)
-    figures, _ = service._background.counts.joined()
+    figures, _ = service.background_count.counts.joined()
     again = rng.integers(0, len(figures.tokens), 100_000)
     kinds = (figures.tokens[again], figures.supervised[again], figures.kinds[again])
-    service._background.counts.clear()
-    service._background.counts.add(type(figures)(*kinds, figures.ledger))
+    service.background_count.counts.clear()
+    service.background_count.counts.add(type(figures)(*kinds, figures.ledger))
     service.row_index.indexed = 100_000
     begun = time.perf_counter()
     service.select(RowFilter(role="user", min_tokens=50, min_supervised=10, sort="most"))
@@ -204,7 +204,9 @@ def test_rows_are_filtered_and_sorted_in_a_browser(
 ) -> None:
     with opened(browser, server.url, viewport=size, color_scheme=theme) as page:
         wait_until_counted(page)
-        expect(page.locator("#entry-0 .preview")).to_have_text(re.compile(r"^Could order 64358 arr"))
+        expect(page.locator("#entry-0 .preview")).to_have_text(
+            re.compile(r"^Could order 64358 arr")
+        )
         tiles = page.locator("[data-totals] .tile b").all_inner_texts()
         assert tiles[:3] == ["212", "25,838", "51.9 %"]
         choose(page, "finding", "any")
@@ -255,6 +257,25 @@ def test_a_link_opens_the_same_list_and_row(browser: Browser, server: ViewServer
         assert page.locator(".filters [name=sort]").input_value() == "longest"
 
 
+def test_a_link_to_a_role_opens_the_first_row_that_has_it(
+    browser: Browser, server: ViewServer
+) -> None:
+    with opened(browser, f"{server.url}?role=tool_call") as page:
+        expect(page.locator(".entry[aria-selected=true]")).to_have_count(1)
+        assert page.locator(".entry").first.get_attribute("aria-selected") == "true"
+        expect(page.locator(".sources")).to_contain_text("tool call")
+    with opened(browser, f"{server.url}?role=reasoning") as page:
+        expect(page.locator("[data-title]")).to_contain_text("row 0 ")
+
+
+def test_what_was_not_checked_is_not_called_fine(browser: Browser) -> None:
+    with serving(DATA) as plain, opened(browser, plain.url) as page:
+        wait_until_counted(page)
+        last = page.locator("[data-totals] .tile").last
+        expect(last).to_contain_text("not checked: see --check")
+        assert page.locator("[name=finding]").is_hidden()
+
+
 def test_the_keyboard_reaches_every_filter(browser: Browser, server: ViewServer) -> None:
     with opened(browser, server.url) as page:
         wait_until_counted(page)
@@ -303,7 +324,7 @@ def test_rows_of_token_ids_count(tmp_path: Path) -> None:
     path = tmp_path / "ids.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     service = counted(path)
-    figures, _ = service._background.counts.joined()
+    figures, _ = service.background_count.counts.joined()
     assert figures.tokens.tolist() == [4, 3]
     assert figures.supervised.tolist() == [2, 2]
     service.close()
@@ -322,10 +343,10 @@ def test_a_shortcut_that_is_wrong_voids_what_was_counted(monkeypatch: pytest.Mon
         prove(counter)
 
     monkeypatch.setattr(ConversationTokenCounter, "prove", fail_once)
-    service._background.run()
+    service.background_count.run()
     assert len(asked) == 2
-    assert service._background.is_done
-    assert len(service._background.counts.joined()[0].tokens) == 200
+    assert service.background_count.is_done
+    assert len(service.background_count.counts.joined()[0].tokens) == 200
     service.close()
 
 

@@ -77,7 +77,7 @@ class RowService:
         self.notice = notice
         self.rows_by_finding: Mapping[str, Sequence[int]] = {ANY_FINDING: ()}
         """The rows that each finding of a report names, by the finding's name in the address"""
-        self._background = self._prepare_count()
+        self.background_count = self._prepare_count()
         self._drawing = threading.Lock()
         self._under_way, self._idle = 0, threading.Condition()
         self._closed = False
@@ -96,10 +96,10 @@ class RowService:
             # opened.
             if not self._closed and self.row_index.changed():
                 before, self.row_index = self.row_index, self._open_index()
-                self._background.stop()
+                self.background_count.stop()
                 before.close()
                 self.maker.forget()
-                self._background = self._prepare_count()
+                self.background_count = self._prepare_count()
                 self._kept.clear()
                 self._tokens = 0
                 self.row_index.start()
@@ -133,13 +133,13 @@ class RowService:
 
     def totals(self) -> dict[str, Any]:
         """The figures of all rows that are counted by now, as JSON; a first call starts the count."""
-        self._background.start()
-        counts, rows_of_kind = self._background.counts.joined()
+        self.background_count.start()
+        counts, rows_of_kind = self.background_count.counts.joined()
         return {
             "rows": len(counts.tokens),
             "total": self.row_index.total,
-            "done": self._background.is_done,
-            "failure": self._background.failure,
+            "done": self.background_count.is_done,
+            "failure": self.background_count.failure,
             "tokens": int(counts.tokens.sum(dtype=np.int64)),
             "supervised": int(counts.supervised.sum(dtype=np.int64)),
             "roles": list(_totals_of_kinds(counts, rows_of_kind)),
@@ -152,7 +152,7 @@ class RowService:
 
         Raises KeyError where a name of the filter is none of this data.
         """
-        background, known = self._background, self.row_index.indexed
+        background, known = self.background_count, self.row_index.indexed
         background.start()
         counts, _ = background.counts.joined()
         rows_of_file = range(known)
@@ -191,7 +191,7 @@ class RowService:
         """
         self._closed = True
         self.row_index.close()
-        self._background.stop()
+        self.background_count.stop()
         with self._idle:
             self._idle.wait_for(lambda: not self._under_way)
         self.row_index.close()

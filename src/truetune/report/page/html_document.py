@@ -23,6 +23,7 @@ from truetune.report.page.page_section import Result, Section, read_asset, rende
 STYLES = ("page.css", "tokens.css", "data.css", "run.css", "samples.css")
 SCRIPTS = (
     "core.js",
+    "cards.js",
     "findings.js",
     "spelling.js",
     "rows.js",

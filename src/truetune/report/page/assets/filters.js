@@ -3,7 +3,7 @@ truetune.parts.filters = (view) => {
   const { make, number, many, spelling } = truetune, { one, store, at } = view, { rules } = view.findings;
   const form = one(".filters"), fields = [...form.elements].filter((field) => field.name);
   const figures = truetune.figures.open({ ...view, marked: (row) => view.marks.names(row) });
-  let listed = null, positions = [], asked = 0, query = {}, roles = [];
+  let listed = null, positions = new Int32Array(0), asked = 0, query = {}, roles = [];
 
   /* What the form asks for; a number out of its bounds is no bound. */
   function read() {
@@ -31,7 +31,7 @@ truetune.parts.filters = (view) => {
   }
 
   function show() {
-    positions = [];
+    positions = new Int32Array((listed ?? []).reduce((most, k) => Math.max(most, k + 1), 0)).fill(-1);
     listed?.forEach((k, position) => { positions[k] = position; });
     view.list.resize(view.listed());
     if (at.k >= 0) view.list.reveal(position(at.k));
@@ -83,6 +83,8 @@ truetune.parts.filters = (view) => {
     offer("role", roles.map((role) => [role.key, `${role.label} (${number(role.rows)})`]));
     offer("file", totals.files.length > 1 ? totals.files.map(({ name, rows }) => [name, `${spelling.visible(name)} (${number(rows)})`]) : []);
     if (Object.keys(read()).length) return apply(at.k >= 0);
+    /* The address asks for what no row has: all rows are listed. */
+    if (at.k < 0 && (totals.done || totals.failure)) return view.choose(0);
   }
 
   function start() {
@@ -118,7 +120,7 @@ truetune.parts.filters = (view) => {
     return listed[here >= 0 ? here + by : by > 0 ? next : next < 0 ? listed.length - 1 : next - 1] ?? -1;
   }
   return {
-    filters: { start, isActive: () => Object.keys(read()).length > 0 }, isFiltered: () => listed !== null, step, position, listed: () => listed?.length ?? store.length,
+    filters: { start, isActive: () => fields.some((field) => field.value || field.dataset.wanted) }, isFiltered: () => listed !== null, step, position, listed: () => listed?.length ?? store.length,
     listedAt: (number) => (listed ? listed[number] ?? -1 : number),
   };
 };

@@ -28,9 +28,11 @@ truetune.parts.totals = (view) => {
       tile("rows", number(totals.total ?? store.length), totals.total === null ? "found so far" : `in ${truetune.many(totals.files.length, "file")}`),
       tile("tokens", totals.tokens ? number(totals.tokens) : "–", `in ${truetune.many(totals.rows, "row")}`),
       tile("supervised", share(totals.supervised, totals.tokens) || "–", truetune.many(totals.supervised, "token")),
-      found ? tile("rows with findings", number(marked), `named by ${truetune.many(found, "finding")}`) : null,
-    ].filter(Boolean));
+      view.isChecked ? tile("rows with findings", number(marked), `named by ${truetune.many(found, "finding")}`)
+        : tile("rows with findings", "–", "not checked: see --check"),
+    ]);
     one("[data-tables]").replaceChildren(table("role", totals.roles, totals.tokens), ...(totals.files.length > 1 ? [table("file", totals.files, totals.tokens)] : []));
+    truetune.cards.fit();
   }
 
   /* Asks again until all rows are counted, less and less often: a list that is sorted changes each time. */
