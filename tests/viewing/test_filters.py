@@ -4,6 +4,7 @@ keeps the filter."""
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import re
 import time
@@ -26,9 +27,12 @@ from truetune.errors import FastPathError
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page_of_report
 from truetune.settings.run_spec import RunSpec
+from truetune.viewing import read_parts_of_files
 from truetune.viewing.count_conversation_tokens import ConversationTokenCounter
 from truetune.viewing.local_server import ViewServer
+from truetune.viewing.read_parts_of_files import TextReader
 from truetune.viewing.row_filter import RowFilter
+from truetune.viewing.row_index import RowIndex
 from truetune.viewing.row_service import RowService
 from truetune.viewing.view import make_row_service
 
@@ -360,3 +364,29 @@ def test_a_count_that_fails_says_so_and_rows_are_shown(
     with serving(DATA) as server, opened(browser, server.url) as page:
         expect(page.locator("[data-counting]")).to_contain_text("RuntimeError('<b>no</b>')")
         expect(page.locator("[data-title]")).to_contain_text("row 0")
+
+
+def test_the_count_of_a_packed_file_is_not_disturbed_by_jumps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of both reads on from where it was: a packed file is unpacked twice, not at each step."""
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(DATA.read_bytes() * 20))
+    starts: list[int] = []
+    restart = TextReader._restart
+
+    def note(reader: TextReader) -> None:
+        starts.append(1)
+        restart(reader)
+
+    monkeypatch.setattr(TextReader, "_restart", note)
+    monkeypatch.setattr(read_parts_of_files, "KEPT_BYTES", 1 << 16)
+    service = make_row_service(RunSpec(data=(str(path),), tokenizer=str(TOKENIZER)))
+    service.row_index = RowIndex(service.row_index.sources, stretch=1 << 14)
+    service.row_index.index()
+    assert service.row_index.total == 4000
+    for row in range(0, 3000, 500):
+        assert service.row_index.records(row, 10, for_count=True)
+        assert service.row_index.records(3900, 10)
+    assert len(starts) == 2
+    service.close()

@@ -83,7 +83,7 @@ class BackgroundCount:
             # The last row of a step that is not full is only there once all rows are found.
             self._index.wait(row + ROWS_PER_STEP - 1, INDEX_WAIT_SECONDS)
             self._rest()
-            records = self._index.records(row, ROWS_PER_STEP)
+            records = self._index.records(row, ROWS_PER_STEP, for_count=True)
             if records:
                 self.counts.add(counter.count(row, records))
                 row += len(records)
