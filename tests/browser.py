@@ -62,3 +62,37 @@ def violations(page: Page) -> list[str]:
 
     found = Axe().run(page).response["violations"]
     return [f"{v['id']} ({v['impact']}): {n['html'][:160]}" for v in found for n in v["nodes"]]
+
+
+def cut_words(page: Page) -> list[str]:
+    """The texts that are drawn, and that a part of is outside the window or a box that clips."""
+    found: list[str] = page.evaluate(_FIND_CUT_WORDS)
+    return found
+
+
+_FIND_CUT_WORDS = """() => {
+  const cut = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const unseen = "script, style, option, noscript, title, .hidden, .skip";
+  const above = (element) => {
+    const found = [];
+    for (let one = element; one && one !== document.body; one = one.parentElement) {
+      if (getComputedStyle(one).overflowX !== "visible") found.push(one.getBoundingClientRect());
+    }
+    return found;
+  };
+  const isCut = (box, frames) =>
+    box.right > innerWidth + 1 || box.left < -1
+    || frames.some((frame) => box.right > frame.right + 1 || box.left < frame.left - 1);
+  while (walker.nextNode()) {
+    const text = walker.currentNode, frames = above(text.parentElement);
+    if (!text.data.trim() || text.parentElement.closest(unseen)) continue;
+    const range = document.createRange();
+    range.selectNodeContents(text);
+    // A line that a frame hides whole, above or below itself, is not drawn.
+    const drawn = [...range.getClientRects()].filter((box) => box.width
+      && !frames.some((frame) => box.top >= frame.bottom - 1 || box.bottom <= frame.top + 1));
+    if (drawn.some((box) => isCut(box, frames))) cut.push(text.data.trim().slice(0, 80));
+  }
+  return cut;
+}"""
+"""A word is cut where its box leaves that of an ancestor that does not let it overflow."""

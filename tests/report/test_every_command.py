@@ -97,10 +97,12 @@ def test_what_failed_without_a_finding_is_said_to_have_failed(tmp_path: Path) ->
     text = html.read_text()
     assert done.return_value == 1
     assert '<p class="verdict bad">It does not fit: ' in text
-    assert '<b class="amiss">failed</b>' in text
+    assert '<p class="headline error">Failed</p>' in text
     assert "no findings" not in text
     assert "rehearse the run" not in text
-    assert 'class="fine">no findings</b>' in html_page_of_json(json.loads(fine.read_text()))
+    assert '<p class="headline fine">No findings in ' in html_page_of_json(
+        json.loads(fine.read_text())
+    )
 
 
 def test_a_ladder_names_the_rung_that_lost_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,11 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def _unfold_filters(view: Page) -> None:
+    """On a phone the filters are folded."""
+    view.evaluate("document.querySelector('.filterfold').open = true")
+
+
 def entries(view: Page) -> list[str]:
     return view.locator(".entry b").all_text_contents()
 
@@ -83,9 +89,10 @@ def test_rows_with_findings_are_marked_and_listed(
     assert len(cited) >= 500
     (tmp_path / "page.html").write_text(html, encoding="utf-8")
     with opened(browser, tmp_path / "page.html", viewport=viewport, color_scheme=scheme) as view:
-        choice = view.get_by_role("combobox", name="Which rows are listed")
+        choice = view.get_by_role("combobox", name="finding")
+        _unfold_filters(view)
         choice.select_option("any")
-        expect(view.locator(".said")).to_have_text(f"{len(cited):,} rows listed")
+        expect(view.locator("[data-selection]")).to_contain_text(f"{len(cited):,} of ")
         assert view.locator(".entry").first.get_attribute("aria-setsize") == str(len(cited))
         for finding in report.findings:
             rows = sorted({case.origin.row for case in finding.cases if case.origin is not None})
@@ -94,8 +101,8 @@ def test_rows_with_findings_are_marked_and_listed(
             choice.select_option(
                 choice.locator("option").filter(has_text=finding.code).get_attribute("value")
             )
-            expect(view.locator(".said")).to_have_text(
-                f"{len(rows):,} row{'s' * (len(rows) != 1)} listed"
+            expect(view.locator("[data-selection]")).to_contain_text(
+                re.compile(rf"^{len(rows):,} of .*with {finding.code}")
             )
             assert entries(view)[0] == f"row {rows[0]:,}"
             expect(view.locator(".entry .mark").first).to_be_visible()
@@ -105,7 +112,7 @@ def test_rows_with_findings_are_marked_and_listed(
             marks = view.get_by_role("list", name="Findings on this row")
             expect(marks).to_contain_text(f"{finding.severity} {finding.code}")
             expect(marks).to_contain_text(finding.rule)
-        choice.select_option("all")
+        choice.select_option("")
         assert violations(view) == []
         assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -123,7 +130,7 @@ def test_keys_stay_in_the_list_that_is_chosen(browser: Browser, many: Path, tmp_
         }
     )
     with opened(browser, tmp_path / "page.html") as view:
-        choice = view.get_by_role("combobox", name="Which rows are listed")
+        choice = view.get_by_role("combobox", name="finding")
         choice.select_option(
             choice.locator("option").filter(has_text="ROW009").get_attribute("value")
         )
@@ -152,9 +159,10 @@ def test_view_marks_the_rows_of_a_report(browser: Browser, many: Path) -> None:
         if case["row"] is not None
     }
     with serving(many, result=result) as server, opened(browser, server.url) as view:
-        choice = view.get_by_role("combobox", name="Which rows are listed")
+        choice = view.get_by_role("combobox", name="finding")
+        _unfold_filters(view)
         choice.select_option("any")
-        expect(view.locator(".said")).to_have_text(f"{len(cited):,} rows listed")
+        expect(view.locator("[data-selection]")).to_contain_text(f"{len(cited):,} of ")
         view.locator(".list").focus()
         view.keyboard.press("End")
         expect(view.locator("[data-title]")).to_contain_text(f"row {max(cited):,} · ")

@@ -437,7 +437,7 @@ def test_a_row_stands_beside_its_twin(see: Open) -> None:
     clean = row(0, "a", "b", "c", "d", "e") | {"ids": [1, 2, 3, 4, 5]}
     bad = row(0, "a", "x", "c", "e", "z", supervised="11011", twin=clean, twin_name="as served")
     view = see([bad | {"ids": [1, 9, 3, 5, 6]}, row(1, "a", "b", supervised="10", expected="11")])
-    view.get_by_label("diff with as served").check()
+    view.get_by_label("compare with as served").check()
     left, right = view.locator(".tokens").all()
     assert left.locator(".differs").all_text_contents() == ["x", "c", "z"]
     assert right.locator(".differs").all_text_contents() == ["b", "c", "d"]
@@ -497,7 +497,7 @@ def test_a_thousand_rows_are_small_and_few_are_drawn(see: Open) -> None:
     view = see(html)
     assert view.locator(".entry").count() < 40
     assert view.locator(".t").count() == 300
-    view.locator(".list").evaluate("(list) => { list.scrollTop = 500 * 46; }")
+    view.locator(".list").evaluate("(list) => { list.scrollTop = 500 * 64; }")
     expect(view.locator(".entry").nth(4)).to_contain_text(re.compile("row (49|50)"))
     assert view.locator(".entry").count() < 40
     view.get_by_role("searchbox", name="Search the rows").fill("lamps")
@@ -530,9 +530,13 @@ class Rows(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path, _, text = self.path.partition("?")
         query = {name: values[0] for name, values in parse_qs(text).items()}
-        body = {"/": self.html_page_of_report, "/rows": self.rows, "/search": self.search}[path](
-            query
-        )
+        answers = {
+            "/": self.html_page_of_report,
+            "/rows": self.rows,
+            "/search": self.search,
+            "/totals": self.totals,
+        }
+        body = answers[path](query)
         self.send_response(200)
         self.send_header("Content-Type", "text/html" if path == "/" else "application/json")
         self.end_headers()
@@ -548,6 +552,12 @@ class Rows(BaseHTTPRequestHandler):
         made[1:1] = [row(7, "seven", turn=3)] if start == 7 else []
         return json.dumps(
             {"rows": made, "total": ROWS, "indexed": ROWS, "notice": "<b>one</b> notice"}
+        )
+
+    def totals(self, query: dict[str, str]) -> str:
+        counts = {"rows": ROWS, "total": ROWS, "tokens": 2 * ROWS, "supervised": ROWS}
+        return json.dumps(
+            counts | {"done": True, "failure": "<b>not</b> all", "roles": [], "files": []}
         )
 
     def search(self, query: dict[str, str]) -> str:
@@ -638,7 +648,7 @@ def test_axe_finds_nothing_in_packs_twins_and_losses(see: Open) -> None:
     )  # fmt: skip
     for theme in ("light", "dark"):
         view = see([made, made], color_scheme=theme)
-        for name in ("ids", "diff with clean", "colour by loss"):
+        for name in ("ids", "compare with clean", "colour by loss"):
             view.get_by_label(name).check()
         assert violations(view) == []
 
@@ -656,9 +666,9 @@ def test_many_findings_can_be_sifted(see: Open, broken: DataReport) -> None:
     total, errors = view.locator(".finding").count(), view.locator(".finding.error").count()
     view.get_by_role("button", name=re.compile(r"warnings?$")).click()
     assert view.locator(".finding:visible").count() == errors < total
-    view.get_by_role("searchbox", name="Findings with").fill("role-alias")
+    view.get_by_role("searchbox", name="Filter findings").fill("role-alias")
     assert view.locator(".finding:visible").count() == 1
-    view.get_by_role("button", name="fold or unfold all").click()
+    view.get_by_role("button", name="collapse or expand all").click()
     assert view.locator(".finding[open]").count() == 0
     view.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert view.locator(".finding[open]").count() == total

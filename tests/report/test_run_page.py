@@ -188,7 +188,7 @@ def test_two_models_stand_side_by_side(see: Open) -> None:
 
 def test_hostile_texts_are_texts(see: Open) -> None:
     page = see("models")
-    page.get_by_role("button", name="unfold all").click()
+    page.get_by_role("button", name="expand all").click()
     assert page.locator("main script, main img, #samples a, #samples i").count() == 0
     shown = page.locator("#samples .samples-text").all_inner_texts()
     assert any("<script>alert(1)</script>" in text for text in shown)

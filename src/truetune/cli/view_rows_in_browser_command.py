@@ -59,7 +59,8 @@ def view(
     wrote (with -t), or settings. A small server reads rows when they are looked at, so the data may be of any size; it
     answers this machine alone, at an address that holds a random token. Ctrl-C ends it.
 
-    With --check, or --report of a check that was made before, rows with findings are marked and can be listed alone.
+    The page has the totals of all rows, and filters and sorts them by role, file, length and supervised share. With
+    --check, or --report of a check that was made before, rows with findings are marked, and can be listed alone.
 
     \b
     Examples:

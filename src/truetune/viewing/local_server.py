@@ -19,6 +19,8 @@ from urllib.parse import parse_qs
 
 from truetune.errors import TruetuneError, UsageError
 from truetune.report.visible_text import visible
+from truetune.viewing.row_counts import KIND_LABELS
+from truetune.viewing.row_filter import MAX_TOKENS, SORTS, RowFilter
 from truetune.viewing.row_service import MAX_ROWS, RowService
 from truetune.viewing.server_connections import Connections
 
@@ -94,7 +96,7 @@ class ViewServer(HTTPServer):
 
 
 class RequestHandler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD of the page, `rows` and `search`."""
+    """Answers GET and HEAD of the page, and of what ROUTES names."""
 
     server: ViewServer
     protocol_version = "HTTP/1.1"
@@ -233,9 +235,39 @@ def _answer_search(row_service: RowService, parameters: Mapping[str, str]) -> di
     return row_service.search(parameters["q"], start)
 
 
+def _answer_totals(row_service: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Answer `totals`."""
+    return row_service.totals()
+
+
+def _answer_select(row_service: RowService, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Answer `select?finding=...&role=...&min_tokens=N&...`, by the fields of RowFilter; raises
+    RequestRefused.
+    """
+    role, sort = parameters.get("role", ""), parameters.get("sort", SORTS[0])
+    if sort not in SORTS or role not in ("", *KIND_LABELS):
+        raise RequestRefused(400, "role and sort: no such name")
+    row_filter = RowFilter(
+        finding=parameters.get("finding", ""),
+        role=role,
+        file=parameters.get("file", ""),
+        min_tokens=_parse_number(parameters, "min_tokens", MAX_TOKENS),
+        max_tokens=_parse_number(parameters, "max_tokens", MAX_TOKENS, missing=MAX_TOKENS),
+        min_supervised=_parse_number(parameters, "min_supervised", 100),
+        max_supervised=_parse_number(parameters, "max_supervised", 100, missing=100),
+        sort=sort,
+    )
+    try:
+        return row_service.select(row_filter)
+    except KeyError as error:
+        raise RequestRefused(404, f"{visible(str(error))}: no such finding or file") from None
+
+
 ROUTES: dict[str, Callable[[RowService, Mapping[str, str]], dict[str, Any]]] = {
     "rows": _answer_rows,
     "search": _answer_search,
+    "select": _answer_select,
+    "totals": _answer_totals,
 }
 
 
@@ -248,9 +280,9 @@ def _parse_query(query: str) -> dict[str, str]:
         raise RequestRefused(400, "too many parameters") from None
 
 
-def _parse_number(parameters: Mapping[str, str], name: str, most: int) -> int:
-    """A parameter from 0 to `most`, 0 where it is missing; raises RequestRefused."""
-    text = parameters.get(name, "0")
+def _parse_number(parameters: Mapping[str, str], name: str, most: int, *, missing: int = 0) -> int:
+    """A parameter from 0 to `most`, `missing` where it is not there; raises RequestRefused."""
+    text = parameters.get(name, str(missing))
     # int() takes "٣", "1_000" and " 7" as well; a number of JavaScript has 16 digits at most.
     if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= most):
         raise RequestRefused(400, f"{name}: expected a number from 0 to {most}")

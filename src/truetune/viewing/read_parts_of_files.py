@@ -7,8 +7,9 @@ batches are kept. The trade-off: going far back in a packed file takes as long a
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from truetune.data.find_data_files import (
@@ -26,6 +27,10 @@ from truetune.errors import DataError
 # open file.
 BLOCK_BYTES = 1 << 20
 KEPT_BYTES = 1 << 22
+# Chosen, not measured: a page and a search may be at two places, and one more is for going
+# back.
+MAX_READERS = 3
+"""Tables that are only read onward are open at so many places, and so many texts are open"""
 
 
 def has_row_per_line(source: DataFile, raw: IO[bytes]) -> bool:
@@ -142,6 +147,56 @@ class ForwardReader:
             ((first, batch) for first, batch in self._held if first <= at < first + batch.num_rows),
             None,
         )
+
+
+class OpenReaders:
+    """The readers that are open for one use, a few of each kind; `lock` is held while they read."""
+
+    def __init__(self, sources: Sequence[DataFile], kept: int, over: Callable[[], bool]) -> None:
+        """No file is opened yet.
+
+        Args:
+            sources: the files, by their numbers.
+            kept: rows that are held of a table that is only read onward.
+            over: is nothing to be read any more?
+        """
+        self.lock = threading.Lock()
+        self._sources, self._kept, self._over = sources, kept, over
+        self._texts: dict[int, TextReader] = {}
+        self._tables: list[ForwardReader] = []
+
+    def text(self, number: int) -> TextReader:
+        """The open text reader of a file; the oldest of too many is closed."""
+        if number not in self._texts:
+            # In the order in which they were opened; a page reads one or two files at a time.
+            while len(self._texts) >= MAX_READERS:
+                self._texts.pop(next(iter(self._texts))).close()
+            self._texts[number] = TextReader(self._sources[number], self._over)
+        return self._texts[number]
+
+    def table(self, number: int, group: int | None, part: int, at: int) -> ForwardReader:
+        """A reader of a part of a table that can continue to row `at` of it; the one that was used
+        last is last in the list.
+        """
+        able = [reader for reader in self._tables if reader.part == part and reader.reaches(at)]
+        # The one that is furthest on has the least to pass over.
+        reader = max(able, key=lambda r: r.reached, default=None)
+        if reader is None:
+            reader = ForwardReader(self._sources[number], group, part, self._kept, self._over)
+        else:
+            self._tables.remove(reader)
+        # The one that was used longest ago is closed.
+        while len(self._tables) >= MAX_READERS:
+            self._tables.pop(0).close()
+        self._tables.append(reader)
+        return reader
+
+    def close(self) -> None:
+        """Close all files."""
+        open_files: list[TextReader | ForwardReader] = [*self._texts.values(), *self._tables]
+        for reader in open_files:
+            reader.close()
+        self._texts, self._tables = {}, []
 
 
 def record_for_unreadable_row(source: DataFile) -> Record:

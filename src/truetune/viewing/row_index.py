@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
-from itertools import islice
+from itertools import islice, pairwise
 from typing import IO, NamedTuple
 
 from truetune.data.find_data_files import DataFile, open_decompressed_bytes, open_raw
@@ -23,8 +23,7 @@ from truetune.data.split_lines_into_stretches import Stretch, cut_stretches
 from truetune.errors import DataError
 from truetune.parsing.decompress_within_limits import UNREADABLE
 from truetune.viewing.read_parts_of_files import (
-    ForwardReader,
-    TextReader,
+    OpenReaders,
     has_row_per_line,
     record_for_unreadable_row,
 )
@@ -42,10 +41,6 @@ TABLE_KINDS = ("parquet", "arrow")
 # for good.
 MAX_REST_SECONDS = 0.5
 """Seconds that the pass over the files rests at most, where something is looked at"""
-# Chosen, not measured: a page and a search may be at two places, and one more is for going
-# back.
-MAX_READERS = 3
-"""Tables that are only read onward are open at so many places, and so many texts are open"""
 
 
 class Chunk(NamedTuple):
@@ -87,13 +82,14 @@ class RowIndex:
         self._size = stretch or max(
             MIN_CHUNK_BYTES, sum(size for size, _ in self._stamps) // MAX_CHUNKS
         )
-        self._kept = kept
         self._parts: list[Chunk] = []
         self._firsts: list[int] = []
         self._found = threading.Condition()
-        self._reading = threading.Lock()
-        self._texts: dict[int, TextReader] = {}
-        self._onward: list[ForwardReader] = []
+        # What is looked at and the count of all rows are at places far from each other: with the
+        # same open files each would start again at the beginning of a packed one, time after time.
+        self._page_readers, self._count_readers = (
+            OpenReaders(self.sources, kept, lambda: self._closed) for _ in range(2)
+        )
         self._closed = False
         self._thread: threading.Thread | None = None
         # Set: the pass over the files may continue.
@@ -137,10 +133,19 @@ class RowIndex:
         finally:
             self._free.set()
 
-    def records(self, start: int, count: int) -> list[tuple[DataFile, Record]]:
-        """The records from row `start` on, `count` at most, of the rows that are found; none once it is closed."""
+    def records(
+        self, start: int, count: int, *, for_count: bool = False
+    ) -> list[tuple[DataFile, Record]]:
+        """The records from row `start` on, of the rows that are found; none once it is closed.
+
+        Args:
+            start: number of the first row.
+            count: so many records at most.
+            for_count: for the count of all rows, which reads from first to last beside the page.
+        """
         records: list[tuple[DataFile, Record]] = []
-        with self._reading:
+        readers = self._count_readers if for_count else self._page_readers
+        with readers.lock:
             # One chunk after the other, until there are enough rows.
             while not self._closed and len(records) < count and start + len(records) < self.indexed:
                 row = start + len(records)
@@ -148,7 +153,7 @@ class RowIndex:
                 part, end = self._parts[number], self._end_of_chunk(number)
                 source, wanted = self.sources[part.source], min(count - len(records), end - row)
                 try:
-                    read = self._read_records(number, part, row - part.first, wanted)
+                    read = self._read_records(readers, number, row - part.first, wanted)
                 except (DataError, *UNREADABLE) as error:
                     read = [Record(0, None, error=_as_data_error(source, error))]
                 # A chunk that gives no row was found once and is gone: one row says so, and the
@@ -162,7 +167,7 @@ class RowIndex:
         """(first row, one past the last, bytes, is it a row a line?) of the chunk of text that
         holds a row; None where it is no text.
         """
-        with self._reading:
+        with self._page_readers.lock:
             if self._closed or row >= self.indexed:
                 return None
             number = bisect_right(self._firsts, row) - 1
@@ -170,10 +175,20 @@ class RowIndex:
             # A table has no text that could be searched as bytes.
             if part.stretch is None:
                 return None
-            body = self._open_text_reader_of_file(part.source).read(
-                part.stretch.start, part.stretch.stop
-            )
+            body = self._page_readers.text(part.source).read(part.stretch.start, part.stretch.stop)
             return part.first, self._end_of_chunk(number), body, part.columns is None
+
+    def rows_of_files(self) -> list[tuple[DataFile, range]]:
+        """The files with the rows that each of them holds, as far as they are found."""
+        with self._found:
+            firsts: dict[int, int] = {}
+            for part in self._parts:
+                firsts.setdefault(part.source, part.first)
+            borders = [*firsts.values(), self.indexed]
+        return [
+            (self.sources[source], range(*rows))
+            for source, rows in zip(firsts, pairwise(borders), strict=True)
+        ]
 
     def changed(self) -> list[str]:
         """The files that were changed: whose size or time is another than when the index was made."""
@@ -192,11 +207,9 @@ class RowIndex:
         # The lock below is taken when it has ended: it may be in the middle of a read.
         if self._thread is not None:
             self._thread.join()
-        with self._reading:
-            open_files: list[TextReader | ForwardReader] = [*self._texts.values(), *self._onward]
-            for reader in open_files:
-                reader.close()
-            self._texts, self._onward = {}, []
+        for readers in (self._page_readers, self._count_readers):
+            with readers.lock:
+                readers.close()
 
     def _find_chunks(
         self, number: int, source: DataFile, raw: IO[bytes]
@@ -277,14 +290,15 @@ class RowIndex:
         """One past the last row of a chunk."""
         return self._firsts[number + 1] if number + 1 < len(self._firsts) else self.indexed
 
-    def _read_records(self, number: int, part: Chunk, at: int, count: int) -> list[Record]:
+    def _read_records(self, readers: OpenReaders, number: int, at: int, count: int) -> list[Record]:
         """Read records `at` to `at + count` of a chunk."""
+        part = self._parts[number]
         source = self.sources[part.source]
         if part.error is not None:
             raise part.error
         if part.stretch is not None:
             start, stop, line, _ = part.stretch
-            body = BytesIO(self._open_text_reader_of_file(part.source).read(start, stop))
+            body = BytesIO(readers.text(part.source).read(start, stop))
             if part.columns is None:
                 return list(islice(read_json_lines(body, source.path, line, start), at, at + count))
             whole = list(islice(read_part_of_file(body, source, part.columns), at + count))
@@ -295,38 +309,10 @@ class RowIndex:
                 for record in whole[at:]
             ]
         if source.kind in TABLE_KINDS:
-            rows = self._table_reader_that_reaches(number, part, at).rows(at, count)
+            rows = readers.table(part.source, part.group, number, at).rows(at, count)
             return [Record(line, row) for line, row in enumerate(rows, part.line + at)]
         with open_raw(source.path) as raw:
             return list(islice(read_records(source, raw), at, at + count))
-
-    def _open_text_reader_of_file(self, number: int) -> TextReader:
-        """The open text reader of a file; the oldest of too many is closed."""
-        if number not in self._texts:
-            # In the order in which they were opened; a page reads one or two files at a time.
-            while len(self._texts) >= MAX_READERS:
-                self._texts.pop(next(iter(self._texts))).close()
-            self._texts[number] = TextReader(self.sources[number], lambda: self._closed)
-        return self._texts[number]
-
-    def _table_reader_that_reaches(self, number: int, part: Chunk, at: int) -> ForwardReader:
-        """A table reader that can continue to a record; the one that was used last is last in the
-        list.
-        """
-        able = [reader for reader in self._onward if reader.part == number and reader.reaches(at)]
-        # The one that is furthest on has the least to pass over.
-        reader = max(able, key=lambda r: r.reached, default=None)
-        if reader is None:
-            reader = ForwardReader(
-                self.sources[part.source], part.group, number, self._kept, lambda: self._closed
-            )
-        else:
-            self._onward.remove(reader)
-        # The one that was used longest ago is closed.
-        while len(self._onward) >= MAX_READERS:
-            self._onward.pop(0).close()
-        self._onward.append(reader)
-        return reader
 
 
 def _size_and_time_of_file(source: DataFile) -> tuple[int, int]:

@@ -8,17 +8,24 @@ data of any size, and asks again for the rest.
 from __future__ import annotations
 
 import atexit
+import base64
 import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+import numpy as np
+
+from truetune.data.find_data_files import DataFile
 from truetune.data.read_file_records import Record
 from truetune.errors import DataError
 from truetune.report.page.token_rows import TokenRow, cut_row_to_limit, row_without_tokens
+from truetune.viewing.count_rows_in_background import BackgroundCount
+from truetune.viewing.row_counts import KIND_LABELS, Ints, RowCounts, TokenCounter
+from truetune.viewing.row_filter import ANY_FINDING, RowFilter, select_rows
 from truetune.viewing.row_index import RowIndex, SourcedRecords
 
 MAX_ROWS = 64
@@ -38,6 +45,12 @@ SEARCH_ROWS = 256
 CHECK_ROWS = 64
 """Rows that are searched at once where they do not stand in a text, and that are rendered to be checked"""
 
+# Chosen, not measured: a page that asks all the time may not stop the count for good.
+REST_SECONDS = 0.3
+"""Seconds that the count of all rows rests at most, where rows are looked at"""
+MAX_NAMED_FILES = 200
+"""Files whose figures are listed"""
+
 SearchStep = Callable[[int], tuple[int | None, int]]
 """Of a row: the one that was looked for, if it is there or not far on, and the row to continue with"""
 
@@ -47,6 +60,7 @@ class RowMaker(Protocol):
 
     def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]: ...
     def faulty(self, first: int, records: SourcedRecords) -> int | None: ...
+    def token_counter(self, only_reference: bool) -> TokenCounter: ...
     def searched_text(self, record: Record) -> str: ...
     def forget(self) -> None: ...
 
@@ -61,6 +75,9 @@ class RowService:
         self._open_index = open_index
         self.row_index, self.maker = open_index(), maker
         self.notice = notice
+        self.rows_by_finding: Mapping[str, Sequence[int]] = {ANY_FINDING: ()}
+        """The rows that each finding of a report names, by the finding's name in the address"""
+        self.background_count = self._prepare_count()
         self._drawing = threading.Lock()
         self._under_way, self._idle = 0, threading.Condition()
         self._closed = False
@@ -79,8 +96,10 @@ class RowService:
             # opened.
             if not self._closed and self.row_index.changed():
                 before, self.row_index = self.row_index, self._open_index()
+                self.background_count.stop()
                 before.close()
                 self.maker.forget()
+                self.background_count = self._prepare_count()
                 self._kept.clear()
                 self._tokens = 0
                 self.row_index.start()
@@ -112,6 +131,58 @@ class RowService:
         """Search on from row `start` for a faulty one, which is not as it should be."""
         return self._search_for_a_while(start, self._search_faulty_step)
 
+    def totals(self) -> dict[str, Any]:
+        """The figures of all rows that are counted by now, as JSON; a first call starts the count."""
+        self.background_count.start()
+        counts, rows_of_kind = self.background_count.counts.joined()
+        return {
+            "rows": len(counts.tokens),
+            "total": self.row_index.total,
+            "done": self.background_count.is_done,
+            "failure": self.background_count.failure,
+            "tokens": int(counts.tokens.sum(dtype=np.int64)),
+            "supervised": int(counts.supervised.sum(dtype=np.int64)),
+            "roles": list(_totals_of_kinds(counts, rows_of_kind)),
+            "files": list(_totals_of_files(counts, self.row_index.rows_of_files())),
+        }
+
+    def select(self, row_filter: RowFilter) -> dict[str, Any]:
+        """The rows that a filter lists, with their figures, as JSON; `rows` are the numbers as
+        32-bit integers in base64.
+
+        Raises KeyError where a name of the filter is none of this data.
+        """
+        background, known = self.background_count, self.row_index.indexed
+        background.start()
+        counts, _ = background.counts.joined()
+        rows_of_file = range(known)
+        if row_filter.file:
+            files = self.row_index.rows_of_files()
+            rows_of_file = {str(file.path): rows for file, rows in files}[row_filter.file]
+        rows = select_rows(
+            counts,
+            row_filter,
+            known,
+            rows_by_finding=self.rows_by_finding,
+            rows_of_file=rows_of_file,
+        )
+        counted = rows[rows < len(counts.tokens)]
+        return {
+            "rows": base64.b64encode(rows.astype("<u4").tobytes()).decode(),
+            "tokens": int(counts.tokens[counted].sum(dtype=np.int64)),
+            "supervised": int(counts.supervised[counted].sum(dtype=np.int64)),
+            "done": background.is_done,
+        }
+
+    def _prepare_count(self) -> BackgroundCount:
+        """The pass that counts the rows of the index that is open now."""
+        return BackgroundCount(self.row_index, self.maker.token_counter, self._wait_until_idle)
+
+    def _wait_until_idle(self) -> None:
+        """Wait until no request is under way, or for a short time."""
+        with self._idle:
+            self._idle.wait_for(lambda: self._closed or not self._under_way, REST_SECONDS)
+
     def close(self) -> None:
         """Stop reading and drawing, and wait for what is under way. A thread that Python's end
         meets inside pyarrow or tokenizers ends the process.
@@ -120,6 +191,7 @@ class RowService:
         """
         self._closed = True
         self.row_index.close()
+        self.background_count.stop()
         with self._idle:
             self._idle.wait_for(lambda: not self._under_way)
         self.row_index.close()
@@ -284,6 +356,34 @@ def first_row_of_lines_with_text(body: bytes, needles: Sequence[bytes], skipped:
     return next(
         (i for i, line in enumerate(rows) if i >= skipped and any(n in line for n in needles)), None
     )
+
+
+def _totals_of_kinds(counts: RowCounts, rows_of_kind: Ints) -> Iterator[dict[str, Any]]:
+    """The figures of each kind of token that is there: key, label, rows, tokens, supervised."""
+    for number, (key, label) in enumerate(KIND_LABELS.items()):
+        supervised, context = counts.ledger[number].tolist()
+        if supervised or context:
+            yield {
+                "key": key,
+                "label": label,
+                "rows": int(rows_of_kind[number]),
+                "tokens": supervised + context,
+                "supervised": supervised,
+            }
+
+
+def _totals_of_files(
+    counts: RowCounts, files: Sequence[tuple[DataFile, range]]
+) -> Iterator[dict[str, Any]]:
+    """The figures of the first MAX_NAMED_FILES files: name, rows, tokens, supervised."""
+    for file, rows in files[:MAX_NAMED_FILES]:
+        part = slice(rows.start, rows.stop)
+        yield {
+            "name": str(file.path),
+            "rows": len(rows),
+            "tokens": int(counts.tokens[part].sum(dtype=np.int64)),
+            "supervised": int(counts.supervised[part].sum(dtype=np.int64)),
+        }
 
 
 def _weight_of_rows_in_tokens(rows: list[TokenRow]) -> int:

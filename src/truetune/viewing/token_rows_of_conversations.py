@@ -25,6 +25,7 @@ from truetune.errors import DataError
 from truetune.report.page.render_rows_beside_ideal import TokenRowRenderer
 from truetune.report.page.token_rows import TokenRow, row_without_tokens
 from truetune.settings.run_spec import RunSpec
+from truetune.viewing.count_conversation_tokens import ConversationTokenCounter
 from truetune.viewing.row_index import SourcedRecords
 
 # Chosen, not measured: a file that begins with a thousand broken rows has other problems than
@@ -66,6 +67,21 @@ class ConversationRows:
                     format=row.format,
                 )
             ]
+
+    def token_counter(self, only_reference: bool) -> ConversationTokenCounter:
+        """What counts the tokens of records under the same settings, with an engine of its own.
+
+        Raises SpecError, TokenizerError or TemplateError.
+        """
+        return ConversationTokenCounter(
+            self.spec, self._conversations, only_reference=only_reference
+        )
+
+    def _conversations(self, first: int, records: SourcedRecords) -> Iterator[Conversation]:
+        """The records that are conversations; `first` is the number of the first record."""
+        for _, row in self._origin_and_conversation_of_records(first, records):
+            if isinstance(row, Conversation):
+                yield row
 
     def faulty(self, first: int, records: SourcedRecords) -> int | None:
         """The first record that can't be read or rendered, has a problem, or teaches nothing; None

@@ -32,6 +32,7 @@ from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.open_token_cache import open_token_cache
 from truetune.viewing.local_server import ViewServer
+from truetune.viewing.row_filter import ANY_FINDING
 from truetune.viewing.row_index import RowIndex
 from truetune.viewing.row_service import MAX_ROWS, RowService
 from truetune.viewing.token_rows_of_conversations import ConversationRows
@@ -85,6 +86,8 @@ def start_view_server(
     """
     marks = {} if result is None else {"marks": marks_of_report_for_data(spec, result)}
     row_service = make_row_service(spec)
+    if marks:
+        row_service.rows_by_finding = rows_by_finding(marks["marks"])
     server = ViewServer(
         view_page_html(spec, {"remote": "rows", **marks}, connect=True), row_service, port
     )
@@ -137,6 +140,14 @@ def marks_of_report_for_data(spec: RunSpec, result: Result) -> Marks:
     for case in marks["cases"]:
         case[0] = named.get(os.path.realpath(case[0]), case[0])
     return marks
+
+
+def rows_by_finding(marks: Marks) -> dict[str, list[int]]:
+    """The numbers of the rows that each finding names, and those that any of them names."""
+    rows: dict[str, list[int]] = {rule["name"]: [] for rule in marks["rules"]}
+    for _, row, rule, *_ in marks["cases"]:
+        rows[marks["rules"][rule]["name"]].append(row)
+    return rows | {ANY_FINDING: [case[1] for case in marks["cases"]]}
 
 
 def _paths_in_one_line(names: Sequence[str]) -> str:

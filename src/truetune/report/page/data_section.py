@@ -175,10 +175,10 @@ def _duplicates_block(copies: dict[str, Any], result: Result) -> dict[str, Any]:
             for kind, count in rows.items()
         ],
         "says": (
-            f"{count_noun(sum(rows.values()), 'copy').replace('copys', 'copies')} of"
+            f"{count_noun(sum(rows.values()), 'duplicate')} of"
             f" {count_noun(copies['groups'], 'row')}"
             if copies["groups"]
-            else "No row is a copy of another."
+            else "No row is a duplicate of another."
         ),
         "largest": [
             {

@@ -23,6 +23,7 @@ from truetune.report.page.page_section import Result, Section, read_asset, rende
 STYLES = ("page.css", "tokens.css", "data.css", "run.css", "samples.css")
 SCRIPTS = (
     "core.js",
+    "cards.js",
     "findings.js",
     "spelling.js",
     "rows.js",
@@ -30,6 +31,9 @@ SCRIPTS = (
     "panel.js",
     "search.js",
     "marks.js",
+    "figures.js",
+    "totals.js",
+    "filters.js",
     "entries.js",
     "stage.js",
     "legend.js",

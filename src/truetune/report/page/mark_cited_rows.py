@@ -3,7 +3,8 @@
 A mark is made of a report's JSON, so that it can be drawn from a file as well. What it says of a row (all names of
 data are text, never markup):
 
-    rules     [{"code", "rule", "severity", "rows", "anchor"}, ...], in the report's order: `rows` is how many the
+    rules     [{"code", "name", "rule", "severity", "rows", "anchor"}, ...], in the report's order:
+              `name` is the code, numbered where several findings have it; `rows` is how many the
               finding cites, `anchor` its place in the page, null where it has none
     cases     [[file, row, rule, text, turn, token, side], ...]: `rule` is a place in `rules`, `row` the row's number
               from 0 over all files, the others as in a finding's case, or null
@@ -30,6 +31,7 @@ class MarkedRule(TypedDict):
     """A finding that cites rows, as the marks list it."""
 
     code: str
+    name: str
     rule: str
     severity: str
     rows: int
@@ -63,6 +65,7 @@ def marks_of_cited_rows(
         marks["rules"].append(
             {
                 "code": finding["code"],
+                "name": anchor,
                 "rule": finding["rule"],
                 "severity": finding["severity"],
                 "rows": len(places),

@@ -1,8 +1,8 @@
-"""The first section of a page: what was looked at, the verdict in one sentence, the ledger in one
-picture, and the next step.
+"""The first section of a page: the headline, its tiles, the verdict in one sentence, the next
+step, and the ledger in one picture.
 
-It stands first on every page: whoever reads only this must have the right idea. So the next step is here as well,
-with a link to the finding that it comes from.
+It stands first on every page: whoever reads only this must have the right idea. So the next step
+is here as well, with a link to the finding that it comes from.
 """
 
 from __future__ import annotations
@@ -12,41 +12,38 @@ from typing import Any
 
 from truetune.render.rendering import Source
 from truetune.report.audit_terminal import describe_loss_function
-from truetune.report.page.findings_section import (
-    describe_outcome_without_findings,
-    findings_with_anchors,
-)
+from truetune.report.page.findings_section import findings_with_anchors
 from truetune.report.page.page_section import Result, Section, render_template
+from truetune.report.page.summary_tiles import make_headline, make_tiles
 
 SEVERITIES = ("error", "warning", "info")
 
 
 def summary_section(result: Result) -> Section:
-    """The summary section, which every result has: what was looked at, the verdict, the ledger and
-    the next step.
-    """
+    """The summary, which every result has: headline, tiles, verdict, next step and ledger."""
     ledger = ledger_from_json(result)
     # Padding is no token of the data: with it the shares would depend on the batch size.
     text = [row for row in ledger if row["key"] != "padding"]
+    lengths: dict[str, Any] = result.get("lengths") or {}
     return Section(
         "verdict",
         "Verdict",
         render_template(
             "verdict.html.jinja",
             result=result,
-            standing=describe_outcome_without_findings(result)[0],
+            headline=make_headline(result),
+            tiles=make_tiles(result),
             verdict=result.get("summary") or result.get("verdict"),
             amiss=result.get("failed") and not result.get("findings"),
             next=_next_step_link(result),
             subjects=list(_subjects_without_run_facts(result)),
             loss=_describe_loss_of_audit(result),
-            counts=[
-                (s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES
-            ],
             ledger=ledger,
             bar=list(ledger_bar_parts(ledger)),
             supervised=sum(row["supervised"] for row in text),
             total=sum(row["supervised"] + row["context"] for row in text),
+            lost=lengths.get("lost_supervised") and not result.get("audit"),
+            limit=lengths.get("limit"),
         ),
     )
 
@@ -97,7 +94,7 @@ def ledger_from_json(result: Result) -> list[dict[str, Any]]:
 
 
 def ledger_bar_parts(ledger: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The parts of the ledger's bar in thousandths: what is supervised, then the context; without
+    """The parts of the ledger's bar in per cent: what is supervised, then the context; without
     padding.
     """
     rows = [row for row in ledger if row["key"] != "padding"]
@@ -108,6 +105,13 @@ def ledger_bar_parts(ledger: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             count = row[kind]
             if count:
                 title = f"{row['label']}: {count:,} {kind}"
-                x, width = round(1000 * done / total, 2), round(1000 * count / total, 2)
-                yield {"key": row["key"], "kind": kind, "x": x, "width": width, "title": title}
+                yield {
+                    "key": row["key"],
+                    "kind": kind,
+                    "x": round(100 * done / total, 3),
+                    "width": round(100 * count / total, 3),
+                    "title": title,
+                    # The style hides a label that is wider than its part.
+                    "label": f"{row['label']} {100 * count / total:.0f} %",
+                }
                 done += count

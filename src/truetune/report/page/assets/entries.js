@@ -5,7 +5,20 @@ truetune.parts.entries = (view) => {
   const failed = (error) => say(`the rows can't be read: ${error.message}`);
   let timer = 0;
 
-  const list = truetune.list(one(".list"), 46, (position) => {
+  /* So many characters of a row's text at most: a line of the list shows some thirty. */
+  const PREVIEW = 120, PREVIEWED = ["user", "text", "assistant"];
+
+  /* The beginning of what the user says, else of the text or the answer. */
+  function preview(row) {
+    const letters = PREVIEWED.map((key) => String.fromCharCode(97 + view.sources.findIndex((source) => source.key === key)));
+    const first = letters.map((letter) => row.source.indexOf(letter)).find((i) => i >= 0) ?? -1;
+    if (first < 0) return "";
+    let last = first, length = 0;
+    while (row.source[last] === row.source[first] && length < PREVIEW) length += row.pieces[last++].length;
+    return spelling.visible(spelling.whole(row.pieces.slice(first, last)).join("").trim().replace(/\s+/gu, " "));
+  }
+
+  const list = truetune.list(one(".list"), 64, (position) => {
     const k = view.listedAt(position), rows = store.at(k), row = rows?.[0];
     if (!rows) later();
     const where = { "aria-selected": String(k === at.k), "aria-setsize": view.listed(), "aria-posinset": position + 1 };
@@ -14,14 +27,21 @@ truetune.parts.entries = (view) => {
       ...(row ? view.marks.drawn(row) : []),
       row?.error && !view.marks.on(row).length ? make("span", { class: "noted" }, " ● invalid") : null,
       rows?.length > 1 ? ` · ${rows.length} ${row.turn === null ? "sides" : "turns"}` : null,
-      make("span", { class: "place" }, row ? `${many(row.ids.length, "token")}, ${number(boxes.learned(row))} supervised` : ""));
+      make("span", { class: "place" }, rows?.length ? counted(rows) : ""),
+      make("span", { class: "preview" }, row ? preview(row) : ""));
   });
+
+  /* The tokens of all examples of an entry. */
+  function counted(rows) {
+    const tokens = rows.reduce((sum, { ids }) => sum + ids.length, 0), learned = rows.reduce((sum, one) => sum + boxes.learned(one), 0);
+    return `${many(tokens, "token")}, ${number(learned)} supervised`;
+  }
 
   /* Loads the entries in view, once scrolling rests. */
   function later() {
     clearTimeout(timer);
     timer = setTimeout(() => {
-      for (const { dataset } of all(".entry")) if (!store.at(Number(dataset.k))) store.load(Number(dataset.k), true).catch(failed);
+      for (const { dataset } of all(".entry")) if (!store.at(Number(dataset.k))) store.load(Number(dataset.k), true, view.isFiltered()).catch(failed);
     }, 60);
   }
 
@@ -36,7 +56,7 @@ truetune.parts.entries = (view) => {
     const before = at.k;
     at.k = k;
     list.reveal(view.position(k));
-    const rows = store.at(k) ?? await store.load(k).catch(failed);
+    const rows = store.at(k) ?? await store.load(k, false, view.isFiltered()).catch(failed);
     if (at.k !== k) return;
     if (k >= store.end) at.k = before;
     if (!rows?.length) return rows && say(`row ${number(k)} has no tokens`);

@@ -1,7 +1,7 @@
 /* The rows of the token view, here or at a server, and a list that draws only what is in view.
    An entry is a row of the data with its views: one, or one a turn. */
 truetune.rows = (() => {
-  const PAGE = 20, KEPT = 25, WAITING = 3;
+  const PAGE = 20, KEPT = 25, WAITING = 3, KEPT_ALONE = 500, WAITING_ALONE = 30;
 
   function here(rows) {
     const entries = [], known = new Map();
@@ -19,7 +19,7 @@ truetune.rows = (() => {
   }
 
   function remote(url) {
-    const pages = new Map(), asked = new Map(), pause = () => new Promise((done) => setTimeout(done, 500));
+    const pages = new Map(), alone = new Map(), asked = new Map(), pause = () => new Promise((done) => setTimeout(done, 500));
     let length = 0, total = null, changed = () => {}, turns = 0, queue = Promise.resolve();
     const gone = (row) => `there is no row ${truetune.number(row)}: the last is row ${truetune.number(total - 1)}`;
     /* A server with too much to do says when to come again. */
@@ -55,8 +55,26 @@ truetune.rows = (() => {
       if (pages.size > KEPT) pages.delete(pages.keys().next().value);
       changed();
     }
-    /* `list`: only to be seen in the list, which may scroll on from it. */
-    async function load(k, list = false) {
+    /* A row without its neighbours: those of a list that is filtered are far from each other. */
+    async function fetchedAlone(k, dropped) {
+      const rows = await ask(k, 1, dropped);
+      if (!rows?.length) return;
+      alone.set(k, rows);
+      if (alone.size > KEPT_ALONE) alone.delete(alone.keys().next().value);
+      changed();
+    }
+    async function loadAlone(k, list) {
+      if (!asked.has(`row ${k}`)) {
+        const turn = ++turns, dropped = () => list && turns - turn >= WAITING_ALONE;
+        asked.set(`row ${k}`, fetchedAlone(k, dropped).finally(() => asked.delete(`row ${k}`)));
+      }
+      await asked.get(`row ${k}`);
+      return at(k);
+    }
+    const at = (k) => pages.get(Math.floor(k / PAGE))?.[k % PAGE] ?? alone.get(k);
+    /* `list`: only to be seen in the list, which may scroll on from it. `single`: without its neighbours. */
+    async function load(k, list = false, single = false) {
+      if (single) return at(k) ?? loadAlone(k, list);
       const number = Math.floor(k / PAGE);
       if (!pages.has(number)) {
         const page = asked.get(number) ?? { list };
@@ -87,7 +105,8 @@ truetune.rows = (() => {
     }
     return {
       get length() { return length; }, get end() { return total ?? Infinity; }, seek, load, watch,
-      at: (k) => pages.get(Math.floor(k / PAGE))?.[k % PAGE], index,
+      get: (path, query) => get(url.replace(/rows$/, path), query),
+      at, index,
       * known() { for (const [number, page] of pages) for (const [i, views] of page.entries()) yield [number * PAGE + i, views]; },
     };
   }

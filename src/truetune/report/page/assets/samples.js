@@ -1,4 +1,4 @@
-/* Answers: a step is chosen; each question unfolds to the answers around it, or side by side, with what differs. */
+/* Answers: a step is chosen; each question opens to the answers around it, or side by side, with what differs. */
 truetune.answers = (element, data) => {
   const { make } = truetune, CELLS = 4e6, OPEN = 3;
   const steps = [...new Set(data.sides.flatMap((side) => side.looks.map((look) => look.step)))].filter((step) => step !== null).sort((a, b) => a - b);
@@ -11,9 +11,9 @@ truetune.answers = (element, data) => {
   chooser();
   filter.addEventListener("change", () => { state.verdict = filter.value; update(); });
   element.querySelector(".s-fold").addEventListener("click", (event) => {
-    const open = event.target.textContent === "unfold all";
+    const open = event.target.textContent === "expand all";
     items.forEach((one) => { one.details.open = open; });
-    event.target.textContent = open ? "fold all" : "unfold all";
+    event.target.textContent = open ? "collapse all" : "expand all";
   });
   list.append(...items.map((one) => one.details));
   items.slice(0, OPEN).forEach((one) => { one.details.open = true; });

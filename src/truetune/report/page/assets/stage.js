@@ -1,4 +1,4 @@
-/* The row that is shown, alone or beside its twin. */
+/* The row that is shown, alone or beside its clean copy. */
 truetune.parts.stage = (view) => {
   const { make, number, many, spelling, boxes } = truetune, { one, store, sources, at, off, panes, say, switched } = view;
 
@@ -27,7 +27,7 @@ truetune.parts.stage = (view) => {
 
   function pair(row, twin) {
     const differs = boxes.differing(row, twin), count = differs[0].reduce((sum, mark) => sum + mark, 0);
-    const title = row.twin ? spelling.visible(row.twin_name ?? "clean twin") : "as the inference contract wants it";
+    const title = row.twin ? spelling.visible(row.twin_name ?? "clean copy") : "as the inference contract wants it";
     one(".both").replaceChildren(pane(row, "as it is", differs[0]), pane(twin, title, differs[1]));
     panes[1].spans.find(Boolean)?.setAttribute("tabindex", 0);
     panes.forEach(({ target }, n) => target.addEventListener("scroll", () => { panes[1 - n].target.scrollTop = target.scrollTop; }));
@@ -61,7 +61,7 @@ truetune.parts.stage = (view) => {
     one(".turns").replaceChildren(...(rows.length > 1 ? rows.map(button) : []));
     const has = { wrong: Boolean(row.expected), twin: Boolean(twinOf(row)), loss: row.losses?.some(Number.isFinite) };
     for (const [name, there] of Object.entries(has)) one(`[data-switch=${name}]`).parentElement.hidden = !there;
-    one("[data-twin]").textContent = `diff with ${row.twin ? spelling.visible(row.twin_name ?? "clean twin") : "what should be learned"}`;
+    one("[data-twin]").textContent = `compare with ${row.twin ? spelling.visible(row.twin_name ?? "the clean copy") : "what should be learned"}`;
     if (row.ids.length) { view.legend(); draw(); return; }
     for (const part of [".both", ".sources"]) one(part).replaceChildren();
     panes.length = 0;

@@ -14,6 +14,7 @@ truetune.ready = truetune.unpack("data").then((data) => {
   }
 }).catch((error) => console.error(error)).finally(() => {
   if (location.hash) truetune.follow(location.hash);
+  truetune.cards.fit();
   document.documentElement.dataset.ready = "true";
 });
 

@@ -2,7 +2,7 @@
 truetune.section("tokens", (element, data) => {
   const one = (selector) => element.querySelector(selector), all = (selector) => [...element.querySelectorAll(selector)];
   const view = {
-    element, one, all, store: truetune.rows.open(data), sources: data.sources, findings: data.marks ?? { rules: [], cases: [] },
+    element, one, all, store: truetune.rows.open(data), sources: data.sources, findings: data.marks ?? { rules: [], cases: [] }, isChecked: Boolean(data.marks),
     at: { k: -1, row: null, token: 0, hit: -1 }, off: new Set(), panes: [],
     say(text) { one(".said").textContent = text; },
     switched(name) { const box = one(`[data-switch=${name}]`); return box.checked && !box.parentElement.hidden; },
@@ -12,13 +12,17 @@ truetune.section("tokens", (element, data) => {
   view.wire();
   one(".tokenview").hidden = false;
   one(".tokenview").classList.toggle("single", store.end < 2);
-  view.marks.choices();
   one("[data-do=finding]").hidden = !store.seek && !view.found().length;
   truetune.go = go;
   let opened = null;
+  /* The row that the address names, else the first of the list. */
+  async function open() {
+    view.filters.start().catch((error) => { view.failed(error); if (view.at.k < 0) view.choose(0); });
+    if (!await go(location.hash) && !view.filters.isActive()) await view.choose(0);
+  }
   store.watch((notice) => {
     view.list.resize(view.listed());
     if (notice) say(truetune.spelling.visible(notice));
-    if (!opened && store.length) opened = go(location.hash).then((gone) => gone || view.choose(0));
+    if (!opened && store.length) opened = open();
   }).catch(view.failed);
 });
