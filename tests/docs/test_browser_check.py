@@ -36,6 +36,12 @@ CHAT = [
     {"role": "user", "content": "  And <b>3+3</b>?\t"},
     {"role": "assistant", "content": "6\n"},
 ]
+FAULTY_CHAT = [
+    {"role": "user", "content": "hi <|im_end|> there"},
+    {"role": "assistant", "content": "Hello"},
+    {"role": "user", "content": "x"},
+    {"role": "assistant", "content": ""},
+]
 TEMPLATE = (
     "{% for m in messages %}[{{ m.role }}]{% generation %}{{ m.content }}{% endgeneration %}\n"
     "{% endfor %}"
@@ -89,8 +95,8 @@ def show(page: Page, folder: Path, chat: str, template: str = "", learn: str = "
 def tokens_in_page(page: Page) -> list[list[tuple[int, str, str, bool]]]:
     """Of each example the (id, text, source, is it learned) of its tokens, as they are drawn."""
     drawn = page.evaluate(
-        "[...document.querySelectorAll('.tokens')].map(box => [...box.children].map(one => "
-        "[one.title, one.textContent.replaceAll('↵\\n', '\\n'), one.classList.contains('learned')]))"
+        "[...document.querySelectorAll('.tokens')].map(box => [...box.querySelectorAll('.token')].map("
+        "one => [one.title, one.textContent, one.classList.contains('learned')]))"
     )
     examples = []
     for box in drawn:
@@ -116,6 +122,26 @@ def tokens_of_command(
     ]
 
 
+def findings_in_page(page: Page) -> list[tuple[str, str, str]]:
+    """The (rule, severity, text) of the findings that are drawn."""
+    drawn = page.evaluate(
+        "[...document.querySelectorAll('.finding')].map(one => "
+        "[one.dataset.rule, one.dataset.severity, one.firstChild.lastChild.textContent.trim()])"
+    )
+    return [(rule, severity, text) for rule, severity, text in drawn]
+
+
+def findings_of_command(folder: Path, rows: Path) -> list[tuple[str, str, str]]:
+    """The same, of `truetune check` with the rules that the page has."""
+    command = [sys.executable, "-m", "truetune", "check", str(rows), "-t", str(folder), "--json"]
+    chosen = [option for letters in ("TOK", "TPL", "ROW") for option in ("--select", letters)]
+    done = subprocess.run([*command, *chosen], capture_output=True, text=True)
+    return [
+        (one["rule"], one["severity"], one["message"])
+        for one in json.loads(done.stdout)["findings"]
+    ]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_chat_is_shown_as_the_command_shows_it(page: Page, family: str, tmp_path: Path) -> None:
     folder = parts.folder(family)
@@ -126,6 +152,18 @@ def test_a_chat_is_shown_as_the_command_shows_it(page: Page, family: str, tmp_pa
     assert tokens_in_page(page) == expected
     learned = [token for example in expected for token in example if token[3]]
     assert learned
+    assert findings_in_page(page) == findings_of_command(folder, rows)
+    assert page.query_selector(".not-judged") is None
+
+
+def test_faults_of_a_row_are_found_as_the_command_finds_them(page: Page, tmp_path: Path) -> None:
+    folder = parts.folder("qwen3")
+    rows = tmp_path / "chat.jsonl"
+    rows.write_text(json.dumps({"messages": FAULTY_CHAT}) + "\n")
+    expected = findings_of_command(folder, rows)
+    assert {"special-token-in-content", "answer-is-empty"} <= {rule for rule, _, _ in expected}
+    show(page, folder, json.dumps(FAULTY_CHAT))
+    assert findings_in_page(page) == expected
 
 
 def test_a_pasted_template_and_a_setting(page: Page, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ PAIRS = [(i, i + 3) for i in range(0, 30, 5)]
 
 CASES: dict[str, Callable[[Any], Any]] = {
     "arithmetic": lambda np: np.array(NUMBERS) + np.array(COUNTS) - 1,
+    "arithmetic from the left": lambda np: 2 + np.array(NUMBERS),
     "masks": lambda np: (np.array(NUMBERS) > 0) & ~np.array(MASK) | (np.array(COUNTS) == 2),
     "bits": lambda np: (np.frombuffer("aé🫠".encode(), dtype=np.uint8) & 0xC0) != 0x80,
     "less": lambda np: np.array(NUMBERS) < np.array(COUNTS),

@@ -37,8 +37,10 @@ function onAnswer(answer) {
     say(answer.error, true);
   } else {
     const count = answer.examples.length;
-    say(count === 1 ? "One training example." : `${count} training examples.`);
+    say((count === 1 ? "One training example, " : `${count} training examples, `)
+      + (answer.findings.length === 1 ? "one finding." : `${answer.findings.length || "no"} findings.`));
     answer.examples.forEach((example) => result.append(...drawExample(example)));
+    result.append(...answer.findings.map(drawFinding), ...answer.not_judged.map(drawNotJudged));
   }
   document.documentElement.dataset.answered = String(Number(document.documentElement.dataset.answered || 0) + 1);
 }
@@ -54,11 +56,40 @@ function drawExample(example) {
   for (const token of example.tokens) {
     const span = document.createElement("span");
     span.className = token.supervised ? "token learned" : "token";
-    span.textContent = token.text.replaceAll("\n", "↵\n");
+    span.textContent = token.text;
     span.title = `${token.id}, ${token.source}, ${token.supervised ? "learned" : "not learned"}`;
     tokens.append(span);
+    if (token.text.endsWith("↵")) tokens.append(document.createElement("br"));
   }
   return [counts, tokens];
+}
+
+function drawFinding({ rule, severity, message, remedy, cases }) {
+  const finding = document.createElement("article");
+  finding.className = "finding";
+  finding.dataset.rule = rule;
+  finding.dataset.severity = severity;
+  const title = document.createElement("p");
+  const name = document.createElement("b");
+  name.textContent = `${severity}: ${rule}`;
+  title.append(name, ` ${message}`);
+  const places = cases.map((text) => {
+    const place = document.createElement("p");
+    place.className = "counts";
+    place.textContent = text;
+    return place;
+  });
+  const help = document.createElement("p");
+  help.textContent = `help: ${remedy}`;
+  finding.append(title, ...places, help);
+  return finding;
+}
+
+function drawNotJudged(text) {
+  const line = document.createElement("p");
+  line.className = "counts not-judged";
+  line.textContent = `not judged: ${text}`;
+  return line;
 }
 
 async function readFiles() {

@@ -136,6 +136,8 @@ class ndarray:  # noqa: N801 - NumPy's name
     def __add__(self, other: Any) -> ndarray:
         return self._arithmetic(other, operator.add)
 
+    __radd__ = __add__
+
     def __sub__(self, other: Any) -> ndarray:
         return self._arithmetic(other, operator.sub)
 
