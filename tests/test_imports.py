@@ -46,6 +46,7 @@ LAYERS = (
     "report",
     "viewing",
     "assistants",
+    "editors",
     "callback",
     "axolotl",
     "lightning",
@@ -72,6 +73,7 @@ LIGHT = (
     "report",
     "viewing",
     "assistants",
+    "editors",
     "cli",
 )
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "accelerate"}

@@ -13,8 +13,8 @@ from truetune.cli import truetune_group
 from truetune.cli.help_layout import COMMANDS_BY_STAGE
 
 ALL = sorted(truetune_group.commands)
-NO_JSON = {"demo", "completion", "view", "skill", "mcp"}
-"""Commands whose outcome is for people, a shell or an assistant"""
+NO_JSON = {"demo", "completion", "view", "skill", "mcp", "lsp"}
+"""Commands whose outcome is for people, a shell, an assistant or an editor"""
 
 
 def shown(name: str) -> str:

@@ -33,6 +33,7 @@ REASONS = (
     Reason(r"\.gguf|--to gguf", "llama.cpp is compiled for minutes: tests/training/test_export.py, bench/engines", 3),
     Reason(r"--tasks", "lm-eval takes its tasks from the network", 1),
     Reason(r"jupyter execute", "Jupyter is not among the tests' packages", 1),
+    Reason(r"docs/browser_check", "takes npm: tests/docs/test_browser_check.py builds it", 1),
     Reason(r"-m bench\.", "takes minutes: tests/bench runs it in small", 11),
 )  # fmt: skip
 

@@ -25,6 +25,7 @@ from truetune.cli.fix_command import fix
 from truetune.cli.help_layout import Group
 from truetune.cli.init_run_settings_command import init
 from truetune.cli.ladder_of_adapter_effect_command import ladder
+from truetune.cli.lsp_command import lsp
 from truetune.cli.merge_export_movement_commands import export, merge, movement
 from truetune.cli.plan_gpu_memory_command import plan
 from truetune.cli.rehearse_command import rehearse
@@ -212,6 +213,7 @@ for command in (
     view,
     skill,
     mcp,
+    lsp,
 ):
     command.context_settings = {**CONTEXT_SETTINGS, **command.context_settings}
     let_shell_complete_paths(command)

@@ -36,7 +36,18 @@ from truetune.trainers.trainer_fact_types import TRAINER_NAMES, TrainerName
 
 if TYPE_CHECKING:
     from truetune.checks.lint import LintReport
+    from truetune.checks.reports import Report
     from truetune.settings.recognise_input_kind import InputKind
+
+
+trainer_option = click.option(
+    "--trainer",
+    "trained_by",
+    type=click.Choice(TRAINER_NAMES),
+    help=(
+        "Whose trainer will read the rows; else that of the settings or the script among the paths."
+    ),
+)
 
 
 @click.command(cls=Command, short_help="Check data, configs, scripts, logs and checkpoints.")
@@ -48,14 +59,7 @@ if TYPE_CHECKING:
     metavar="PATH",
     help="Evaluation data, compared with the data for leaks. Repeatable.",
 )
-@click.option(
-    "--trainer",
-    "trained_by",
-    type=click.Choice(TRAINER_NAMES),
-    help=(
-        "Whose trainer will read the rows; else that of the settings or the script among the paths."
-    ),
-)
+@trainer_option
 @click.option(
     "--base", metavar="DIR", help="The base model of an adapter or a tuned model, to compare with."
 )
@@ -83,22 +87,48 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
       truetune check train.py outputs/run-3
       truetune check                            (settings from truetune.yaml)
     """
+    deliver = Delivery.of(options)
+    no_bar = no_progress or deliver.quiet
+    return deliver(
+        check_paths_as_asked(paths, base, options, quiet=deliver.quiet, no_progress=no_bar)
+    )
+
+
+def check_paths_as_asked(
+    paths: tuple[str, ...],
+    base: str | None,
+    options: dict[str, Any],
+    *,
+    quiet: bool,
+    no_progress: bool,
+) -> Report:
+    """Check paths under the options of `truetune check` and the settings file of the current folder.
+
+    Args:
+        paths: what the command names.
+        base: the base model that a checkpoint is compared with.
+        options: the parameters of `add_spec_options`, `eval_data`, `trained_by` and those that choose rules; emptied
+            of those that are no field of RunSpec.
+        quiet: say nothing about the settings file.
+        no_progress: draw no progress bar.
+
+    Raises:
+        TruetuneError: a path is nothing that can be judged, or can't be read; or a setting is not valid.
+    """
     from truetune.report.progress_bars import checking_bar
     from truetune.troubleshooting.check_project import check_project
 
-    deliver = Delivery.of(options)
     kinds = {path: _input_kinds_if_known(path, options["trained_by"]) for path in paths}
     paths = _move_settings_file_to_config(paths, kinds, options)
     config_is_given = options["config"] is not None
     firsts = {kinds[path][0] for path in paths if kinds[path]}
     about_data = not paths or bool(firsts & {"data", "encoded", "tokenizer"})
-    spec, settings = read_settings(options, quiet=deliver.quiet, whole=about_data)
+    spec, settings = read_settings(options, quiet=quiet, whole=about_data)
     if paths and not config_is_given:
         # The file of the current folder chose rules alone: it is not what was asked to be checked.
         settings = None
-    with checking_bar(off=no_progress or deliver.quiet) as progress:
-        report = check_project(paths, spec, settings=settings, base=base, progress=progress)
-    return deliver(report)
+    with checking_bar(off=no_progress) as progress:
+        return check_project(paths, spec, settings=settings, base=base, progress=progress)
 
 
 def _move_settings_file_to_config(
@@ -131,9 +161,7 @@ def _input_kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[In
         raise
 
 
-@click.command(
-    cls=Command, short_help="Check Python sources, notebooks and shell scripts, and fix them."
-)
+@click.command(cls=Command, short_help="Check Python, notebooks and shell scripts, and fix them.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option(
     "--fix", is_flag=True, help="Fix what can be fixed without a change of meaning elsewhere."

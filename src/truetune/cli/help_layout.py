@@ -44,7 +44,7 @@ COMMANDS_BY_STAGE: Mapping[str, tuple[str, ...]] = {
         "serve-check",
         "report",
     ),
-    "To learn": ("demo", "rules", "explain", "completion", "skill", "mcp"),
+    "To learn": ("demo", "rules", "explain", "completion", "skill", "mcp", "lsp"),
 }
 OPTION_GROUPS: Mapping[str, tuple[str, ...]] = {
     "Rows and their rendering": (
@@ -188,8 +188,7 @@ class Group(click.Group):
         formatter.write_paragraph()
         formatter.write_text(EXIT_CODES)
         formatter.write_text(
-            "Begin with `truetune demo`, or `truetune check DATA -t MODEL`; see truetune"
-            " COMMAND -h."
+            "Begin: `truetune demo`, `truetune check DATA -t MODEL`, `truetune COMMAND -h`."
         )
 
     def resolve_command(

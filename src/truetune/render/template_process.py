@@ -152,6 +152,31 @@ class TemplateProcess:
         return -signal.SIGALRM
 
 
+class TemplatesInThisProcess(TemplateProcess):
+    """Compiles and renders in this process, where no other can be started: in a browser.
+
+    A template has there what a page has, and no more. The page must end its own worker where a template never ends.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Imported where it is needed, for it loads Jinja, which is the template process's alone elsewhere.
+        from truetune.render.template_worker import Worker
+
+        self._worker = Worker()
+
+    def render(self, request: RenderRequest, source: str) -> dict[str, Any]:
+        """The reply to a request; `source` is that of its template."""
+        if request.template not in self._worker.templates:
+            self.compile(request.template, source)
+        return self._ask(request)
+
+    def _ask(self, request: CompileRequest | RenderRequest) -> dict[str, Any]:
+        """Answer a request, as JSON would bring the answer over a pipe."""
+        reply: dict[str, Any] = json.loads(json.dumps(self._worker.answer(request)))
+        return reply
+
+
 class _ProcessEnded(Exception):
     """The process has closed its pipe, or gave no reply in time."""
 
@@ -224,6 +249,8 @@ def _template_process_of_owner(owner: int) -> TemplateProcess:
     """The template process of its owner, this process: a fork inherits the object, whose pipes and lock
     belong to the parent.
     """
+    if sys.platform == "emscripten":
+        return TemplatesInThisProcess()
     process = TemplateProcess()
     atexit.register(process.close)
     return process

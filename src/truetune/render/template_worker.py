@@ -21,9 +21,9 @@ import io
 import json
 import os
 import pickle
-import resource
 import select
 import signal
+import sys
 import time
 from typing import Any, NamedTuple, NoReturn
 
@@ -376,6 +376,9 @@ def limit_processor_time(seconds: float) -> None:
     The second one stands behind the first for renderings with provenance, whose SIGPROF Python handles: it can't do so
     in the middle of C code.
     """
+    # No timers there: the page ends its worker itself, after the time that it gives it.
+    if sys.platform == "emscripten":
+        return
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_VIRTUAL, 2 * seconds)
 
@@ -394,6 +397,8 @@ def import_what_templates_use() -> None:
 
 def give_up_rights() -> None:
     """Give up the rights of this process: bound its memory, and let it open, start and write nothing more."""
+    import resource  # a browser has no such module, and needs the rest of this one
+
     for limit, value in (
         (resource.RLIMIT_AS, MAX_MEMORY),
         (resource.RLIMIT_FSIZE, 0),

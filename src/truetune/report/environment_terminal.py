@@ -30,6 +30,7 @@ EXTRA_PURPOSES = {
     "fast": "faster tokenizers in encode",
     "ray": "encode on a cluster",
     "mcp": "the server of tools for coding assistants",
+    "lsp": "findings in editors",
 }
 """What the extras of truetune are for"""
 

@@ -1,0 +1,1 @@
+"""Editors: findings while a file is written, by the Language Server Protocol."""

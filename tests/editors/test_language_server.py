@@ -1,0 +1,226 @@
+"""The language server, asked by the client of pygls over stdio, with files on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pygls", reason="needs the extra truetune[lsp]")
+
+from lsprotocol import types
+from pygls.lsp.client import LanguageClient
+
+from truetune.demo import BROKEN, TOKENIZER
+
+SCRIPT = """from transformers import AutoTokenizer, DataCollatorForLanguageModeling, Trainer
+
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B")
+name = "🫠"; tokenizer.pad_token = tokenizer.eos_token
+collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)
+Trainer(model="m", data_collator=collator).train()
+"""
+RULE = "pad-equals-eos-lm-collator"
+SERVER = (sys.executable, "-m", "truetune", "lsp")
+SLOW_SERVER = (
+    sys.executable,
+    "-c",
+    "import time, truetune\n"
+    "from truetune.editors.language_server import serve_over_stdio\n"
+    "def check_slowly(path):\n"
+    "    print('a stray print')\n"
+    "    time.sleep(3)\n"
+    "    return truetune.check(path)\n"
+    "serve_over_stdio(check_slowly)",
+)
+TIMEOUT_S = 60
+
+
+class Editor(LanguageClient):
+    """An editor: it opens and saves files, and keeps what it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__("test-editor", "0")
+        self.published: asyncio.Queue[types.PublishDiagnosticsParams] = asyncio.Queue()
+        self.log: asyncio.Queue[str] = asyncio.Queue()
+        self.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(
+            lambda params: self.published.put_nowait(params)
+        )
+        self.feature(types.WINDOW_LOG_MESSAGE)(lambda params: self.log.put_nowait(params.message))
+
+    def open(self, path: Path) -> None:
+        text = path.read_bytes().decode("utf-8")
+        item = types.TextDocumentItem(path.as_uri(), "any", 1, text)
+        self.text_document_did_open(types.DidOpenTextDocumentParams(item))
+
+    def type_whole_text(self, path: Path, text: str) -> None:
+        self.text_document_did_change(
+            types.DidChangeTextDocumentParams(
+                types.VersionedTextDocumentIdentifier(2, path.as_uri()),
+                [types.TextDocumentContentChangeWholeDocument(text)],
+            )
+        )
+
+    def save(self, path: Path) -> None:
+        identifier = types.TextDocumentIdentifier(path.as_uri())
+        self.text_document_did_save(types.DidSaveTextDocumentParams(identifier))
+
+    def close(self, path: Path) -> None:
+        identifier = types.TextDocumentIdentifier(path.as_uri())
+        self.text_document_did_close(types.DidCloseTextDocumentParams(identifier))
+
+    async def next_diagnostics(self) -> list[types.Diagnostic]:
+        return list((await asyncio.wait_for(self.published.get(), TIMEOUT_S)).diagnostics)
+
+    async def next_log_line(self) -> str:
+        return await asyncio.wait_for(self.log.get(), TIMEOUT_S)
+
+    async def fixes_at(self, path: Path, line: int) -> list[types.CodeAction]:
+        where = types.Range(types.Position(line, 0), types.Position(line, 0))
+        actions = await self.text_document_code_action_async(
+            types.CodeActionParams(
+                types.TextDocumentIdentifier(path.as_uri()), where, types.CodeActionContext([])
+            )
+        )
+        return [action for action in actions or () if isinstance(action, types.CodeAction)]
+
+
+def in_editor(
+    command: tuple[str, ...], folder: Path, work: Callable[[Editor], Awaitable[None]]
+) -> None:
+    """Start a server in a folder, do the work with it, and end it as editors do."""
+
+    async def session() -> None:
+        editor = Editor()
+        await editor.start_io(*command, cwd=folder)
+        capabilities = types.ClientCapabilities()
+        await editor.initialize_async(
+            types.InitializeParams(capabilities, root_uri=folder.as_uri())
+        )
+        editor.initialized(types.InitializedParams())
+        await work(editor)
+        await editor.shutdown_async(None)
+        editor.exit(None)
+        await asyncio.wait_for(editor.stop(), TIMEOUT_S)
+
+    asyncio.run(session())
+
+
+def apply(action: types.CodeAction, text: str) -> str:
+    """A text after the edits of an action, whose positions are in UTF-16 code units."""
+    assert action.edit is not None
+    assert action.edit.changes is not None
+    (edits,) = action.edit.changes.values()
+    lines = text.splitlines(keepends=True)
+    before = [0]
+    for line in lines:
+        before.append(before[-1] + len(line.encode("utf-16-le")))
+    units = text.encode("utf-16-le")
+    for edit in sorted(edits, key=lambda one: before[one.range.start.line], reverse=True):
+        start = before[edit.range.start.line] + 2 * edit.range.start.character
+        end = before[edit.range.end.line] + 2 * edit.range.end.character
+        units = units[:start] + edit.new_text.encode("utf-16-le") + units[end:]
+    return units.decode("utf-16-le")
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_script_is_opened_fixed_and_saved(tmp_path: Path, line_end: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_bytes(SCRIPT.replace("\n", line_end).encode())
+
+    async def work(editor: Editor) -> None:
+        editor.open(script)
+        found, collator = await editor.next_diagnostics()
+        assert (found.code, found.source) == (RULE, "truetune")
+        assert (collator.code, collator.range.start.line) == (RULE, 4)
+        assert found.severity == types.DiagnosticSeverity.Error
+        # Behind an emoji, which is two code units of UTF-16.
+        assert (found.range.start.line, found.range.start.character) == (3, 13)
+        assert found.range.end.character == len(SCRIPT.splitlines()[3]) + 1
+
+        assert await editor.fixes_at(script, 0) == []
+        (action,) = await editor.fixes_at(script, 3)
+        assert action.kind == types.CodeActionKind.QuickFix
+        fixed = apply(action, script.read_bytes().decode())
+        assert fixed != script.read_bytes().decode()
+        assert fixed.count("\r") == script.read_bytes().count(b"\r")
+
+        editor.type_whole_text(script, fixed)
+        assert await editor.fixes_at(script, 3) == []
+        script.write_bytes(fixed.encode())
+        editor.save(script)
+        assert RULE not in [one.code for one in await editor.next_diagnostics()]
+
+    in_editor(SERVER, tmp_path, work)
+
+
+def test_rows_that_can_not_be_read_and_other_files(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"messages": [\n')
+    package = tmp_path / "package.json"
+    package.write_text('{"name": "a"}\n')
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "one row"}\n')
+
+    async def work(editor: Editor) -> None:
+        editor.open(broken)
+        (unreadable,) = await editor.next_diagnostics()
+        assert unreadable.severity == types.DiagnosticSeverity.Error
+        assert unreadable.range.start.line == 0
+        assert "not JSON" in unreadable.message
+
+        editor.open(package)
+        assert await editor.next_diagnostics() == []
+        assert "package.json: found the keys name" in await editor.next_log_line()
+
+        editor.open(rows)
+        assert await editor.next_diagnostics() == []
+        assert "rows.jsonl: not judged: " in await editor.next_log_line()
+
+        rows.unlink()
+        editor.save(rows)
+        assert await editor.next_diagnostics() == []
+        assert "No such file" in await editor.next_log_line()
+
+        editor.close(broken)
+        assert await editor.next_diagnostics() == []
+
+    in_editor(SERVER, tmp_path, work)
+
+
+def test_rows_are_judged_with_the_tokenizer_of_the_command(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_bytes(BROKEN.read_bytes())
+
+    async def work(editor: Editor) -> None:
+        editor.open(rows)
+        found = await editor.next_diagnostics()
+        # A rule that renders rows, which takes a tokenizer.
+        assert "tool-arguments-double-encoded" in [one.code for one in found]
+        lines = {one.range.start.line for one in found}
+        assert len(lines) > 1
+
+    in_editor((*SERVER, "-t", str(TOKENIZER)), tmp_path, work)
+
+
+def test_a_slow_check_holds_up_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+
+    async def work(editor: Editor) -> None:
+        editor.open(script)
+        started = time.monotonic()
+        assert await editor.fixes_at(script, 3) == []
+        assert time.monotonic() - started < 2
+        # Saved twice during the check: of the three checks only the last one is shown.
+        editor.save(script)
+        editor.save(script)
+        found = await editor.next_diagnostics()
+        assert [one.code for one in found] == [RULE, RULE]
+        assert editor.published.empty()
+
+    in_editor(SLOW_SERVER, tmp_path, work)
