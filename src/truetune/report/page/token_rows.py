@@ -45,9 +45,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
-from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.reports import TokenView
 from truetune.checks.reread_rows_of_findings import reread_rows
+from truetune.checks.token_views import tokens_kept_by_limit
 from truetune.data.conversation import Origin
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
@@ -210,22 +210,8 @@ def kept_range_of_cut_example(view: TokenView, spec: RunSpec) -> TokenRow:
     """`kept`: the range of a longer example that the run's limit leaves; empty where nothing is
     cut.
     """
-    count, most = len(view.ids), spec.max_length
-    if most is None or count <= most or _overflow_is_split_or_packed(view, spec):
-        return {}
-    # Preference trainers may keep the end of a prompt instead of its beginning.
-    from_end = view.example.row.is_preference and pair_length_limit(spec).from_end
-    return {"kept": [count - most, count] if from_end else [0, most]}
-
-
-def _overflow_is_split_or_packed(view: TokenView, spec: RunSpec) -> bool:
-    """Are longer examples shared out over rows, or laid end to end, so that nothing is cut?"""
-    strategy, plain = spec.training.packing_strategy, view.example.row.format == "text"
-    return (
-        spec.encode.overflow in ("split", "truncate-prompt")
-        or strategy == "wrapped"
-        or (strategy == "greedy" and plain)
-    )
+    kept = tokens_kept_by_limit(view, spec)
+    return {} if kept is None else {"kept": list(kept)}
 
 
 def row_of_batch_line(sample: Sample) -> TokenRow:
