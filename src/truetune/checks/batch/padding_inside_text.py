@@ -78,7 +78,7 @@ class PaddingInsideText(BatchRule):
         if attended:
             harm = "are attended to"
         yield self.finding(
-            f"{count} pad tokens of {len(misplaced)} of {len(self.subject.samples)} lines stand"
+            f"{count} pad tokens of {len(misplaced)} of {len(self.subject.samples)} lines are"
             f" inside or before text and {harm}",
             "pad whole rows, on one side, in the collator, with attention 0",
             severity="error" if attended else "warning",

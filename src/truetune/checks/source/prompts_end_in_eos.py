@@ -59,7 +59,7 @@ class PromptsEndInEos(SourceRule):
         for found in prompts_ending_in_eos(self.subject):
             nodes = [found.generation.node, *([] if found.sign is None else [found.sign])]
             yield self.finding(
-                f"the tokenizer writes EOS behind the prompt ({found.why}): the model is to continue a text that has"
+                f"the tokenizer writes EOS after the prompt ({found.why}): the model is to continue a text that has"
                 " ended",
                 "load the tokenizer for inference with add_eos_token=False",
                 severity=None if found.is_sure else "warning",

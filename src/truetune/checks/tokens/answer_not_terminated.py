@@ -97,7 +97,7 @@ class AnswerNotTerminated(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.open:
             yield self.finding(
-                f"{self.open:,} of {self.turns:,} trained answers have no stop token behind them",
+                f"{self.open:,} of {self.turns:,} trained answers end without a stop token",
                 "let the chat template write the EOS token after each assistant turn",
                 cases=self.cases,
                 count=self.open,

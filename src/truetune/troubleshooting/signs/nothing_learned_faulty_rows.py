@@ -256,11 +256,11 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless=MASKED,
     ),
     Sign(
-        r"^facts that stand in few rows|^each fact is in one wording",
+        r"^facts that are in few rows|^each fact is in one wording",
         OF_DOCUMENTS,
         beside=r"(?i:lora|trainer|finetun|sft)",
     ),
-    Sign(r"^facts that stand in few rows|^each fact is in one wording", OF_FACTS),
+    Sign(r"^facts that are in few rows|^each fact is in one wording", OF_FACTS),
     Sign(
         r"^each fact is in one wording|^facts are asked in one direction",
         r"['\"](?:What|Which|Who|Where|When|How|Name|Welche\w*|Was|Wer)\b[^'\"]{0,100}\{\w",

@@ -48,7 +48,7 @@ _PAIRS = (
         beside_in_file=rf"{PAIRS}|KTO|kto|desirable|['\"]label['\"]",
     ),
     Sign(
-        "^each pair stands in the data in both orders",
+        "^each pair is in the data in both orders",
         r"permutations\(|\(\s*b\s*,\s*a\s*\)|\[::-1\]|reversed\(|swap"
         r"|chosen['\"]?\]?\s*[=:]\s*\w{0,20}(?:_b|b|_2)\b|for \w, \w in \(\(",
         beside_in_file=PAIRS,

@@ -236,7 +236,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=rf"{NODES}|\bsrun\b",
     ),
     Sign(
-        r"^torchrun for several nodes stands",
+        r"^torchrun for several nodes is in the batch script",
         rf"^(?!.{{0,300}}srun).{{0,300}}{LAUNCHER}.{{0,400}}(?:nnodes|num_machines|rdzv)",
         beside=r"#SBATCH|SLURM_",
         unless=rf"\bsrun\b.{{0,300}}(?:{LAUNCHER}|bash|\.sh)",
@@ -252,7 +252,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=NODES,
     ),
     Sign(
-        r"^every node is told the same number",
+        r"^every node gets the same number",
         r"^(?!.{0,400}bash -l?c\s+').{0,600}(?:node[_-]rank|machine[_-]rank"
         r"|NODE_RANK)['\"]?\s*[= ]\s*['\"]?\$\{?SLURM_(?:NODEID|PROCID)",
     ),
