@@ -90,7 +90,11 @@ WORDS = (
     Word("twin", r"\btwins?\b", "copy, or counterpart"),
     Word("amiss", r"\bamiss\b", "invalid, or wrong"),
     Word("is there already", r"\b(?:is|are) (?:there already|already there)\b", "already exists"),
-    Word("surely fewer", r"\bsurely (?:fewer|less|more)\b", "the interval's bound is below"),
+    Word(
+        "surely fewer",
+        r"\bsurely (?:fewer|less|more|better|worse|below|above)\b",
+        "significantly, or the interval's bound is below",
+    ),
     Word("share its turns out", r"\bshares? its turns out\b", "split across examples"),
     Word(
         "stand",

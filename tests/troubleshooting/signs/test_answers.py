@@ -77,7 +77,7 @@ ROWS = [
         f'P = "Answer this: {{question}}"\n{ASK}',
         f'P = "Answer this: {{question}}"\nx = P.format(question=q)\n{ASK}',
     ),
-    ("the tokenizer writes EOS behind the prompts", "add_eos_token=True\n", "add_eos_token=False\n"),
+    ("the tokenizer writes EOS after the prompts", "add_eos_token=True\n", "add_eos_token=False\n"),
     (
         "a prompt with Gemma's marks is encoded without BOS",
         'p = "<start_of_turn>user"\nx = tok(p, add_special_tokens=False)\n',
@@ -163,7 +163,7 @@ ROWS = [
         'r = {"content": q}\n',
     ),
     (
-        "the answers stand beside the questions of other rows",
+        "the answers are paired with the questions of other rows",
         "rows = pd.concat([questions, answers], axis=1)\n",
         "rows = questions.merge(answers, on='id')\n",
     ),

@@ -240,7 +240,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "template = '### A'\n",
         ),
         (
-            "the answers stand beside",
+            "the answers are paired with",
             "a = frame['answer'].dropna().reset_index(drop=True)\n",
             "frame = frame.dropna()\n",
         ),

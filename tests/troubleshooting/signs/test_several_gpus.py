@@ -297,7 +297,7 @@ def shows(text: str, cause: str, name: str = "a.sh") -> bool:
         ),
         ("FSDP makes one unit", "m = FSDP(m)\n", "m = FSDP(m, auto_wrap_policy=p)\n"),
         (
-            "FSDP is told to shard nothing",
+            "FSDP is set to shard nothing",
             "fsdp_sharding_strategy: NO_SHARD\n",
             "fsdp_sharding_strategy: FULL_SHARD\n",
         ),

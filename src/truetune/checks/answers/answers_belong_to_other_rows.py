@@ -1,4 +1,4 @@
-"""Answers stand beside the references of other rows: their order was lost.
+"""Answers are paired with the references of other rows: their order was lost.
 
 ## What it does
 

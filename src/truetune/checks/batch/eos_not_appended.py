@@ -1,4 +1,4 @@
-"""Answers stand whole in the batch, and no stop token stands behind them.
+"""Answers are whole in the batch, and no stop token follows them.
 
 ## What it does
 

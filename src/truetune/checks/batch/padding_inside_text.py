@@ -1,4 +1,4 @@
-"""Pad tokens stand in the middle of text, or before it, as if they were text.
+"""Pad tokens are in the middle of text, or before it, as if they were text.
 
 ## What it does
 

@@ -1,4 +1,4 @@
-"""Every node of a job, or every task, is told the same number.
+"""Every node of a job, or every task, gets the same number.
 
 ## What it does
 Looks in a Slurm job at what `srun` starts: torchrun's `--node_rank`, accelerate's `--machine_rank`, DeepSpeed's

@@ -1,4 +1,4 @@
-"""An LLM judge decides by the place of an answer: the one that stands first (or second) wins, whatever it is.
+"""An LLM judge decides by the place of an answer: the one that comes first (or second) wins, whatever it is.
 
 ## What it does
 

@@ -1,4 +1,4 @@
-"""The same comparison stands in the data both ways.
+"""The same comparison occurs in the data both ways.
 
 ## What it does
 Counts the pairs whose two answers stand, for the same prompt, the other way round in another pair; and the answers that

@@ -1,4 +1,4 @@
-"""The answers stand beside the questions of other rows.
+"""The answers are paired with the questions of other rows.
 
 ## What it does
 Compares each question with all answers by the rare words that they share. Tried are shifts by any number of rows, from

@@ -1,4 +1,4 @@
-"""Rows of the evaluation set stand in the training set.
+"""Rows of the evaluation set are in the training set.
 
 ## What it does
 Compares each evaluation row with the training rows: equal, equal without case, white space and punctuation, the same

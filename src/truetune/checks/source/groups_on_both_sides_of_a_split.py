@@ -1,4 +1,4 @@
-"""Rows of one document, conversation or patient are split one by one, and stand in training and test.
+"""Rows of one document, conversation or patient are split one by one, and are in training and test.
 
 ## What it does
 Finds random splits of rows (`train_test_split` of scikit-learn and datasets, `random.shuffle` with slices, torch's

@@ -1,4 +1,4 @@
-"""Texts are scored that nothing generated: they are the next tokens of the model behind those of the reference.
+"""Texts are scored that nothing generated: they are the next tokens of the model after those of the reference.
 
 ## What it does
 Looks at a `Seq2SeqTrainer` whose `compute_metrics` decodes its predictions, and whose `Seq2SeqTrainingArguments` do

@@ -1,4 +1,4 @@
-"""The tokenizer writes EOS behind the prompts that a model is to continue.
+"""The tokenizer writes EOS after the prompts that a model is to continue.
 
 ## What it does
 Follows what `generate` is given back to the tokenizer that encoded it, and finds tokenizers that append EOS:

@@ -1,4 +1,4 @@
-"""Training rows are built of prompts and answers, and nothing puts a stop token behind the answers.
+"""Training rows are built of prompts and answers, and nothing puts a stop token after the answers.
 
 ## What it does
 Follows, in a symbolic run, what a tokenizer makes of texts to the trainer or backward pass that gets it: `Trainer`,

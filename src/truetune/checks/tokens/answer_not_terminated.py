@@ -1,4 +1,4 @@
-"""Trained answers have no stop token behind them.
+"""Trained answers have no stop token after them.
 
 ## What it does
 Counts the trained assistant turns of chats whose closing text in the template holds no stop token.

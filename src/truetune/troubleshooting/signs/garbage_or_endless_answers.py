@@ -158,7 +158,7 @@ _PROMPT_SIGNS = (
         unless_in_file=r"\.format\(|\.format_map\(|\.replace\(|PromptTemplate|Template\(|\.substitute\(",
     ),
     Sign(
-        r"^the tokenizer writes EOS behind the prompts",
+        r"^the tokenizer writes EOS after the prompts",
         rf"add_eos_token{GIVEN}{TRUE}",
     ),
     Sign(
@@ -296,7 +296,7 @@ _ROW_SIGNS = (
         unless_in_file=ASKS,
     ),
     Sign(
-        r"^the answers stand beside the questions of other rows",
+        r"^the answers are paired with the questions of other rows",
         rf"concat\(.*axis\s*=\s*1|\bzip\((?![^)]{{0,80}}\[)[^)]{{0,60}}{QUESTION}s?\b.{{0,60}}{ANSWER}"
         rf"|\]\.shift\(|sort_values\(.*reset_index\(",
         unless_in_file=ASKS,

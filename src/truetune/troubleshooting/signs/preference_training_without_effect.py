@@ -101,7 +101,7 @@ _PAIRS = (
         r"|prompt \+|question\w{0,6}\s*\+)",
     ),
     Sign(
-        "^one side of a pair ends with a stop token|^a BOS or stop token stands inside an answer",
+        "^one side of a pair ends with a stop token|^a BOS or stop token is inside an answer",
         r"(?:chosen|rejected)\w{0,6}['\"]?\]?\s*[=:]\s*.{0,60}(?:eos|</s>|<\|im_end|<\|eot|bos)"
         r"|<\|im_end\|>|<\|eot_id\|>",
         beside_in_file=r"chosen",
