@@ -63,8 +63,12 @@ def test_each_exception_is_used() -> None:
         ("look whether the column is right", "look whether"),
         ("the first rung", "rung"),
         ("P(stop) behind the reference", "behind"),
-        ("what stands in the file", "stand in"),
+        ("what stands in the file", "stand"),
+        ("the text that stood before it", "stand"),
+        ("a token behind 256 others", "behind"),
         ("how it is told", "told"),
+        ("documents are told apart by ids", "told"),
+        ("a full disk is said", "is said"),
         ("outputs is there already", "is there already"),
     ],
 )
@@ -77,7 +81,8 @@ def test_a_word_of_the_list_is_found(text: str, name: str) -> None:
     [
         "rules look at the tokens",
         "answers that look like words",
-        "the two can't be told apart",
+        "0 stands for the rate of the settings, and reference-stands-in-the-prompt is a rule",
+        "a server behind a load balancer",
         "it runs on the GPU that it went on the list with",
         "a mandatory handle",
         "the stop token follows the answer",

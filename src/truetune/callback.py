@@ -57,7 +57,7 @@ class AuditCallback(TrainerCallback):
             _send_findings(self.report, trainer, args, state, control)
         if self.on_error == "stop" and _is_true_in_any_process(failed, args.device):
             raise TruetuneError(
-                "the audit stopped the run: its findings stand above, or with another process's"
+                "the audit stopped the run: its findings are printed above, or by another process"
             )
 
     def _audit_and_print(self, trainer: Any, loader: Any, args: Any) -> bool:

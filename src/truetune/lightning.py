@@ -82,7 +82,7 @@ class AuditCallback(Callback):  # type: ignore[misc]  # Lightning is no dependen
             _send_findings_to_loggers(self.report, trainer)
         if self.on_error == "stop" and trainer.strategy.reduce_boolean_decision(failed, all=False):
             raise TruetuneError(
-                "the audit stopped the run: its findings stand above, or with another process's"
+                "the audit stopped the run: its findings are printed above, or by another process"
             )
 
     def _audit(self, trainer: Any, module: Any) -> Any:

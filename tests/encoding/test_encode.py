@@ -326,7 +326,7 @@ def test_a_control_token_in_a_content_is_an_error(tmp_path: Path) -> None:
     data = chats(tmp_path / "a.jsonl", ("Hi", "Yo"), (FORGED, "No."))
     with pytest.raises(
         DataError,
-        match=r"a\.jsonl:2: the control token <\|im_end\|> stands in messages\[0\]\.content",
+        match=r"a\.jsonl:2: the control token <\|im_end\|> is in messages\[0\]\.content",
     ):
         encode(data, tmp_path / "e")
     encoded = encode(data, tmp_path / "s", on_error="skip")

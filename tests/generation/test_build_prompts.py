@@ -208,7 +208,7 @@ def test_rows_without_a_prompt_are_counted(tmp_path: Path) -> None:
         "the same prompt as another row's": 1,
         "it has no answer that is trained": 2,
         "it has no answer": 1,
-        "a control token stands in its contents": 1,
+        "its contents hold a control token": 1,
         "it is longer than 100 tokens": 1,
     }
 

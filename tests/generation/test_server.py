@@ -93,8 +93,8 @@ def test_the_answers_of_the_model(
         "the server ignores `logprobs`: the log-probabilities of its answers are not known",
         "the server refuses `return_token_ids`",
         (
-            f"{transformers_serve}/v1/completions tells no log-probabilities: how likely a stop is"
-            " behind a reference is not known"
+            f"{transformers_serve}/v1/completions gives no log-probabilities: how likely a stop is"
+            " after a reference is not known"
         ),
     ]
     assert server.score([asked[0].ids]) is None

@@ -815,7 +815,7 @@ def test_a_loss_that_climbs_at_first_and_comes_no_lower(name: str) -> None:
     assert (finding is not None) == is_found
     if finding is not None:
         assert "none of the" in finding.message
-        assert "behind the first is as low again" in finding.message
+        assert "after the first is as low again" in finding.message
 
 
 def _evaluated(*lengths: float) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def test_a_row_with_a_key_twice_is_a_malformed_row(tmp_path: Path) -> None:
     first, second = read_conversations([str(path)])
     assert not first.problems
     assert [problem.kind for problem in second.problems] == ["duplicate-key"]
-    assert "'completion' stands twice" in second.problems[0].text
+    assert "'completion' occurs twice" in second.problems[0].text
     array = tmp_path / "a.json"
     array.write_text('[{"text": "a"}, {"text": "b", "text": "c"}]')
     assert [len(row.problems) for row in read_conversations([str(array)])] == [0, 1]
@@ -122,7 +122,7 @@ def test_strings_with_many_escaped_quotes_take_linear_time() -> None:
     [
         ("{" * 30_000, "nested more than 64 deep: line 1"),
         ("a:\n  - " + "- " * 100, "nested more than 64 deep: line 2"),
-        ("data: &d [*d]", "the alias [*]d stands inside of what it repeats: line 1"),
+        ("data: &d [*d]", "the alias [*]d is inside of what it repeats: line 1"),
         ("x: 1\na: 1" + "0" * 400, "a whole number of 401 characters.*: line 2"),
         ("a: 0x" + "f" * 17, "a whole number"),
         ("a: 99999999999999999999", "a whole number"),

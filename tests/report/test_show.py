@@ -13,11 +13,16 @@ from rich.console import Console
 
 from truetune.checks.check_data import view_row_tokens
 from truetune.checks.reports import TokenView
+from truetune.checks.token_views import tokens_kept_by_limit
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.batch import Example
 from truetune.render.rendering import Rendering, Source
-from truetune.report.token_view_terminal import SOURCE_COLOURS, render_token_view
+from truetune.report.token_view_terminal import (
+    SOURCE_COLOURS,
+    render_token_view,
+    token_view_json,
+)
 from truetune.report.visible_text import spell_token
 from truetune.settings.run_spec import RunSpec
 
@@ -157,3 +162,52 @@ def test_twenty_thousand_tokens(tmp_path: Path) -> None:
 )
 def test_spelling_of_tokens(piece: str, shown: str) -> None:
     assert spell_token(piece) == shown
+
+
+def cut_view(path: Path, limit: int, **settings: object) -> tuple[TokenView, str]:
+    """The view of an example that is cut, and how it is drawn."""
+    spec = RunSpec.model_validate(
+        {"data": str(path), "tokenizer": str(TOKENIZER), "max_length": limit, **settings}
+    )
+    (token_view,) = view_row_tokens(spec, 0)
+    buffer = io.StringIO()
+    kept = tokens_kept_by_limit(len(token_view.ids), token_view.example.row, spec)
+    render_token_view(token_view, Console(file=buffer, width=80), kept=kept)
+    return token_view, buffer.getvalue()
+
+
+def test_tokens_that_max_length_drops_are_marked(tmp_path: Path) -> None:
+    path = chat(tmp_path / "a.jsonl", "Hi", "Yes. No. Yes. No.")
+    (whole,) = views(path)
+    limit = len(whole.ids) - 4
+    token_view, text = cut_view(path, limit)
+    lost = int(whole.supervised[limit:].sum())
+    assert f"--- max_length drops 4 tokens after this line, {lost} of them supervised ---" in text
+    assert f"{limit} of {len(whole.ids)} tokens" in " ".join(text.split())
+    kept, dropped = text.split("--- max_length")
+    assert "[" in kept
+    # Nothing that is dropped is learned.
+    assert "[<|im_end|>]" not in dropped
+    assert "<|im_end|>" in dropped
+    assert token_view_json(token_view, (0, limit))["kept"] == [0, limit]
+
+
+def test_nothing_is_marked_where_all_fits_or_is_split(tmp_path: Path) -> None:
+    path = chat(tmp_path / "a.jsonl", "Hi", "Yes. No. Yes. No.")
+    (whole,) = views(path)
+    assert cut_view(path, len(whole.ids))[1] == drawn(whole)
+    assert cut_view(path, 8, encode={"overflow": "split"})[1] == drawn(whole)
+    assert token_view_json(whole)["kept"] is None
+    token_view, cut = cut_view(path, 8)
+    assert token_view.ids.tolist() == whole.ids.tolist()
+    assert cut != drawn(whole)
+
+
+def test_a_cut_may_keep_the_end(tmp_path: Path) -> None:
+    (token_view,) = views(chat(tmp_path / "a.jsonl", "Hi", "Yes."))
+    buffer = io.StringIO()
+    last = len(token_view.ids)
+    render_token_view(token_view, Console(file=buffer, width=80), kept=(3, last))
+    before, after = buffer.getvalue().split("--- max_length drops 3 tokens before this line")
+    assert "<|im_start|>" in before
+    assert "[<|im_end|>]" in after

@@ -15,8 +15,10 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Examined, NotJudged
 from truetune.checks.reports import DataReport, Lengths
 from truetune.data.conversation import Origin
+from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source
+from truetune.report.record_terminal_drawing_as_tables import record_drawing
 from truetune.report.report_terminal import render_report, report_as_text
 from truetune.report.rules_terminal import render_rules
 from truetune.report.visible_text import format_per_cent_share, visible, wrap_text
@@ -303,3 +305,17 @@ def test_a_table_of_many_answers_ends_with_how_many_are_left_out() -> None:
     assert "island 23" in text
     assert "island 24" not in text
     assert "... and 6 more (-v draws each, --html FILE shows all)" in text
+
+
+def test_text_in_a_notebook_is_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """rich shows each line of a console as an output of its own there, whatever file it has."""
+    report = truetune.check(data=str(DATA), tokenizer=str(TOKENIZER))
+    expected = str(report)
+    shown: list[object] = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *given: shown.append(given))
+    assert Console(file=io.StringIO()).is_jupyter
+    assert str(report) == expected
+    (line,) = record_drawing(lambda console: console.print("one line"))
+    assert line["text"] == "one line"
+    assert shown == []

@@ -100,7 +100,7 @@ def test_every_key_of_json_has_its_place(value: dict[str, Any], indent: int | No
         ("a: *nowhere\n", ":1: not YAML: found undefined alias"),
         ("--- 1\n--- 2\n", ":2: not YAML: but found another document"),
         ("a: " + "[" * 200 + "]" * 200, ":1: not YAML: nested more than 64 deep"),
-        ("a: &a [*a]\n", ":1: not YAML: the alias *a stands inside of what it repeats"),
+        ("a: &a [*a]\n", ":1: not YAML: the alias *a is inside of what it repeats"),
         ("a: 2026-13-45\n", "not YAML: month must be in 1..12"),
     ],
 )

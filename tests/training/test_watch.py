@@ -92,7 +92,8 @@ def test_a_killed_run_goes_on_without_a_gap_or_a_duplicate(tmp_path: Path) -> No
     said: list[str] = []
     resumed = watcher(tmp_path / "b", said)
     trainer(None, resumed, **saving).train(resume_from_checkpoint=True)
-    assert "1 looks of an earlier run, behind step 3" in said[0]
+    assert "sampling passes of an earlier run, after step 3" in said[0]
+    assert said[0].endswith(": 1")
     assert [look.step for look in resumed.looks][:2] == [0, 2]
     first, second = (sampling_pass_files.read_passes_with_limits(tmp_path / name) for name in "ab")
     assert steps(tmp_path / "b")[-1] == 6
@@ -107,7 +108,8 @@ def test_a_new_run_in_an_old_folder_starts_anew(tmp_path: Path) -> None:
     trainer(None, watcher(tmp_path)).train()
     said: list[str] = []
     trainer(None, watcher(tmp_path, said), max_steps=2).train()
-    assert "3 looks of an earlier run, behind step 0, are removed" in said[0]
+    assert "sampling passes of an earlier run, after step 0, are removed" in said[0]
+    assert said[0].endswith(": 3")
     assert steps(tmp_path) == [0, 2]
 
 

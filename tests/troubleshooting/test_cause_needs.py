@@ -84,7 +84,7 @@ RULED_OUT = [
     ),
     ("the prompt was decoded", ASKS + "tok.decode(out[0][ids['input_ids'].shape[1]:])"),
     ("the prompt was decoded", "client.chat.completions.create(model='m')"),
-    ("special tokens stand", ASKS + "tok.decode(out[0], skip_special_tokens=True)"),
+    ("special tokens are in", ASKS + "tok.decode(out[0], skip_special_tokens=True)"),
     ("a sampler without set_epoch", "sampler.set_epoch(epoch)"),
     ("a sampler without set_epoch", TRAINS),
     ("a job that is to fine-tune", "AutoModelForCausalLM.from_pretrained('org/m')"),
@@ -127,7 +127,7 @@ KEPT = [
         "x = tok.apply_chat_template(m, tokenize=False)\n" + ASKS,
     ),
     ("the prompt was decoded", ASKS + "tok.decode(out[0])"),
-    ("special tokens stand", ASKS + "tok.decode(out[0])"),
+    ("special tokens are in", ASKS + "tok.decode(out[0])"),
     ("a sampler without set_epoch", "DistributedSampler(rows)\nloss.backward()"),
     ("a job that is to fine-tune", "run_clm.py --config_name gpt2"),
     ("activations or gradients overflow", TRAINS + "fp16=True"),
@@ -207,7 +207,7 @@ def test_what_the_user_sees_speaks_against_a_cause(
 
 
 def test_a_leak_makes_no_measure_too_bad() -> None:
-    begin = "rows of the evaluation stand in"
+    begin = "rows of the evaluation are in"
     assert reason(begin, "", question="exact match is 0.0 for all rows")
     assert not reason(begin, "", question="F1 is 1.00, and in production it is bad")
     assert not reason(begin, "", question="the metric looks odd")

@@ -38,7 +38,7 @@ class BadAnswerShareRule(AnswersRule):
     """The share of bad answers that a finished model may have"""
     called: ClassVar[str]
     """What is bad, as it follows `3 of 8 answers`: `are empty`"""
-    untold: ClassVar[Unmet] = Unmet("it can be told of no answer")
+    untold: ClassVar[Unmet] = Unmet("it can be judged for no answer")
     """Where `bad` is None for each"""
 
     def bad(self, sample: Sample) -> bool | None:

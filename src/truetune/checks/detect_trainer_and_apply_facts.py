@@ -77,17 +77,29 @@ class DetectedTrainer(NamedTuple):
     """The earlier release that the files around it ask for; empty where it is that of the facts, or not known"""
 
 
+class LimitOfSettings(NamedTuple):
+    """The longest example that a settings file allows."""
+
+    trainer: TrainerName | None
+    """None for a stack without facts, such as torchtune"""
+    max_length: int | None
+    """None where the file sets no limit"""
+
+
 @dataclass
 class DetectedTrainers:
     """The trainers that the paths show."""
 
     configs: list[DetectedTrainer] = field(default_factory=list)
+    limits: list[LimitOfSettings] = field(default_factory=list)
+    """One for each settings file"""
     sources: list[str] = field(default_factory=list)
     """Scripts, and folders of them"""
 
     def add_config(self, config: Config) -> None:
         """Note the trainer of a settings file, which may name another one itself."""
         trainer = config.spec.trained_by or parse_trainer_name(config.stack)
+        self.limits.append(LimitOfSettings(trainer, config.spec.max_length))
         if trainer is not None:
             pinned = older_pinned_release(config.pins, trainer)
             self.configs.append(DetectedTrainer(trainer, config.path, pinned=pinned))
@@ -124,13 +136,13 @@ class DetectedTrainers:
 
     def apply_to_run(self, spec: RunSpec) -> RunSpec:
         """A run with the trainer that it names, else the only one that was detected, and with what
-        that trainer's script sets.
+        that trainer's script and settings file set.
 
         Unchanged if several were detected.
         """
         name = spec.trained_by or (self.names[0] if len(self.names) == 1 else None)
         if name is None:
-            return self._with_limit_a_script_may_set(spec)
+            return self._with_limit_of_settings(self._with_limit_a_script_may_set(spec), None)
         # A name that the user gives decides; what a script sets is then still that of this trainer.
         update: dict[str, Any] = {"trained_by": name}
         scripts = [
@@ -143,7 +155,22 @@ class DetectedTrainers:
         if len(pinned) == 1:
             training = update.get("training", spec.training)
             update["training"] = with_pinned_release(training, pinned.pop())
-        return spec.model_copy(update=update)
+        return self._with_limit_of_settings(spec.model_copy(update=update), name)
+
+    def _with_limit_of_settings(self, spec: RunSpec, name: TrainerName | None) -> RunSpec:
+        """A run with the limit that the settings files of its trainer set.
+
+        They may name no rows of this machine: then the rows beside them are those that they cut.
+        Unchanged where the run has a limit, where the settings differ, or where they are those of
+        another trainer than the one that was detected.
+        """
+        has_other_trainer = name is None and bool(self.names)
+        if spec.max_length is not None or has_other_trainer or len(set(self.limits)) != 1:
+            return spec
+        limit = self.limits[0]
+        if limit.trainer != name or limit.max_length is None:
+            return spec
+        return spec.model_copy(update={"max_length": limit.max_length})
 
     def _with_limit_a_script_may_set(self, spec: RunSpec) -> RunSpec:
         """A run of one of several trainers, of which a script may have set a limit: then that is not the default."""

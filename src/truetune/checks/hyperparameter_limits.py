@@ -694,7 +694,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} ends the run after {rows_seen}: the others are never seen",
         fix="leave {name} out, so that num_train_epochs decides",
-        source="a max_steps of 60 stands in notebooks that try a method; 1 to 3 epochs are usual",
+        source="notebooks that try a method have max_steps of 60; 1 to 3 epochs are usual",
     ),
     Limit(
         setting=SEEN,

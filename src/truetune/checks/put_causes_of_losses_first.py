@@ -74,7 +74,7 @@ def _with_help_of_unlabelled_rows(finding: Finding, cause: Finding) -> Finding:
     return replace(
         finding,
         remedy=f"{cause.remedy}: see {cause.rule}. Begin again from the model that the run began with, or a checkpoint"
-        " before that step: the weights behind it are nan",
+        " before that step: the weights after it are nan",
     )
 
 

@@ -1,13 +1,16 @@
-"""Makes token views: an example with the text, source and label of each token."""
+"""Makes token views: an example with the text, source and label of each token; and which of them a limit leaves."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.reports import TokenView
+from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.token_bytes import TokenBytes
+from truetune.settings.run_spec import RunSpec
 
 
 def make_token_views(batch: Batch, vocabulary: TokenBytes) -> list[TokenView]:
@@ -21,6 +24,35 @@ def make_token_views(batch: Batch, vocabulary: TokenBytes) -> list[TokenView]:
             TokenView(example, ids, batch.source[part], batch.supervised[part], starts, pieces)
         )
     return views
+
+
+def tokens_kept_by_limit(length: int, row: Conversation, spec: RunSpec) -> tuple[int, int] | None:
+    """The tokens of a longer example that the run's limit leaves.
+
+    Args:
+        length: of the whole example, in tokens.
+        row: the row that it was made of.
+        spec: the run, with its `max_length`.
+
+    Returns:
+        The first token that is kept and the one after the last; None where nothing is cut.
+    """
+    most = spec.max_length
+    if most is None or length <= most or _is_overflow_split_or_packed(row, spec):
+        return None
+    # Preference trainers may keep the end of a prompt instead of its beginning.
+    from_end = row.is_preference and pair_length_limit(spec).from_end
+    return (length - most, length) if from_end else (0, most)
+
+
+def _is_overflow_split_or_packed(row: Conversation, spec: RunSpec) -> bool:
+    """Are longer examples split over rows, or laid end to end, so that nothing is cut?"""
+    strategy, plain = spec.training.packing_strategy, row.format == "text"
+    return (
+        spec.encode.overflow in ("split", "truncate-prompt")
+        or strategy == "wrapped"
+        or (strategy == "greedy" and plain)
+    )
 
 
 def _token_pieces(

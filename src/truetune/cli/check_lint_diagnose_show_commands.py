@@ -161,7 +161,7 @@ def _input_kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[In
         raise
 
 
-@click.command(cls=Command, short_help="Check Python, notebooks and shell scripts, and fix them.")
+@click.command(cls=Command, short_help="Check and fix Python sources, notebooks, shell scripts.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option(
     "--fix", is_flag=True, help="Fix what can be fixed without a change of meaning elsewhere."
@@ -233,7 +233,7 @@ def _lint_summary(report: LintReport, *, diff: bool) -> str:
     return "; ".join(parts)
 
 
-@click.command(cls=Command, short_help="Find out from a run's log what went wrong.")
+@click.command(cls=Command, short_help="Diagnose the log of a training run.")
 @click.argument("run", metavar="RUN")
 @click.option(
     "--data",
@@ -281,7 +281,8 @@ def diagnose(run: str, **options: Any) -> int:
 def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
     """Show a row of DATA as the model sees it: every token, where it came from, and which are learned.
 
-    Supervised tokens are in [brackets]. DATA may be a place as findings name it, with the line behind a colon.
+    Supervised tokens are in [brackets]; a line separates the tokens that --max-length drops. DATA may be a place as
+    findings name it: the file, a colon and the line.
 
     \b
     Examples:
@@ -291,6 +292,7 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
     """
     from truetune.checks.check_data import view_row_tokens
     from truetune.checks.inspect_tokenized import is_tokenized, view_tokenized_row
+    from truetune.checks.token_views import tokens_kept_by_limit
     from truetune.report.token_view_terminal import render_token_view, token_view_json
 
     line = None
@@ -304,12 +306,13 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
         views = [view_tokenized_row(spec, spec.data[0], row, line=line)]
     else:
         views = view_row_tokens(spec, row, line=line)
+    kept = [tokens_kept_by_limit(len(view.ids), view.example.row, spec) for view in views]
     if output_format == "json":
-        print_json("show", {"examples": [token_view_json(example) for example in views]})
+        print_json("show", {"examples": list(map(token_view_json, views, kept))})
         return 0
     terminal = make_console()
     for number, token_view in enumerate(views):
         if number:
             terminal.print()
-        render_token_view(token_view, terminal, ids=ids, number=number)
+        render_token_view(token_view, terminal, ids=ids, number=number, kept=kept[number])
     return 0

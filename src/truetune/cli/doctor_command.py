@@ -11,9 +11,7 @@ from truetune.cli.result_output import Delivery, add_report_options
 from truetune.cli.shared_options import spec_of_options
 
 
-@click.command(
-    cls=Command, short_help="Is this environment fit for training? Versions, GPUs, limits."
-)
+@click.command(cls=Command, short_help="Is this environment fit to train? Versions, GPUs, limits.")
 @click.option(
     "--python",
     metavar="PATH",

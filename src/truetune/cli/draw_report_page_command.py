@@ -131,7 +131,7 @@ def _join_runs_and_results(
     written = [path for path in paths if is_truetune_json(path)]
     runs = [path for path in paths if path not in written]
     if len(runs) > MAX_RUNS:
-        raise UsageError(f"{len(runs)} runs; at most {MAX_RUNS} stand side by side on one page")
+        raise UsageError(f"{len(runs)} runs; at most {MAX_RUNS} fit side by side on one page")
     spec = RunSpec.model_validate({**chosen, "fail_on": fail_on})
     of_files = [(path, read_result_for_page(path)) for path in written]
     of_runs = [("the run", report_as_dict(build_run_report(runs, spec)))] if runs else []

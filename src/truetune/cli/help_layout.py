@@ -5,7 +5,7 @@ hints at words that are nearly right.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -46,6 +46,14 @@ COMMANDS_BY_STAGE: Mapping[str, tuple[str, ...]] = {
     ),
     "To learn": ("demo", "rules", "explain", "completion", "skill", "mcp", "lsp"),
 }
+COMMANDS_IN_ONE_LINE: Mapping[tuple[str, ...], str] = {
+    ("show", "view"): "Show rows token by token, in the terminal or in the browser.",
+    ("merge", "export"): "Merge an adapter; export as safetensors or GGUF; verified.",
+    ("rules", "explain"): "List the rules; show the page of a rule or a symptom.",
+    ("skill", "mcp"): "A skill and an MCP server (six tools) for coding assistants.",
+}
+"""Commands that follow each other at one stage and are alike -> what the overview says of them together: it has to fit
+on a screen. Each command's own help says more."""
 OPTION_GROUPS: Mapping[str, tuple[str, ...]] = {
     "Rows and their rendering": (
         "format",
@@ -171,24 +179,43 @@ class Group(click.Group):
         """Write the commands in a section for each stage; those of no stage come last."""
         staged = {name for names in COMMANDS_BY_STAGE.values() for name in names}
         others = tuple(name for name in self.list_commands(context) if name not in staged)
-        width = max(map(len, self.commands), default=0)
-        for stage, names in {**COMMANDS_BY_STAGE, "More": others}.items():
-            # Padding lines up the descriptions of all sections, not only of one.
-            lines = [
-                (name.ljust(width), self.commands[name].get_short_help_str(100))
-                for name in names
-                if name in self.commands
-            ]
+        stages = {
+            stage: self._help_lines(names)
+            for stage, names in {**COMMANDS_BY_STAGE, "More": others}.items()
+        }
+        width = max((len(names) for lines in stages.values() for names, _ in lines), default=0)
+        for stage, lines in stages.items():
             if lines:
                 with formatter.section(stage):
-                    formatter.write_dl(lines)
+                    # Padding lines up the descriptions of all sections, not only of one.
+                    formatter.write_dl([(names.ljust(width), text) for names, text in lines])
+
+    def _help_lines(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """The lines of some commands in the overview: (names, what it says of them)."""
+        first_names = {
+            together[0]: together
+            for together in COMMANDS_IN_ONE_LINE
+            if self.commands.keys() >= set(together)
+        }
+        lines = []
+        joined: set[str] = set()
+        for name in names:
+            if name not in self.commands or name in joined:
+                continue
+            together = first_names.get(name)
+            if together is None:
+                lines.append((name, self.commands[name].get_short_help_str(100)))
+            else:
+                joined.update(together)
+                lines.append((", ".join(together), COMMANDS_IN_ONE_LINE[together]))
+        return lines
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what every command shares below the list of commands: exit codes, and where to begin."""
         formatter.write_paragraph()
         formatter.write_text(EXIT_CODES)
         formatter.write_text(
-            "Begin: `truetune demo`, `truetune check DATA -t MODEL`, `truetune COMMAND -h`."
+            "Begin: `truetune demo`; `truetune check DATA -t MODEL`; `truetune COMMAND -h`."
         )
 
     def resolve_command(

@@ -171,7 +171,7 @@ def _print_place_if_quiet_else_all(
         draw()
 
 
-@click.command(cls=Command, short_help="What moved between two sets of weights, tensor by tensor.")
+@click.command(cls=Command, short_help="Compare two sets of weights, tensor by tensor.")
 @click.argument("after", metavar="AFTER")
 @click.option(
     "--base", metavar="DIR", help="The weights before; of an adapter, else the base that it names."

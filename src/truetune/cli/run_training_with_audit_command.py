@@ -207,10 +207,7 @@ def parse_batch_keys(text: str | None) -> dict[str, str | int]:
 def describe_why_not_audited(outcome: CommandOutcome) -> str:
     """Why nothing was audited, and what to do."""
     if outcome.own_loops:
-        return (
-            "the script's own loop ended with its first step; the audit looks at what comes behind"
-            " that"
-        )
+        return "the script's own loop ended with its first step; the audit looks at what follows it"
     if not outcome.waiting or outcome.code:
         return describe_why_no_report(outcome)
     return (

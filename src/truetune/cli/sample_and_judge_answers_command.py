@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from truetune.evaluation.sample_report import SampleReport
 
 
-@click.command(
-    cls=Command, short_help="Ask a model some rows: does it answer, and stop? If not, why?"
-)
+@click.command(cls=Command, short_help="Ask a model some rows: does it answer, stop? If not, why?")
 @click.argument("model", required=False, metavar="[MODEL]")
 @click.option(
     "--data",

@@ -23,7 +23,7 @@ def duplicate_key_problem(key: str) -> Problem:
     """The problem that an object has a key twice, so that one of its two values is lost."""
     return Problem(
         "duplicate-key",
-        f"the key {key[:60]!r} stands twice in one object, and one of its values is lost",
+        f"the key {key[:60]!r} occurs twice in one object, and one of its values is lost",
     )
 
 

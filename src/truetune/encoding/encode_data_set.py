@@ -308,7 +308,7 @@ def _check_settings(spec: RunSpec) -> None:
     settings = spec.encode
     if spec.format is not None and is_script_named_as_format(spec.format):
         raise SpecError(
-            f"encode reads rows as they stand in their file, not as {spec.format} shapes them; let the"
+            f"encode reads rows as their file has them, not as {spec.format} shapes them; let the"
             " script write its rows (`train_dataset.to_json(...)`), and encode that file"
         )
     is_packed = settings.packing != "none"

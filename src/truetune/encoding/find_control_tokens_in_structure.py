@@ -1,7 +1,7 @@
 """Finds forged tokens: control tokens in those parts of a row (keys, roles, types) that a template writes without
 saying where they came from.
 
-Keys, roles and types are structure to a template, and its variables are its own: what they hold can't be told from what
+Keys, roles and types are structure to a template, and its variables are its own: what they hold looks the same as what
 the template itself writes. In a content such a token is found by its source (`make_documents._find_forged_tokens`); a
 tool that is named `<|im_end|>` has none. The trade-off: these strings are searched before anything is rendered, written
 or not.
@@ -22,11 +22,11 @@ ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 
 
 def find_forged_token(row: Conversation, control: re.Pattern[str]) -> str | None:
-    """Where the first control token stands that can't be told from the template's, and which; None where none does."""
+    """The first control token that looks like one of the template's, and where it is; None without one."""
     for path, text in _untraced_texts(row):
         match = control.search(text)
         if match is not None:
-            return f"the control token {match[0]} stands in {path}"
+            return f"the control token {match[0]} is in {path}"
     return None
 
 

@@ -224,7 +224,9 @@ class DocumentMaker:
             return "it is nested too deeply"
         if forged is None:
             return None
-        return f"{forged}, where it can't be told from the template's own; drop or correct the row"
+        return (
+            f"{forged}, where it looks like one that the template writes; drop or correct the row"
+        )
 
     def why_wrong_kind(self, row: Conversation) -> str | None:
         """Why a row is of no use in this kind of training; None where it is of use."""
@@ -333,12 +335,12 @@ class DocumentMaker:
         )
 
     def _describe_forged_token(self, batch: Batch, i: int, forged: int) -> str:
-        """A control token, and where in the file it stands."""
+        """A control token, and where in the file it is."""
         row, rendering = batch.examples[i]
         exact = next(one for one in self.renderer.render_exactly(row) if one.turn == rendering.turn)
         at = int(batch.starts[forged])
         path = next(place.path for place in reversed(text_origins(row, exact)) if place.start <= at)
-        return f"the control token {self._token(int(batch.ids[forged]))} stands in {path}"
+        return f"the control token {self._token(int(batch.ids[forged]))} is in {path}"
 
     def _documents_of_shorter_rows(
         self, row: Conversation, rendering: Rendering, document: Document

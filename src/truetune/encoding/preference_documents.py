@@ -23,7 +23,7 @@ from truetune.encoding.render_and_encode_in_two_threads import make_batch
 
 NO_PROMPT = "there is no prompt before its answer"
 INTERRUPTED = (
-    "its answer is not in one piece (turns of others stand inside), as TRL's trainers need it"
+    "its answer is not in one piece (turns of others are inside), as TRL's trainers need it"
 )
 PROMPTS_DIFFER = "the prompts of its two sides differ as tokens"
 ANSWERS_EQUAL = "both of its answers are the same tokens"

@@ -122,7 +122,7 @@ class SampleReport(Report):
 
     @property
     def too_few(self) -> bool:
-        """Is the share of good answers surely below the one asked for, or not to be told at all?"""
+        """Is the interval of the share of good answers below `min_success`, or is the share not known?"""
         # The upper end of the interval: with a few prompts a share below the one asked for may be chance.
         return self.min_success is not None and (
             self.success.high < self.min_success or not self.success.of

@@ -499,8 +499,8 @@ def _make_notes(
         yield str(selftest)
     if not any(prediction.reference for prediction in predictions):
         yield (
-            "there is no reference: nothing is said of whether the answers are right, or as long as"
-            " they should be"
+            "there is no reference: whether the answers are right, or as long as they should be, is not"
+            " known"
         )
         return
     stop_tokens = [one.stop_tokens for one in predictions if one.stop_tokens]

@@ -139,7 +139,7 @@ def fix_data_file(
     """
     if spec.format is not None and is_script_named_as_format(spec.format):
         raise UsageError(
-            "fix edits rows as they stand in their file; leave --data-format out, or name a format of rows"
+            "fix edits rows as their file has them; leave --data-format out, or name a format of rows"
         )
     source = _only_source(spec)
     chosen = _choose_remedies(spec)

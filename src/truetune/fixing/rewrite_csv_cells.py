@@ -35,7 +35,7 @@ def rewrite_changed_cells(
     # The csv module forgives odd quotes in ways of its own: where we cut otherwise, nothing may be
     # written.
     if [_unquote_cell(cell) for cell in cells] != list(before):
-        raise EditError("the cells of this record can't be told apart")
+        raise EditError("the cells of this record can't be separated")
     written = [
         cell if old == new else _quote_cell(new, cell, delimiter)
         for cell, old, new in zip(cells, before, after, strict=True)

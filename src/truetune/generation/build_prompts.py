@@ -213,7 +213,7 @@ class PromptMaker:
         source, supervised = label_tokens([rendering], encoded)
         control = np.isin(encoded.ids, list(self._tokenizer.control)) & IS_FROM_ROW[source]
         if control.any() and self._spec.encode.content_specials != "keep":
-            raise NoPrompt("a control token stands in its contents")
+            raise NoPrompt("its contents hold a control token")
         ids: list[int] = encoded.ids[supervised].tolist()
         return ids
 

@@ -35,12 +35,12 @@ SERIALIZATIONS_IN_WORDS: dict[Serialization, Serialization] = {
     "json": "worded",
     "fenced": "worded fence",
 }
-"""What JSON is called that stands in words"""
+"""What JSON is called that has words around it"""
 SERIALIZATION_PHRASES: dict[Serialization, str] = {
     "python": "are Python values as str(dict) prints them (single quotes, None, True), and no JSON",
-    "trailing comma": "have a comma behind the last field, which JSON does not allow",
+    "trailing comma": "have a comma after the last field, which JSON does not allow",
     "not a number": "hold NaN or Infinity, which JSON does not know",
-    "fenced": "stand in a fence (```json)",
+    "fenced": "are in a fence (```json)",
     "worded": "have words around the JSON",
     "worded fence": "have words around a fence (```json)",
 }

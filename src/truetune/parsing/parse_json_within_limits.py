@@ -91,7 +91,7 @@ def parse_json(
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
     key = find_duplicate_key(text) if unique_keys else None
     if key is not None:
-        raise InputLimitError(f"the key {_quote_shortened_key(key)} stands twice in one object")
+        raise InputLimitError(f"the key {_quote_shortened_key(key)} occurs twice in one object")
     return _keep_replace_or_refuse_lone_surrogates(value, text, surrogates)
 
 

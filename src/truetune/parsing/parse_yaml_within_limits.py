@@ -167,7 +167,7 @@ class _EventGuard:
         """
         if any(container.anchor == anchor for container in self._open):
             # A value that holds itself: PyYAML builds it, and whoever walks it never ends.
-            raise InputLimitError(f"the alias *{anchor} stands inside of what it repeats", line)
+            raise InputLimitError(f"the alias *{anchor} is inside of what it repeats", line)
         # PyYAML raises for an alias without an anchor, when it builds the value.
         return self._sizes_by_anchor.get(anchor, _Size(1, 0))
 

@@ -33,9 +33,7 @@ def find_training_command(target: Sequence[str], work: Path) -> list[str]:
         return [sys.executable, *target] if path.endswith(".py") else list(target)
     # Words behind settings would be dropped: rather refused than lost.
     if others:
-        raise UsageError(
-            f"{' '.join(others)} stands behind {path}: options of truetune go before it"
-        )
+        raise UsageError(f"{' '.join(others)} follows {path}: options of truetune go before it")
     if not Path(path).is_file():
         raise UsageError(f"{path}: no such file{did_you_mean_path(path)}")
     kind = recognise_kinds(path)[0]

@@ -39,8 +39,8 @@ from truetune.settings.run_spec import RunSpec
 REWRITTEN = "the template rewrites this turn once a later one follows"
 NO_PROMPT = "a conversation that begins with the assistant has no serving prompt"
 
-CONTEXT_REWRITTEN = "the template rewrites what stands before this turn once the turn is there"
-UNPLACED = "where its answer begins in the training text can't be told, so that it is not trained"
+CONTEXT_REWRITTEN = "the template rewrites what comes before this turn once the turn is added"
+UNPLACED = "where its answer begins in the training text is not known, so it is not trained"
 
 TRACED_TURNS = 64
 """Up to so many assistant turns, each rendering that a turn is judged by keeps its questions, so that a recipe can be
@@ -160,7 +160,7 @@ def _refuse_long_conversation(row: Conversation, weights: dict[int, float]) -> N
     if len(weights) > TRACED_TURNS and rendered > MAX_RENDERED:
         raise TemplateError(
             f"the conversation has {len(trained):,} assistant turns to learn, each of which is"
-            f" judged by what the template makes of all that stands before it: {rendered:,}"
+            f" judged by what the template makes of all that comes before it: {rendered:,}"
             f" messages in all, where {MAX_RENDERED:,} is the limit; share it out over several"
             " rows, or learn its last turn alone"
         )

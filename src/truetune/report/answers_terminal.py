@@ -71,7 +71,7 @@ def draw_answers(report: SampleReport, console: Console, verbose: bool) -> None:
     if report.too_few:
         print_visible(
             console,
-            f"that is surely below the {report.min_success:.0%} that were asked for",
+            f"the interval is below the {report.min_success:.0%} of --min-success",
             "bold red",
         )
 

@@ -42,7 +42,9 @@ def record_drawing(draw: Callable[[Console], None]) -> list[DrawnPart]:
     """
     # Wide enough that nothing is folded or cut: the page and readers of JSON wrap for
     # themselves.
-    recorder = _RecordingConsole(width=1_000, file=io.StringIO(), color_system=None)
+    recorder = _RecordingConsole(
+        width=1_000, file=io.StringIO(), color_system=None, force_jupyter=False
+    )
     draw(recorder)
     return recorder.parts
 

@@ -55,7 +55,7 @@ def observation_lines(service: ServerObservations) -> Iterator[Observation]:
         yield (
             "stops",
             f"{', '.join(stopping.trained) or 'none known'}: {ended} of {count} ended by themselves"
-            + (f", {missed} run on behind their end" if missed else ""),
+            + (f", {missed} run on after their end" if missed else ""),
             not missed,
         )
     if service.sampling is not None:
@@ -95,7 +95,7 @@ def _prompt_observations(service: ServerObservations) -> Iterator[Observation]:
     unknown = sum(prompt.same is None and not prompt.refused for prompt in service.prompts)
     refused = sum(bool(prompt.refused) for prompt in service.prompts)
     if unknown:
-        yield "prompts", f"{unknown} can't be told", True
+        yield "prompts", f"{unknown} can't be compared", True
     if refused:
         yield "prompts", f"{refused} refused", False
 

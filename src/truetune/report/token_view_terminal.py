@@ -1,7 +1,8 @@
 """The token view on a terminal: every token of an example, where it came from, and whether it is learned.
 
 Colours say the source and brackets what is supervised, so that both can be read at once, and brackets survive a
-pipe that has no colours. The trade-off: text that has brackets itself can be misread; ids (--ids) settle it.
+pipe that has no colours. A line separates what max_length drops, which has no brackets: it is not learned. The
+trade-off: text that has brackets itself can be misread; ids (--ids) settle it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from truetune.checks.reports import TokenView
 from truetune.render.rendering import Source
-from truetune.report.visible_text import spell_token, visible
+from truetune.report.visible_text import count_noun, spell_token, visible
 
 SOURCE_COLOURS = {
     Source.TEMPLATE: "bright_black", Source.BOS: "bright_black", Source.SYSTEM: "magenta", Source.USER: "blue",
@@ -23,7 +24,12 @@ SOURCE_COLOURS = {
 
 
 def render_token_view(
-    view: TokenView, console: Console, *, ids: bool = False, number: int = 0
+    view: TokenView,
+    console: Console,
+    *,
+    ids: bool = False,
+    number: int = 0,
+    kept: tuple[int, int] | None = None,
 ) -> None:
     """Draw the tokens of one example. Supervised tokens are in [brackets]; an underline would
     hide underscores.
@@ -31,36 +37,64 @@ def render_token_view(
     Args:
         view: the tokens of the example.
         console: where it is drawn.
-        ids: draw each token's id behind it.
+        ids: draw each token's id after it.
         number: which example of its row it is, from 0, for rows that are split.
+        kept: the range of tokens that max_length leaves; None where nothing is cut.
     """
     console.print(Text(_example_title(view, number), style="bold"), soft_wrap=True)
-    body = Text()
-    for piece, id, source, supervised in zip(
-        view.pieces, view.ids, view.source, view.supervised, strict=True
-    ):
-        label = spell_token(piece) + (f"/{id}" if ids else "")
-        style = SOURCE_COLOURS[Source(int(source))]
-        # Bold as well: on a terminal without colours both signs are there.
-        if supervised:
-            body.append(f"[{label}]", style=f"{style} bold")
-        else:
-            body.append(label + (" " if ids else ""), style=style)
-        # A line end is drawn as a sign and made as well: a conversation keeps its shape.
-        body.append("\n" * piece.count("\n"))
+    first, last = kept or (0, len(view.ids))
+    dropped = _tokens_text(view, range(first), ids=ids, is_kept=False)
+    if first:
+        dropped.append(f"\n{_cut_line(view, range(first), 'before this line')}\n")
+    body = dropped + _tokens_text(view, range(first, last), ids=ids)
+    if last < len(view.ids):
+        rest = range(last, len(view.ids))
+        body.append(f"\n{_cut_line(view, rest, 'after this line')}\n")
+        body += _tokens_text(view, rest, ids=ids, is_kept=False)
     # Templates end in line ends, which would leave a hole before the legend.
     while body.plain.endswith("\n"):
         body.right_crop()
     console.print(body, soft_wrap=True)
     console.print()
     # rich pads wrapped lines with spaces, which show in a copy.
-    for line in source_count_legend(view).wrap(console, console.width):
+    for line in source_count_legend(view, kept).wrap(console, console.width):
         line.rstrip()
         console.print(line)
 
 
-def token_view_json(view: TokenView) -> dict[str, Any]:
-    """The tokens of one example as plain values; bytes that are no character as in `spell_token`."""
+def _tokens_text(view: TokenView, places: range, *, ids: bool, is_kept: bool = True) -> Text:
+    """Some tokens of an example: those that are kept with brackets and colours, dropped ones struck through."""
+    text = Text()
+    for at in places:
+        piece = view.pieces[at]
+        label = spell_token(piece) + (f"/{view.ids[at]}" if ids else "")
+        style = SOURCE_COLOURS[Source(int(view.source[at]))]
+        # Bold as well: on a terminal without colours both signs are there.
+        if view.supervised[at] and is_kept:
+            text.append(f"[{label}]", style=f"{style} bold")
+        else:
+            text.append(label + (" " if ids else ""), style=style if is_kept else "strike")
+        # A line end is drawn as a sign and made as well: a conversation keeps its shape.
+        text.append("\n" * piece.count("\n"))
+    return text
+
+
+def _cut_line(view: TokenView, dropped: range, where: str) -> str:
+    """The line between kept and dropped tokens: how many are dropped, and how many of them are supervised."""
+    supervised = int(view.supervised[dropped.start : dropped.stop].sum())
+    return (
+        f"--- max_length drops {count_noun(len(dropped), 'token')} {where}, {supervised:,}"
+        " of them supervised ---"
+    )
+
+
+def token_view_json(view: TokenView, kept: tuple[int, int] | None = None) -> dict[str, Any]:
+    """The tokens of one example as plain values; bytes that are no character as in `spell_token`.
+
+    Args:
+        view: the tokens of the example.
+        kept: the range of tokens that max_length leaves; None where nothing is cut.
+    """
     row = view.example.row
     columns = zip(
         view.ids.tolist(), view.pieces, view.source.tolist(), view.supervised.tolist(), strict=True
@@ -72,6 +106,7 @@ def token_view_json(view: TokenView) -> dict[str, Any]:
         "format": row.format,
         "template": view.template,
         "turn": view.example.rendering.turn,
+        "kept": None if kept is None else list(kept),
         "tokens": [
             {
                 "id": id,
@@ -96,15 +131,20 @@ def _example_title(view: TokenView, number: int) -> str:
     return title
 
 
-def source_count_legend(view: TokenView) -> Text:
-    """How many tokens come from each source, in the colours of the view."""
+def source_count_legend(view: TokenView, kept: tuple[int, int] | None = None) -> Text:
+    """How many tokens come from each source, in the colours of the view; of a cut example, of those that are kept."""
+    part = slice(*kept) if kept is not None else slice(None)
+    sources, supervised = view.source[part], view.supervised[part]
+    total, learned_of_all = "", ""
+    if kept is not None:
+        total, learned_of_all = f" of {len(view.ids):,}", f" of {int(view.supervised.sum()):,}"
     text = Text(
-        f"{len(view.ids):,} tokens, {int(view.supervised.sum()):,} [supervised]; supervised/all by"
-        " source: "
+        f"{len(sources):,}{total} tokens, {int(supervised.sum()):,}{learned_of_all} [supervised];"
+        " supervised/all by source: "
     )
-    counts = [(source, int((view.source == source).sum())) for source in Source]
+    counts = [(source, int((sources == source).sum())) for source in Source]
     for i, (source, count) in enumerate((source, count) for source, count in counts if count):
-        learned = int(view.supervised[view.source == source].sum())
+        learned = int(supervised[sources == source].sum())
         text.append(", " if i else "").append(
             f"{source.label} {learned:,}/{count:,}", style=SOURCE_COLOURS[source]
         )

@@ -93,7 +93,8 @@ def format_per_cent_share(part: int, whole: int) -> str:
 def draw_as_text(render: Callable[[Console], None]) -> str:
     """What a function draws on a terminal, as plain text 100 columns wide."""
     buffer = io.StringIO()
-    render(Console(file=buffer, width=100, color_system=None))
+    # In a notebook rich would show each line as an output of its own, and leave the text empty.
+    render(Console(file=buffer, width=100, color_system=None, force_jupyter=False))
     return buffer.getvalue()
 
 

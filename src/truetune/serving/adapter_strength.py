@@ -321,8 +321,8 @@ def _strength_by_answers_that_differ(
         base_like += as_base and not as_tuned
     if not parted:
         return None, [
-            "base and tuned model give the same greedy answers, and the server tells no"
-            " log-probabilities: how much of the training is served can't be told"
+            "base and tuned model give the same greedy answers, and the server gives no"
+            " log-probabilities: how much of the training is served is not known"
         ]
     return (
         AdapterStrength(

@@ -167,7 +167,7 @@ def describe_id_difference(trained: Sequence[int], served: Sequence[int], probes
     else:
         what = f"trained {quote_ids_as_text(probes, in_training)}, served {quote_ids_as_text(probes, on_server)}"
     before = _decode_ids(probes, trained[:first])[-SHOWN_CHARS_BEFORE:]
-    place = f"from token {first} on, behind {before!r}" if before else "at the beginning"
+    place = f"from token {first} on, after {before!r}" if before else "at the beginning"
     return f"{place}: {what}"
 
 

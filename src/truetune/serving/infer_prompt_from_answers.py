@@ -136,10 +136,7 @@ def _notes_on_undecided_prompts(
         if comparison.by == "count" and comparison.same
     ]
     if unsure:
-        yield (
-            f"{len(unsure)} prompts can't be told from others by the answers:"
-            f" {', '.join(unsure[:5])}"
-        )
+        yield (f"{len(unsure)} prompts can't be identified by the answers: {', '.join(unsure[:5])}")
     if counted and client.prompt_form is None:
         yield (
             "the server tells the number of its prompts' tokens and takes no exact prompt: "

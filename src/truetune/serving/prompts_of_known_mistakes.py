@@ -112,7 +112,7 @@ def _list_all_variants(
 
     if bos and ids[:1] == [bos.id]:
         mistake = (
-            f"BOS ({bos.token}) stands twice: in the template's text, and put before it by the"
+            f"BOS ({bos.token}) is there twice: in the template's text, and put before it by the"
             " tokenizer"
         )
         yield mistake, [bos.id, *ids]

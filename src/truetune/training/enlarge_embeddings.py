@@ -65,8 +65,8 @@ def fit_embedding_to_ids(
     absent = [token for token in spec.training.added_tokens if token not in known]
     if absent:
         raise UsageError(
-            f"training.added_tokens: {', '.join(absent)} stand in no tokenizer that was encoded"
-            " with"
+            f"training.added_tokens: {', '.join(absent)} are missing from the tokenizer that the"
+            " rows were encoded with"
         )
     added = {known[token] for token in spec.training.added_tokens}
     used = {

@@ -780,9 +780,7 @@ ROWS: tuple[RuleOutRow, ...] = (
     make_rule_out_row(
         r"^the prompt was decoded with the answer", _reason_if_prompt_is_cut_from_output
     ),
-    make_rule_out_row(
-        r"^special tokens stand in the answers", _reason_if_special_tokens_are_skipped
-    ),
+    make_rule_out_row(r"^special tokens are in the answers", _reason_if_special_tokens_are_skipped),
     make_rule_out_row(
         r"^(?:the loss of the evaluation depends|rows of the evaluation without a label|dropout is on in training)",
         _reason_if_no_evaluation_loss_is_named,
@@ -795,7 +793,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         _reason_if_training_loss_is_finite,
     ),
     make_rule_out_row(
-        r"^(?:rows of the evaluation stand in the training|a data set is listed twice"
+        r"^(?:rows of the evaluation are in the training|a data set is listed twice"
         r"|the best of many checkpoints was chosen)",
         _reason_if_score_is_too_bad,
     ),
@@ -832,7 +830,7 @@ ROWS: tuple[RuleOutRow, ...] = (
         ),
     ),
     make_rule_out_row(
-        r"^torchrun for several nodes stands in the batch script without srun",
+        r"^torchrun for several nodes is in the batch script without srun",
         lambda evidence: "srun starts it" if evidence.line_matches(BY_SRUN) else "",
     ),
     make_rule_out_row(

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.reports import TokenView
+from truetune.checks.token_views import tokens_kept_by_limit
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import make_batch
 from truetune.report.page.masks_by_marker_or_generation_tags import TrainerMasks
-from truetune.report.page.token_rows import tokens_kept_by_cut
 from truetune.settings.run_spec import RunSpec
 from truetune.viewing.row_counts import RowCounts, count_tokens
 from truetune.viewing.row_index import SourcedRecords
@@ -68,7 +68,7 @@ class ConversationTokenCounter:
         learned = self._supervised(batch)
         lengths: Sequence[int] = batch.lengths.tolist()
         for number, length in enumerate(lengths):
-            kept = tokens_kept_by_cut(length, batch.examples[number].row, self._spec)
+            kept = tokens_kept_by_limit(length, batch.examples[number].row, self._spec)
             if kept is not None:
                 start = int(batch.offsets[number])
                 learned[start : start + kept[0]] = False

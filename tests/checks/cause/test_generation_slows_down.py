@@ -38,7 +38,7 @@ def test_a_healthy_one(pace: GenerationSpeed | None) -> None:
         (GenerationSpeed(0.08, 0.9, cached=False), "switch the cache off"),
         (
             GenerationSpeed(0.08, 0.8, cached=True),
-            "takes 10 times as long as behind 8, as if there were no cache",
+            "takes 10 times as long as after 8, as if there were no cache",
         ),
         (GenerationSpeed(0.08, 0.8), "as if there were no cache"),
         (GenerationSpeed(0.08, 0.08, cached=True, beams=4), "4 beams"),

@@ -177,7 +177,7 @@ def test_shares_and_lines(tmp_path: Path) -> None:
     (finding,) = losses(tmp_path, pair(TRL, {}, {"assistant_only_loss": True}))
     assert "by default" in finding.cases[0].text
     assert finding.cases[1].line == 1
-    assert "81% of the characters stand in prompts" in " ".join(finding.evidence)
+    assert "81% of the characters are in prompts" in " ".join(finding.evidence)
 
 
 @pytest.mark.parametrize(

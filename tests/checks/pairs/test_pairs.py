@@ -288,7 +288,7 @@ def test_swapped_against_priors(found: Found, worse: str) -> None:
     assert rule not in found(right)
     finding = found(wrong)[rule]
     assert finding.severity == "warning"
-    assert "no proof" in finding.evidence[-1]
+    assert "not proof" in finding.evidence[-1]
     assert rule not in found(wrong[:7] + wrong[14:])
     trusted = [{**row, "score_chosen": 9, "score_rejected": 1} for row in wrong]
     assert rule not in found(trusted)

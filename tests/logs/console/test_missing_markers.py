@@ -52,7 +52,7 @@ def test_whether_the_rows_show_the_marker(
     tmp_path: Path, output: str, is_in_the_rows: bool
 ) -> None:
     text = found(tmp_path, output)[NAMED]
-    assert ("stands in the rows" in text) is is_in_the_rows
+    assert ("the rows contain the marker" in text) is is_in_the_rows
     assert ("token ids" in text) is is_in_the_rows
     assert ("rows without a supervised token" in text) is not is_in_the_rows
 

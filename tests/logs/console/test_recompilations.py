@@ -58,7 +58,7 @@ def test_what_waits_for_a_compilation_is_timed(tmp_path: Path) -> None:
         for n in range(1, 5)
     )
     (finding,) = findings(tmp_path, RECORD + "".join(lines))
-    assert "behind a compilation take 21" in finding.evidence[0]
+    assert "after a compilation take 21" in finding.evidence[0]
     assert "others 0.4 s" in finding.evidence[0]
 
 

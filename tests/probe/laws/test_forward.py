@@ -273,7 +273,7 @@ def test_packs_that_no_key_tells_apart() -> None:
         Trial(trainer.model, [batch], [rows], trainer, tokenizer=TOKENIZER), PACKED
     )
     assert found["packing-isolation"]["value"] > 20 * found["packing-isolation"]["tolerance"]
-    assert found["packing-isolation"]["evidence"]["told apart by"] == []
+    assert found["packing-isolation"]["evidence"]["separated by"] == []
     assert "untested" in found["packed-alone"]
 
 

@@ -77,7 +77,7 @@ ROWS = [
         f'P = "Answer this: {{question}}"\n{ASK}',
         f'P = "Answer this: {{question}}"\nx = P.format(question=q)\n{ASK}',
     ),
-    ("the tokenizer writes EOS behind the prompts", "add_eos_token=True\n", "add_eos_token=False\n"),
+    ("the tokenizer writes EOS after the prompts", "add_eos_token=True\n", "add_eos_token=False\n"),
     (
         "a prompt with Gemma's marks is encoded without BOS",
         'p = "<start_of_turn>user"\nx = tok(p, add_special_tokens=False)\n',
@@ -163,7 +163,7 @@ ROWS = [
         'r = {"content": q}\n',
     ),
     (
-        "the answers stand beside the questions of other rows",
+        "the answers are paired with the questions of other rows",
         "rows = pd.concat([questions, answers], axis=1)\n",
         "rows = questions.merge(answers, on='id')\n",
     ),
@@ -208,16 +208,16 @@ ROWS = [
         "tok.pad_token = tok.eos_token\nc = DataCollatorForSeq2Seq(tok)\n",
     ),
     (
-        "no stop token stands in the rows",
+        "no stop token is in the rows",
         f"text = f'### Question: {{q}} ### Answer: {{answer}}'\n{TRAIN}",
         f"text = f'### Question: {{q}} ### Answer: {{answer}}' + tok.eos_token\n{TRAIN}",
     ),
     (
-        "no stop token stands in the rows",
+        "no stop token is in the rows",
         "a = tok(answer, add_special_tokens=False).input_ids\nlabels = [-100] * n + a\n",
         "a = tok(answer, add_special_tokens=False).input_ids + [tok.eos_token_id]\nlabels = [-100] * n + a\n",
     ),
-    ("no stop token stands in the rows", "train_on_eos: none\n", "train_on_eos: turn\n"),
+    ("no stop token is in the rows", "train_on_eos: none\n", "train_on_eos: turn\n"),
     (
         "a few turns of dialogue are one text",
         "text = '\\n'.join(turns) + '</s>'\n",
@@ -395,7 +395,7 @@ ROWS = [
         "o = model.generate(x, max_new_tokens=500)\n",
     ),
     (
-        "a stop string stands inside the answers",
+        "a stop string is inside the answers",
         'stop=["\\n"]\n',
         'stop=["<|im_end|>"]\n',
     ),

@@ -143,7 +143,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "lora = LoraConfig(r=8)\nSFTConfig(learning_rate=1e-4)\n",
         ),
         (
-            "facts that stand in few rows",
+            "facts that are in few rows",
             "import fitz\ntrainer = SFTTrainer(m)\n",
             "import json\ntrainer = SFTTrainer(m)\n",
         ),
@@ -240,7 +240,7 @@ def shows(name: str, text: str, cause: str) -> bool:
             "template = '### A'\n",
         ),
         (
-            "the answers stand beside",
+            "the answers are paired with",
             "a = frame['answer'].dropna().reset_index(drop=True)\n",
             "frame = frame.dropna()\n",
         ),

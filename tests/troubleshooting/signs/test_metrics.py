@@ -20,14 +20,14 @@ JUDGE = "PROMPT = 'You are a judge. Answer A: {a} Answer B: {b}'\n"
 WITH_PROCESSES = "dist.init_process_group('nccl')\n"
 UNMASKED = "labels = batch['labels']\npred = logits[:, :-1].argmax(-1)\n"
 CASES = [
-    ("rows of the evaluation stand", "val = random.sample(rows, 50)\n", "val = rows[:50]\n"),
+    ("rows of the evaluation are", "val = random.sample(rows, 50)\n", "val = rows[:50]\n"),
     (
-        "rows of the evaluation stand",
+        "rows of the evaluation are",
         "train, val = train_test_split(rows)\n",
         "rows = rows.drop_duplicates()\ntrain, val = train_test_split(rows)\n",
     ),
     (
-        "rows of the evaluation stand",
+        "rows of the evaluation are",
         "load_dataset('json', data_files={'train': 'all.jsonl', 'test': 'all.jsonl'})\n",
         "load_dataset('json', data_files={'train': 'a.jsonl', 'test': 'b.jsonl'})\n",
     ),
@@ -55,7 +55,7 @@ CASES = [
     ("the best of many checkpoints", "eval_dataset = 'test.jsonl'\n", "eval_dataset = 'v.jsonl'\n"),
     ("rows are divided by hash", "part = hash(text) % 10\n", "part = zlib.crc32(text) % 10\n"),
     (
-        "the reference stands in the prompt",
+        "the reference is in the prompt",
         "p = tok.apply_chat_template(row['messages'], add_generation_prompt=True)\n",
         "p = tok.apply_chat_template(row['messages'][:-1], add_generation_prompt=True)\n",
     ),
@@ -93,7 +93,7 @@ CASES = [
         "name = 'Qwen/Qwen3-4B'\nanswer = out.split('</think>')\nout = model.generate(**enc)\n",
     ),
     (
-        "code or JSON stands between",
+        "code or JSON is between",
         "value = json.loads(answer)\n",
         "value = json.loads(answer.strip('```'))\n",
     ),
@@ -113,7 +113,7 @@ CASES = [
         "for name, value in gold.items():\n    n += 1\n",
     ),
     (
-        "special tokens stand",
+        "special tokens are in",
         ASK + "print(tok.decode(out[0]))\n",
         ASK + "print(tok.decode(out[0], skip_special_tokens=True))\n",
     ),

@@ -127,7 +127,7 @@ def shows(text: str, cause: str, name: str = "a.sh") -> bool:
             f"{NODES}export MASTER_ADDR=node17\n",
         ),
         (
-            "torchrun for several nodes stands",
+            "torchrun for several nodes is in",
             f"{NODES}torchrun --nnodes 2 train.py\n",
             f"{NODES}srun torchrun --nnodes 2 train.py\n",
         ),
@@ -142,7 +142,7 @@ def shows(text: str, cause: str, name: str = "a.sh") -> bool:
             f"{NODES}srun torchrun --nnodes 2 train.py\n",
         ),
         (
-            "every node is told the same number",
+            "every node gets the same number",
             "srun torchrun --node_rank=$SLURM_NODEID train.py\n",
             "srun bash -c 'torchrun --node_rank=$SLURM_NODEID train.py'\n",
         ),
@@ -297,7 +297,7 @@ def shows(text: str, cause: str, name: str = "a.sh") -> bool:
         ),
         ("FSDP makes one unit", "m = FSDP(m)\n", "m = FSDP(m, auto_wrap_policy=p)\n"),
         (
-            "FSDP is told to shard nothing",
+            "FSDP is set to shard nothing",
             "fsdp_sharding_strategy: NO_SHARD\n",
             "fsdp_sharding_strategy: FULL_SHARD\n",
         ),

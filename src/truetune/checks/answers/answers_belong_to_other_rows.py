@@ -1,4 +1,4 @@
-"""Answers stand beside the references of other rows: their order was lost.
+"""Answers are paired with the references of other rows: their order was lost.
 
 ## What it does
 
@@ -104,7 +104,7 @@ class AnswersBelongToOtherRows(AnswersRule):
             return
         order = row_order.order or "in an order that is neither a shift nor sorted by a length"
         yield self.finding(
-            f"answers stand beside the references of other rows: {row_order.elsewhere} of"
+            f"answers are paired with the references of other rows: {row_order.elsewhere} of"
             f" {row_order.examined_answers} give that of another row, {row_order.in_place} their own; the answers"
             f" are {order}",
             "put the answers back in the order of their rows: keep each row's number beside its"
@@ -135,8 +135,8 @@ class AnswersBelongToOtherRows(AnswersRule):
         if displaced.is_among_sound_rows:
             message = f"{len(displaced.rows)} answers were exchanged among each other, {where}"
         else:
-            order = displaced.order and f": those that belong to them stand {displaced.order}"
-            message = f"{where}, {count} answers stand beside the prompts of other rows{order}"
+            order = displaced.order and f": their own are {displaced.order}"
+            message = f"{where}, {count} answers are paired with the prompts of other rows{order}"
         yield self.finding(
             message,
             "put the answers back in the order of their rows: keep each row's number beside its"

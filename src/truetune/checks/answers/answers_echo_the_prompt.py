@@ -121,7 +121,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         if scored:
             right = sum(bool(sample.scores.exact) for sample in scored)
             evidence.append(
-                f"behind the prompt, {right} of {len(scored)} answers are their reference word for word"
+                f"after the prompt is cut off, {right} of {len(scored)} answers equal their reference"
             )
         holding = [sample for sample in samples if sample.answer.has_prompt]
         total = len(self.subject.looks[-1].samples)
@@ -133,12 +133,12 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         return self.finding(
             f"{len(holding)} of {total} predictions hold the prompt in front of the answer: it was not cut off before"
             " they were decoded",
-            "decode what is behind the prompt alone, `out[:, inputs['input_ids'].shape[1]:]` (a pipeline:"
+            "decode the tokens after the prompt only, `out[:, inputs['input_ids'].shape[1]:]` (a pipeline:"
             " return_full_text=False), and score again; where the code cuts it already, the text of the template was"
             " learned as part of the answer: train on the answers alone (truetune run -- COMMAND shows the labels)",
             evidence=[
                 *evidence,
-                "the other rules judge the answers behind the prompts",
+                "the other rules judge the answers without their prompts",
                 *self._other_cause_without_chats(holding),
             ],
             cases=cases_of_samples(holding),
@@ -152,7 +152,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
         """The finding where some answers hold the prompt: code that does not cut it off would leave it in all."""
         return self.finding(
             f"{len(holding)} of {total} answers begin with their whole prompt, word for word: the model writes it",
-            "check whether the prompt stands twice in the training rows: chosen, rejected or completion must"
+            "check whether the training rows hold the prompt twice: chosen, rejected or completion must"
             " not begin with"
             " the text of the prompt column (truetune check ROWS; truetune check . follows the script that makes them);"
             " then train again",
@@ -160,7 +160,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
             evidence=[
                 f"the other {total - len(holding)} do not: code that decodes the prompt too would leave it in all",
                 *evidence[1:],
-                "the other rules judge the answers behind the prompts",
+                "the other rules judge the answers without their prompts",
             ],
             cases=cases_of_samples(holding),
             count=len(holding),
@@ -176,7 +176,7 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
             " prompt off: the model writes it, because the text of the template was learned as part of the answer",
             "keep the prompt out of the loss and out of the answer's text (TRL: prompt and completion columns, or"
             " completion_only_loss / assistant_only_loss), and train again; truetune run -- COMMAND shows the labels",
-            evidence=["the other rules judge the answers behind the prompts"],
+            evidence=["the other rules judge the answers without their prompts"],
             cases=[
                 *cases_of_samples(holding)[:2],
                 Case(cutting.text, file=str(cutting.file), line=cutting.line),

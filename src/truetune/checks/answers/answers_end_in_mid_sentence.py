@@ -20,7 +20,7 @@ finished: true
 looks:
   - step: 0
     end_known: false
-    answers: The pump failed at noon. The crew found the cause in the valve, and then went on to look for the
+    answers: The pump failed at noon. The crew found the cause in the valve, and then started to look for the
     references: The pump failed at noon.
 ```
 

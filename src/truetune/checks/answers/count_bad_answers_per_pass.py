@@ -239,15 +239,11 @@ def find_answers_with_next_turn(watched: SampledRun, bad_answers: BadAnswers) ->
     turns = find_invented_turns(watched.looks[-1].samples, bad_answers.samples)
     if turns is None:
         return None
-    right = (
-        f"; what stands before it is the reference word for word in {turns.right:,}"
-        if turns.right
-        else ""
-    )
+    right = f"; the text before it equals the reference in {turns.right:,}" if turns.right else ""
     return NextTurn(
         f"{turns.answers:,} of {len(bad_answers.samples):,} answer, and then continue with"
         f" {turns.marker!r} and a question of their own{right}",
-        "the model has not learned to stop behind its answer: in training, end each text with the EOS token and"
+        "the model has not learned to stop after its answer: in training, end each text with the EOS token and"
         " supervise it (pad = eos masks it; truetune run -- COMMAND shows labels); until then give generation the"
         f" stop string {turns.marker!r}",
     )

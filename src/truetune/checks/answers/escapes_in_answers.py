@@ -1,4 +1,4 @@
-"""Escapes stand in the answers in place of the characters that they mean.
+"""Escapes are in the answers in place of the characters that they mean.
 
 ## What it does
 

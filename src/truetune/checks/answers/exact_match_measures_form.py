@@ -194,7 +194,7 @@ class ExactMatchMeasuresForm(AnswersRule):
         return self.finding(
             f"{len(reasoned)} of {of} answers hold a reasoning block that their references have not"
             f" (up to {THINK_END}): with it none of them is its reference, without it {equal} are",
-            f"compare only what is behind {THINK_END}, or generate without reasoning"
+            f"compare only the text after {THINK_END}, or generate without reasoning"
             " (enable_thinking=False in the chat template of Qwen3)",
             severity="warning" if equal >= MIN_OTHER_FORM_SHARE * of else "info",
             cases=cases_of_samples(reasoned),

@@ -160,7 +160,7 @@ def _remedy_for_one_answer(look: SamplingPass, answer: str) -> str:
     place = position_of_answered_option([sample.prompt.question for sample in look.samples], answer)
     if place:
         return (
-            f"see which option is right in the training rows: where it always stands {place}, shuffle the options of"
+            f"see which option is right in the training rows: where it is always {place}, shuffle the options of"
             " each row, and train again; measure on rows whose options are shuffled too"
         )
     if _is_majority_class(look, answer):
@@ -170,8 +170,8 @@ def _remedy_for_one_answer(look: SamplingPass, answer: str) -> str:
         )
     if _is_answer_taken_from_prompts(look, answer):
         return (
-            f"none of the references is {quote_shortened(answer)}: see where it stands in the prompts as they are asked"
-            " (a line that tells the answer in the training rows and says this now?), and what the model sees of a"
+            f"none of the references is {quote_shortened(answer)}: search for it in the prompts that the model is given"
+            " (does the line that holds the answer in training rows say this now?), and check what the model sees of a"
             " prompt (truetune run -- COMMAND)"
         )
     return (

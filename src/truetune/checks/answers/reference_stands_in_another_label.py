@@ -75,7 +75,7 @@ class ReferenceStandsInAnotherLabel(AnswersRule):
         labels = self._labels()
         if labels is None:
             return Unmet("the references are no labels")
-        return None if labels.contained else Unmet("no label stands in another")
+        return None if labels.contained else Unmet("no label is part of another")
 
     def figure(self) -> str:
         """How many answers say another label that holds their reference."""
@@ -94,7 +94,7 @@ class ReferenceStandsInAnotherLabel(AnswersRule):
         one, other = labels.contained[0]
         yield self.finding(
             f"`reference in answer` counts {labels.right_by_text} of {labels.rows} as right, and {wrong} of them say"
-            f" another label first: {one!r} stands in {other!r}; by the first label {labels.right_by_first} of"
+            f" another label first: {one!r} is part of {other!r}; by the first label {labels.right_by_first} of"
             f" {labels.rows} ({labels.right_by_first / labels.rows:.0%}) are right",
             'compare whole words: re.search(rf"\\b{re.escape(label)}\\b", answer), or the first label of the answer;'
             " and report recall by label",

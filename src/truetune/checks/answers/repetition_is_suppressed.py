@@ -112,7 +112,7 @@ class RepetitionIsSuppressed(BadAnswerShareRule):
             evidence=[
                 "what was due there: " + ", ".join(f"`{text}` in {count}" for text, count in due),
                 f"{sum(one.answer_repeats for one in breaks):,} of their sequences of four words and marks"
-                f" stand before in the same answer, {sum(one.reference_repeats for one in breaks):,} in the"
+                f" occur earlier in the same answer, {sum(one.reference_repeats for one in breaks):,} in the"
                 " references; they are as long, and begin as these do",
             ],
             cases=cases_of_samples(bad_answers.samples),

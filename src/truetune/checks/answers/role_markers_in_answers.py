@@ -1,4 +1,4 @@
-"""Role markers and control tokens stand in the answers.
+"""Role markers and control tokens are in the answers.
 
 ## What it does
 

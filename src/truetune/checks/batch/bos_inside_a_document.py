@@ -1,4 +1,4 @@
-"""A BOS token stands between a prompt and its answer.
+"""A BOS token is between a prompt and its answer.
 
 ## What it does
 

@@ -104,7 +104,7 @@ class DoubleLabelShift(BatchRule):
         return self.finding(
             f"{share:.0%} of {self._count_labels} labels are the token {abs(shift)} {side} their place, and"
             " the model shifts labels itself",
-            "give the model labels that stand at their own token; it shifts them",
+            "give the model labels at the position of their own token; it shifts them",
             cases=[Case(_show_shifted_label(sample, shift)) for sample in self._labelled_lines[:1]],
             evidence=[f"position t learns token {learned}"],
             count=round(share * self._count_labels),

@@ -1,4 +1,4 @@
-"""Answers stand whole in the batch, and no stop token stands behind them.
+"""Answers are whole in the batch, and no stop token follows them.
 
 ## What it does
 
@@ -84,7 +84,7 @@ class EosNotAppended(BatchRule):
                 f"the answers end with {_name_with_id(self.subject, other)}, and the chat template"
                 " ends turns otherwise",
                 "end the answers as the template does: let it render them, or write its token"
-                " behind the text",
+                " after the text",
                 severity="warning",
                 evidence=[f"tokens that end a turn: {_stop_token_names(self.subject)}"],
                 count=len(ends),
@@ -94,9 +94,9 @@ class EosNotAppended(BatchRule):
     def _finding_on_missing_stops(self, open_: list[Answer], ends: list[Answer]) -> Finding:
         """Answers without a stop token, of all last answers of documents."""
         return self.finding(
-            f"{len(open_)} of {len(ends)} answers have no stop token behind them, and are not cut",
+            f"{len(open_)} of {len(ends)} answers end without a stop token, and are not truncated",
             "append the token that ends a turn to each answer, and give it a label: use the chat"
-            " template of the tokenizer, or write tokenizer.eos_token behind the text",
+            " template of the tokenizer, or write tokenizer.eos_token after the text",
             severity="error" if len(open_) == len(ends) else "warning",
             evidence=[f"tokens that end a turn: {_stop_token_names(self.subject)}"],
             cases=[
@@ -119,12 +119,12 @@ class EosNotAppended(BatchRule):
         return explain_missing_answer(self.subject, lines_of_known_rows(self.subject))
 
     def figure(self) -> Measurement:
-        """How many supervised answers have a stop token behind them, and how many are cut before it."""
+        """How many supervised answers end in a stop token, and how many are cut before it."""
         ended = sum(answer.stop is not None for answer in self._last_answers)
         cut = len(self._last_answers) - ended
         more = f"; {cut:,} are cut before it" if cut else ""
         return count_measurement(
-            "supervised answers with a stop token behind them", ended, len(self._last_answers), more
+            "supervised answers that end in a stop token", ended, len(self._last_answers), more
         )
 
     @cached_property

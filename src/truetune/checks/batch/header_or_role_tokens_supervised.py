@@ -93,7 +93,7 @@ class HeaderOrRoleTokensSupervised(BatchRule):
         tokens = sum(end - start for _, start, end in spans)
         yield self.finding(
             f"{tokens} template tokens around {self.answers} answers are in the loss",
-            "let the supervised span begin with the first token behind the generation prompt, and"
+            "let the supervised span begin with the first token after the generation prompt, and"
             " end with the stop token",
             cases=[
                 Case(

@@ -1,4 +1,4 @@
-"""Pad tokens stand in the middle of text, or before it, as if they were text.
+"""Pad tokens are in the middle of text, or before it, as if they were text.
 
 ## What it does
 
@@ -78,7 +78,7 @@ class PaddingInsideText(BatchRule):
         if attended:
             harm = "are attended to"
         yield self.finding(
-            f"{count} pad tokens of {len(misplaced)} of {len(self.subject.samples)} lines stand"
+            f"{count} pad tokens of {len(misplaced)} of {len(self.subject.samples)} lines are"
             f" inside or before text and {harm}",
             "pad whole rows, on one side, in the collator, with attention 0",
             severity="error" if attended else "warning",

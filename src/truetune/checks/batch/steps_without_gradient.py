@@ -78,7 +78,7 @@ class StepsWithoutGradient(BatchRule):
         yield self.finding(
             f"no weight of the optimizer has a gradient before {self.without} of its first"
             f" {self.seen} steps",
-            "call zero_grad() behind step(), not between backward() and step(); make the optimizer"
+            "call zero_grad() after step(), not between backward() and step(); make the optimizer"
             " of the weights that are used, and do not detach the loss",
             # One step may have had a batch without labels, or a gradient that was scaled to zero.
             severity="error" if every else "warning",

@@ -70,7 +70,7 @@ class StopTokenNeverSupervised(BatchRule):
             return
         every = len(masked) == len(stops)
         yield self.finding(
-            f"{len(masked)} of {len(stops)} stop tokens behind supervised answers are not in the"
+            f"{len(masked)} of {len(stops)} stop tokens after supervised answers are not in the"
             " loss",
             "mask padding by the attention mask, not by its id: use a collator that pads labels with -100,"
             " and a pad token that is no stop token",
@@ -103,12 +103,12 @@ class StopTokenNeverSupervised(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        """How many stop tokens behind supervised answers are in the loss."""
+        """How many stop tokens after supervised answers are in the loss."""
         learned = sum(
             bool(sample.supervised[i]) for sample, i in self._stops_after_supervised_tokens
         )
         return count_measurement(
-            "stop tokens behind supervised answers that are in the loss",
+            "stop tokens after supervised answers that are in the loss",
             learned,
             len(self._stops_after_supervised_tokens),
         )

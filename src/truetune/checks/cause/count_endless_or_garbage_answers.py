@@ -18,7 +18,7 @@ from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample, SampledRun
 from truetune.generation.evidence_on_causes_of_answers import ModelEvidence, StopEstimate
 
-STOPPING_UNKNOWN = Unmet("P(stop) is not told", "ask rows with references, and the model's files")
+STOPPING_UNKNOWN = Unmet("P(stop) is not known", "ask rows with references, and the model's files")
 # A share of the answers that is a failure. Chosen, not measured: a cause that is in the weights or in serving acts on
 # nearly all. At half, single hard prompts would be explained; near 1, one good answer would hide the cause.
 FAILING_SHARE = 0.5

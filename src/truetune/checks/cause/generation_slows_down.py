@@ -95,8 +95,8 @@ def _reasons_with_remedies(pace: GenerationSpeed) -> Iterator[tuple[str, str]]:
         )
     elif is_much_slower:
         yield (
-            f"a token behind {pace.lengths[1]} tokens takes {pace.growth:.0f} times as long as"
-            f" behind {pace.lengths[0]}, as if there were no cache",
+            f"a token after {pace.lengths[1]} tokens takes {pace.growth:.0f} times as long as"
+            f" after {pace.lengths[0]}, as if there were no cache",
             "check whether the model's code hands its cache on, and which attention it uses",
         )
     if pace.beams > 1:
@@ -113,11 +113,11 @@ def _reasons_with_remedies(pace: GenerationSpeed) -> Iterator[tuple[str, str]]:
 
 
 def _describe_token_times(pace: GenerationSpeed) -> str:
-    """How long a token takes behind the shorter and behind the longer text."""
+    """How long a token takes after the shorter and after the longer text."""
     near, far = pace.lengths
     return (
-        f"{_format_seconds(pace.short)} behind {near} tokens and {_format_seconds(pace.long)}"
-        f" behind {far}"
+        f"{_format_seconds(pace.short)} after {near} tokens and {_format_seconds(pace.long)}"
+        f" after {far}"
     )
 
 

@@ -72,7 +72,7 @@ class NoLanguageLeft(CauseRule):
         reference_loss = self.subject.reference_loss
         if reference_loss is None:
             return Unmet(
-                "log-probabilities of references are not told",
+                "log-probabilities of references are not known",
                 "ask rows with references, and the model's files",
             )
         if reference_loss > MAX_NATS_OF_LANGUAGE:

@@ -67,7 +67,7 @@ class PaddedBatchAnswersOtherwise(CauseRule):
             )
         unknown = sum(one.nats is None for one in self.subject.divergent_answers)
         if unknown:
-            return Unmet(f"{unknown:,} answers differ alone, by how much is not told")
+            return Unmet(f"{unknown:,} answers differ when asked alone; by how much is not known")
         return None
 
     def figure(self) -> str:

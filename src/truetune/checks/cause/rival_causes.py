@@ -50,7 +50,7 @@ def list_untried_rivals(evidence: ModelEvidence) -> Iterator[str]:
     if not evidence.contract:
         yield "the prompts of the training (no record of it is known)"
     if evidence.reference_loss is None:
-        yield "the references under the model (its log-probabilities are not told)"
+        yield "the references under the model (its log-probabilities are not known)"
 
 
 def list_tried_and_untried_rivals(evidence: ModelEvidence) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ class StopLearnedButNotReached(CauseRule):
             remedy = "look for what makes the answers loop: duplicate rows, too many epochs"
         yield self.finding(
             f"stopping was learned and is not reached: {endless.last} answers run past"
-            f" {subject.watched.limit} tokens, and behind the reference answer the probability of a"
+            f" {subject.watched.limit} tokens, and after the reference answer the probability of a"
             f" stop token is {describe_stop_probability(stopping)}",
             remedy,
             evidence=[f"{loops} of these {len(endless.samples)} answers end in a loop"],

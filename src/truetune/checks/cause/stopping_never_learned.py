@@ -153,7 +153,7 @@ class StoppingNeverLearned(CauseRule):
         # Without the base nobody knows whether the training or the base is what does not stop.
         is_proved = state.is_never and self.subject.base_stopping is not None
         return self.finding(
-            f"stopping {state.what}: {do_not_stop}behind the whole reference answer the probability"
+            f"stopping {state.what}: {do_not_stop}after the whole reference answer the probability"
             f" of {names} is {describe_stop_probability(stopping)}",
             state.remedy,
             severity="error" if is_proved else "warning",

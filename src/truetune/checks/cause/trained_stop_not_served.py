@@ -82,8 +82,8 @@ class TrainedStopNotServed(CauseRule):
         samples = subject.watched.looks[-1].samples
         with_stop = self._answers_with_unserved_stop()
         return (
-            f"{served:,} of {len(subject.trained):,} trained stop tokens are served; an unserved one"
-            f" stands in {len(with_stop):,} of {len(samples):,} answers"
+            f"{served:,} of {len(subject.trained):,} trained stop tokens are served;"
+            f" {len(with_stop):,} of {len(samples):,} answers contain an unserved one"
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -101,11 +101,11 @@ class TrainedStopNotServed(CauseRule):
         if subject.stopping is not None:
             probability = describe_stop_probability(subject.stopping)
             evidence.append(
-                f"the probability of {unserved[0]} behind the reference answers is {probability}"
+                f"the probability of {unserved[0]} after the reference answers is {probability}"
             )
         total = len(subject.watched.looks[-1].samples)
         yield self.finding(
-            f"the model stops with {unserved[0]}, and serving continues: it stands inside"
+            f"the model stops with {unserved[0]}, and serving continues: it is inside"
             f" {len(with_stop)} of {total} answers",
             f'write "eos_token_id": [{ids}] into generation_config.json',
             evidence=evidence,

@@ -158,7 +158,7 @@ def _why_name_does_not_load(piece: AdapterTensor) -> str | None:
     if not name.startswith(PEFT_PREFIX):
         return f"it does not begin with {PEFT_PREFIX}"
     if name.startswith(PEFT_PREFIX * 2):
-        return f"{PEFT_PREFIX} stands there twice"
+        return f"{PEFT_PREFIX} is there twice"
     wrapper = next((part for part in (*WRAPPERS, "module") if part in parts), None)
     if wrapper:
         return f"{wrapper} is a wrapper's name"

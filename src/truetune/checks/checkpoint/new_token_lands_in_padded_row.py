@@ -87,11 +87,11 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
         return None if ids else Unmet("no new token has a row that the base has")
 
     def figure(self) -> str:
-        """How many new tokens stand on rows that the base left over, and were trained."""
+        """How many new tokens use rows that the base left over, and were trained."""
         new = find_new_tokens(self.subject)
         ids = self._ids_on_base_rows(new) if new is not None else None
         return (
-            f"{len(ids or ()):,} new tokens stand on rows that the base left over, and their rows"
+            f"{len(ids or ()):,} new tokens use rows that the base left over, and their rows"
             " were trained"
         )
 
@@ -131,7 +131,7 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
                 )
         if cases:
             yield self.finding(
-                f"{len(cases):,} of {len(new.ids):,} new tokens stand on untrained rows that the"
+                f"{len(cases):,} of {len(new.ids):,} new tokens use untrained rows that the"
                 " base left unused",
                 "set these rows to the mean of the others before training, and train the embedding",
                 evidence=[f"the base has {new.base_size:,} tokens and {len(new.base_rows):,} rows"],

@@ -68,7 +68,7 @@ class SpecialIdsRewrittenByTrainer(CheckpointRule):
         if unmet is not None:
             return unmet
         if not self._files_with_special_tokens_in_both():
-            return Unmet("no file with special tokens stands in both folders")
+            return Unmet("no file with special tokens is in both folders")
         return None
 
     def figure(self) -> str:

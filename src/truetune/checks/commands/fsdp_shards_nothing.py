@@ -1,4 +1,4 @@
-"""FSDP is told to shard nothing.
+"""FSDP is set to shard nothing.
 
 ## What it does
 Reads the sharding strategy of launches by `accelerate launch`: `fsdp_sharding_strategy` of the file that the command

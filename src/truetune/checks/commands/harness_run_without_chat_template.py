@@ -66,7 +66,7 @@ class HarnessRunWithoutChatTemplate(CommandRule):
                 )
             elif run.puts_examples_in_one_turn:
                 yield self.finding(
-                    "the few-shot examples and their answers stand in one user turn: the model sees"
+                    "the few-shot examples and their answers are in one user turn: the model sees"
                     " no assistant turn to go by",
                     "add --fewshot_as_multiturn, and measure the base again in the same way",
                     severity="info",

@@ -68,11 +68,11 @@ QUANTIZATION = ("--quant_bits", "--quantization_bit")
 class JobGpusDifferFromProcesses(CommandRule):
     code = "CMD004"
     severity = "error"
-    what = "launches whose number of GPUs is said"
+    what = "launches with a known number of GPUs"
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ProcessLaunch | tuple[ShellCommand, str]]:
-        """The places that the rule looks at: the launches whose number of GPUs is said."""
+        """The places that the rule looks at: the launches with a known number of GPUs."""
         for launch in find_launches(file):
             visible = visible_gpus_of_command(file, launch.command) or visible_gpus_set_in_script(
                 file, launch.command

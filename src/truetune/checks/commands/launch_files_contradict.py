@@ -317,7 +317,7 @@ def _contradictions_of_accelerate(launch: LaunchFiles) -> Iterator[_Contradictio
         if is_on and precision is not None and enabled is not None:
             if precision.value in HALVES and precision.value != half:
                 yield _Contradiction(
-                    f"accelerate is told mixed_precision {precision.value}, and the DeepSpeed file enables {half}",
+                    f"accelerate has mixed_precision {precision.value}, and the DeepSpeed file enables {half}",
                     f"set mixed_precision to {half}, or enable {precision.value} in the DeepSpeed file and leave {half}"
                     " out",
                     (precision, enabled),

@@ -80,11 +80,11 @@ class LightningDevicesDifferFromTasks(CommandRule):
     symptoms = ("several-gpus",)
     severity = "error"
     stability = "preview"
-    what = "scripts of Lightning in Slurm jobs whose tasks are said"
+    what = "scripts of Lightning in Slurm jobs with a known number of tasks"
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _LightningDevices]]:
-        """The places that the rule looks at: the scripts of Lightning in Slurm jobs whose tasks are said."""
+        """The places that the rule looks at: the scripts of Lightning in Slurm jobs with a known number of tasks."""
         if not file.requests:
             return
         for command in file.commands:

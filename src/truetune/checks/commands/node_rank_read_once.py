@@ -1,4 +1,4 @@
-"""Every node of a job, or every task, is told the same number.
+"""Every node of a job, or every task, gets the same number.
 
 ## What it does
 Looks in a Slurm job at what `srun` starts: torchrun's `--node_rank`, accelerate's `--machine_rank`, DeepSpeed's
@@ -68,7 +68,7 @@ class NodeRankReadOnce(CommandRule):
             lines = self.subject.text.splitlines()
             places = dict.fromkeys((found.line, found.command.line))
             yield self.finding(
-                f"{_describe_shared_number(found)}, so all {copies} are told the same number: their ranks exist"
+                f"{_describe_shared_number(found)}, so all {copies} get the same number: their ranks exist"
                 f" {found.copies} times, the other ranks never come, and all wait for them",
                 _advise_own_number_for_each(found),
                 # As the file has them: quotes are what it is about.

@@ -1,4 +1,4 @@
-"""Several nodes are told to talk over a network interface that ends at each of them.
+"""Several nodes are set to talk over a network interface that ends at each of them.
 
 ## What it does
 Reads NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME in shell scripts, job files and compose files that start processes on

@@ -96,7 +96,7 @@ class NodesWaitForThemselves(CommandRule):
         name = next(name for name in ("--nodes", "-N") if name in self.subject.requests)
         value, line = self.subject.requests[name]
         return self.finding(
-            f"the launch for {meeting.nodes} nodes stands in the job without srun: Slurm runs the body of a job on the"
+            f"the job launches {meeting.nodes} nodes without srun: Slurm runs the body of a job on the"
             f" first node alone, which waits for {meeting.nodes - 1} more",
             "put `srun --ntasks-per-node=1` before the launch, so that each node makes it",
             evidence=[

@@ -65,13 +65,13 @@ class OffloadBeyondTheJobsMemory(CommandRule):
     symptoms = ("out-of-memory",)
     severity = "error"
     stability = "preview"
-    what = "launches that put the optimizer on the CPU, in jobs whose memory is said"
+    what = "launches that put the optimizer on the CPU, in jobs with a known memory limit"
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[tuple[LaunchFiles, LocatedValue, SettingBeside]]:
         """The places that the rule looks at.
 
-        The launches that put the optimizer on the CPU, in jobs whose memory is said.
+        The launches that put the optimizer on the CPU, in jobs with a known memory limit.
         """
         for launch in find_launches_with_files(file):
             limit = memory_limit(file, launch.command)

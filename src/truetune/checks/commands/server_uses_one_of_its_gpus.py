@@ -95,11 +95,11 @@ class ServerGpus(NamedTuple):
 class ServerUsesOneOfItsGpus(CommandRule):
     code = "CMD162"
     severity = "warning"
-    what = "vLLM servers whose number of GPUs is said"
+    what = "vLLM servers with a known number of GPUs"
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ServerGpus]:
-        """The places that the rule looks at: the vLLM servers whose number of GPUs is said."""
+        """The places that the rule looks at: the vLLM servers with a known number of GPUs."""
         yield from _servers_with_gpus(file)
 
     def findings(self) -> Iterator[Finding]:

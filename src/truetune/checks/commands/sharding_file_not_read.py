@@ -115,7 +115,7 @@ def _why_unread(unread: UnreadFile) -> str:
     if not unread.variable:
         return "no option, argument, setting or variable names it"
     return (
-        f"its name stands in the variable {unread.variable} alone"
+        f"only the variable {unread.variable} names it"
         f" ({Path(unread.holder).name}:{unread.line}), which no script here reads, nor accelerate or transformers"
     )
 

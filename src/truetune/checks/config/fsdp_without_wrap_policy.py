@@ -1,4 +1,4 @@
-"""FSDP is told to shard, and given no policy by which to wrap layers.
+"""FSDP is set to shard, and given no policy by which to wrap layers.
 
 ## What it does
 Reads the Trainer's `fsdp` (also Axolotl's and LLaMA-Factory's, and a script's TrainingArguments): `full_shard` or

@@ -1,4 +1,4 @@
-"""FSDP is told to wrap a class of layers that the model does not have.
+"""FSDP is set to wrap a class of layers that the model does not have.
 
 ## What it does
 Compares the class that `fsdp_config` names (`transformer_layer_cls_to_wrap`) with that of the model's layers, by its

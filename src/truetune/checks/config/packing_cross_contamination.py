@@ -1,4 +1,4 @@
-"""Packed documents see those that stand before them in the row.
+"""Packed documents see those that come before them in the row.
 
 ## What it does
 Finds packing that keeps nothing apart: TRL's `packing_strategy: wrapped`, LLaMA-Factory's `packing` without

@@ -204,7 +204,7 @@ class RowsSurelyCut(ConfigRule):
             "raise cutoff_len to the longest row, or split the rows",
             severity="error" if is_nearly_all(found.ends_cut, found.rows) else "warning",
             evidence=[
-                f"told by the characters: {_describe_missing_tokenizer(config)}",
+                f"estimated from characters: {_describe_missing_tokenizer(config)}",
                 SHARED_OUT,
             ],
             cases=[_limit_case(config), *([found.first] if found.first else [])],
@@ -219,11 +219,11 @@ class RowsSurelyCut(ConfigRule):
         assert found.first is not None
         return self.finding(
             f"{found.unanswered:,} of {found.rows:,} rows lose the whole answer for certain: more than"
-            f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens that are kept stand"
+            f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens that are kept come"
             " before it",
-            "raise the limit to the longest row, or shorten what stands before the answers",
+            "raise the limit to the longest row, or shorten what comes before the answers",
             severity="error",
-            evidence=[f"told by the characters: {_describe_missing_tokenizer(config)}"],
+            evidence=[f"estimated from characters: {_describe_missing_tokenizer(config)}"],
             cases=[_limit_case(config), found.first],
         )
 
@@ -245,7 +245,7 @@ class RowsSurelyCut(ConfigRule):
         if is_column_lost and not lost:
             lost = (
                 f", and in {cut.without_column:,} of them nothing of the column {cut.lost_column!r} is left, which"
-                " stands at the end"
+                " is at the end"
             )
         is_spoiled = is_nearly_all(cut.without_column, cut.rows)
         first = Case("the first row that is cut", file=cut.file, line=cut.line)
@@ -254,7 +254,7 @@ class RowsSurelyCut(ConfigRule):
             f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {cut.limit:,} tokens that the script keeps"
             f"{lost}",
             (
-                "raise the limit to the longest row, or shorten what stands before that column"
+                "raise the limit to the longest row, or shorten what comes before that column"
                 if is_column_lost
                 else "raise the limit to the longest row, or split the rows"
             ),
@@ -300,13 +300,13 @@ def _describe_higher_limit(config: Config) -> str:
 
 def _evidence_of_cut(config: Config, fate: str, *, is_of_pairs: bool) -> Iterator[str]:
     """Evidence: how the cut is known, and what is lost with the end of a row."""
-    yield f"told by the characters: {_describe_missing_tokenizer(config)}"
+    yield f"estimated from characters: {_describe_missing_tokenizer(config)}"
     if fate == "cut" and not is_of_pairs:
         yield ENDS_ARE_LOST
 
 
 def _describe_missing_tokenizer(config: Config) -> str:
-    """Why the rows are told by their characters: which tokenizer is not here, or that none makes a difference."""
+    """Why rows are measured by their characters: which tokenizer is not here, or that none makes a difference."""
     name = config.spec.tokenizer
     if has_local_tokenizer(config):
         return "no tokenizer packs text into more of them a token, that of this run neither"

@@ -308,7 +308,7 @@ def _supervised_share_evidence(config: Config, differences: list[LossDifference]
     share = measure_prompt_characters(config)
     if share is not None:
         yield (
-            f"of the texts in the first {share.rows:,} rows, {share.share:.0%} of the characters stand in prompts and"
+            f"of the texts in the first {share.rows:,} rows, {share.share:.0%} of the characters are in prompts and"
             f" {1 - share.share:.0%} in answers"
         )
 

@@ -257,7 +257,7 @@ class ServedTemplateDiffers(ConfigRule):
             f" is of a family that writes {mark}" + self._effect_of_strategy(),
             self._remedy_of_strategy() or remedy,
             evidence=[
-                "told by the model's name: no chat template of its tokenizer is on this machine"
+                "inferred from the model's name: no chat template of its tokenizer is on this machine"
             ],
             cases=[
                 self._case_of_template(key, name),

@@ -60,9 +60,9 @@ class VariablesThatHurt(EnvironmentRule):
     since = "0.1.0"
 
     def figure(self) -> str:
-        """That none of the known harmful settings stand among the environment's variables."""
+        """That none of the known harmful settings is among the environment's variables."""
         return (
-            f"0 of {len(HARMFUL_SETTINGS):,} settings that hurt stand in"
+            f"0 of {len(HARMFUL_SETTINGS):,} harmful settings are among"
             f" {len(self.subject.variables):,} variables"
         )
 

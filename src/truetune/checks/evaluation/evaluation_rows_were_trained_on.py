@@ -72,7 +72,7 @@ class EvaluationRowsWereTrainedOn(EvaluationRule):
         file, line = overlap.example or (None, None)
         yield self.finding(
             f"{overlap.rows:,} of {overlap.of:,} rows were trained on",
-            "measure on rows that were held out; the losses of the others stand apart in the"
+            "measure on rows that were held out; the losses of the others are listed apart in the"
             " report",
             severity="info" if overlap.rows <= MAX_SHARE_OF_NOTE * overlap.of else "warning",
             evidence=losses,

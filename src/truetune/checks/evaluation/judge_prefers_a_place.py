@@ -1,4 +1,4 @@
-"""An LLM judge decides by the place of an answer: the one that stands first (or second) wins, whatever it is.
+"""An LLM judge decides by the place of an answer: the one that comes first (or second) wins, whatever it is.
 
 ## What it does
 
@@ -92,7 +92,7 @@ class JudgePrefersAPlace(EvaluationRule):
         )
         of = count.decided + count.ties
         return self.finding(
-            f"the judge decides by place: of {count.how}, the answer that stands {place} won {wins:,} times and the"
+            f"the judge decides by place: of {count.how}, the answer that is {place} won {wins:,} times and the"
             f" other place {count.decided - wins:,}",
             "judge each pair in both orders, and count a win only where both verdicts name the same answer; do not"
             " report this win rate",

@@ -132,11 +132,13 @@ class NoBetterThanBase(EvaluationRule):
         )
 
 
-def _verdict_on_change(change: LossChange) -> Literal["better", "worse", "not surely better"]:
+def _verdict_on_change(
+    change: LossChange,
+) -> Literal["better", "worse", "not significantly better"]:
     """Whether the loss changed for sure: the test, and the interval of the bootstrap, have to agree."""
     if change.p >= MAX_P:
-        return "not surely better"
+        return "not significantly better"
     if change.low is not None and change.low > 0:
         return "worse"
     is_better = change.high is not None and change.high < 0
-    return "better" if is_better else "not surely better"
+    return "better" if is_better else "not significantly better"

@@ -70,7 +70,7 @@ class ParserScoresShuffledGolds(EvaluationRule):
     def figure(self) -> str:
         """The score of the parser with shuffled gold answers, beside that of chance."""
         proof = self.proof()
-        chance = "what chance is can't be told"
+        chance = "the score of chance is not known"
         if proof.chance is not None:
             chance = f"{proof.chance:.2f} is chance"
         return f"the parser scores {proof.shuffled:.2f} with shuffled gold answers; {chance}"

@@ -67,7 +67,9 @@ class StoppingIsNotCalibrated(EvaluationRule):
         """Unmet where the probability of a stop is not known, or too few rows have an end."""
         stops = self.subject.model.stops
         if stops is None:
-            return Unmet("P(stop) is not told", "evaluate the model's files, and rows with answers")
+            return Unmet(
+                "P(stop) is not known", "evaluate the model's files, and rows with answers"
+            )
         if stops.rows < MIN_ROWS or stops.low is None:
             return Unmet(
                 f"{stops.rows:,} rows have an end, and it takes {MIN_ROWS}",
@@ -94,7 +96,7 @@ class StoppingIsNotCalibrated(EvaluationRule):
             return
         verdict = "it has not learned where answers end" if expects_few else "it breaks answers off"
         remedy = (
-            "train the stop token behind each answer, and nowhere else: truetune check on the run's"
+            "train the stop token after each answer, and nowhere else: truetune check on the run's"
             " settings shows it"
         )
         if expects_few and stops.unserved:

@@ -126,7 +126,7 @@ GUIDES = (
                   " training data only",
                   ("asked-in-another-form", "server-builds-another-prompt")),
             Cause("prompts are cut on the right where they are asked (truncation=True with a short max_length): the"
-                  " question and the header of the answer stand at their end",
+                  " question and the header of the answer are at their end",
                   "long documents or contexts: it continues the document in place of an answer; short ones are fine",
                   ("prompts-lose-their-end",)),
             Cause("generate returns the prompt's ids before the answer's, and both are decoded",
@@ -140,7 +140,7 @@ GUIDES = (
                   "answers break off in the middle after ten words or one line, truncated; finish_reason length;"
                   " vllm completions, llama_cpp",
                   ("generation-length-not-set", "answers-are-cut-off")),
-            Cause("a stop string stands inside the answers: stop=['\\n'], or PARAMETER stop of a Modelfile",
+            Cause("a stop string is inside the answers: stop=['\\n'], or PARAMETER stop of a Modelfile",
                   "empty answers or only the first line, list or heading is missing; stop sequences",
                   ("generation-settings-distort-answers", "modelfile-parameters-unfit")),
             Cause("Ollama cuts prompts at num_ctx (4,096 tokens by default), and drops their beginning: the documents"
@@ -206,7 +206,7 @@ GUIDES = (
             Cause("the stop token is masked, because it is the pad token",
                   "answers hit max_new_tokens although rows end well",
                   ("pad-is-stop-token", "padding-supervised", "stopping-never-learned")),
-            Cause("no stop token stands in the rows", "invents the next user turn or question after its answer",
+            Cause("no stop token is in the rows", "invents the next user turn or question after its answer",
                   ("eos-not-appended", "answer-not-terminated")),
             Cause("most rows lose their end at a length limit, a default such as TRL's 1,024 tokens too: set "
                   "max_length to the longest row",
@@ -217,7 +217,7 @@ GUIDES = (
             Cause("stopping is switched off where it is asked: ignore_eos, min_tokens or min_new_tokens, a bias on EOS",
                   "each answer has exactly max_tokens tokens, finish_reason length; copied from a benchmark of speed",
                   ("command-switches-stopping-off", "generation-settings-distort-answers")),
-            Cause("a few turns of dialogue are one text, and the end token stands behind the last of them alone",
+            Cause("a few turns of dialogue are one text, and only the last of them ends with the end token",
                   "plays both sides, writes the user's part too, continues with a whole conversation",
                   ("inner-turns-not-terminated", "answers-continue-the-dialogue")),
         ),
@@ -402,7 +402,7 @@ GUIDES = (
                   ("updates-smaller-than-rounding",)),
             Cause("dead batches are logged as 0, and the mean falls", "loss is exactly zero now and then",
                   ("nan-hidden-by-logging-filter",)),
-            Cause("facts that stand in few rows, in one wording each, are not learned: write each fact in many wordings"
+            Cause("facts that are in few rows, in one wording each, are not learned: write each fact in many wordings"
                   " (and questions), train for more epochs with a larger rank, or give the texts to the model (RAG)",
                   "the model does not know the facts of our documents or company and makes things up about our "
                   "products; hallucinates on the training questions; knowledge is not learned by LoRA",
@@ -469,7 +469,7 @@ GUIDES = (
                   " QLoRA",
                   ("learning-rate-far-from-published",)),
             Cause("an older checkpoint is asked: names are sorted as text, so that checkpoint-900 comes after"
-                  " checkpoint-1000, or the path of an earlier run stands in the script",
+                  " checkpoint-1000, or the script holds the path of an earlier run",
                   "trained longer and nothing changed; answers of an early checkpoint; sorted(glob(...))[-1],"
                   " ls | tail"),
             Cause("training ends at an early checkpoint: early stopping, or load_best_model_at_end takes the step of"
@@ -730,14 +730,14 @@ GUIDES = (
             Cause("the nodes wait at MASTER_ADDR=localhost, each at itself",
                   "RendezvousTimeoutError; two nodes, and no process has started",
                   ("nodes-wait-for-themselves",)),
-            Cause("torchrun for several nodes stands in the batch script without srun: only the first node starts it",
+            Cause("torchrun for several nodes is in the batch script without srun: only the first node starts it",
                   "2-node slurm job sits there until the rendezvous timeout, the second node is idle",
                   ("nodes-wait-for-themselves",)),
             Cause("each node or task starts a run of its own: `srun torchrun --standalone`, or no --nnodes",
                   "each step and evaluation line is printed twice; several nodes are as slow as one; world size is that"
                   " of one node",
                   ("nodes-train-apart",)),
-            Cause("every node is told the same number: $SLURM_NODEID stands outside of single quotes in the batch"
+            Cause("every node gets the same number: $SLURM_NODEID is outside of single quotes in the batch"
                   " script, which reads it once, on the first node, where it is 0. Start bash -c '...' by srun, in"
                   " single quotes",
                   "two slurm nodes hang at the start until the time limit, one node works; ranks exist twice, the other"
@@ -797,7 +797,7 @@ GUIDES = (
                   "crash when saving a checkpoint on several gpus, FileNotFoundError or FileExistsError in rmtree or"
                   " makedirs; on one gpu it runs through",
                   ("every-process-changes-the-same-files", "run-ended-in-an-exception")),
-            Cause("vLLM, SGLang and TGI use one GPU unless told: --tensor-parallel-size N splits a model over N, "
+            Cause("vLLM, SGLang and TGI use one GPU by default: --tensor-parallel-size N splits a model over N, "
                   "--data-parallel-size N serves N copies",
                   "vllm serve uses only the first gpu although there are four; inference server on one of several"
                   " gpus"),
@@ -937,7 +937,7 @@ GUIDES = (
          "perplexity differs", "accuracy 0", "eval score lower than published", "benchmark leak", "eval loss rises"),
         "truetune evaluate MODEL --data HELD_OUT",
         (
-            Cause("rows of the evaluation stand in the training data",
+            Cause("rows of the evaluation are in the training data",
                   "accuracy too good to be true, perfect on the test set, and users see no improvement; the eval loss"
                   " is superb, excellent, nearly the training loss, and on new or unseen questions the model is wrong;"
                   " held-out rows are near duplicates or paraphrases of trained ones, the split leaks",
@@ -1052,7 +1052,7 @@ GUIDES = (
             Cause("long prompts are truncated on the right: the question and the generation prompt are cut off",
                   "accuracy drops for long documents and inputs; truncation=True, max_length in the evaluation",
                   ("prompts-lose-their-end",)),
-            Cause("special tokens stand in the answers (skip_special_tokens=False): no answer equals its reference",
+            Cause("special tokens are in the answers (skip_special_tokens=False): no answer equals its reference",
                   "exact match zero, predictions end with <|im_end|> or </s>", ("role-markers-in-answers",)),
             Cause("the figure is that of one process and its part of the rows: a loader with DistributedSampler, and"
                   " no all_reduce of the sum and the count before rank 0 logs it",
@@ -1076,7 +1076,7 @@ GUIDES = (
                   "accuracy 0.94 but macro F1 0.31; macro and micro average differ, imbalanced classes",
                   ("one-answer-to-all", "few-distinct-answers")),
             Cause("the reference is searched inside the answer (`gold in answer`): a letter, a digit or a short word "
-                  "stands in nearly any text, and a long answer that names all options is right each time. Compare "
+                  "is in nearly any text, and a long answer that names all options is right each time. Compare "
                   "parsed answers", "accuracy 97 % but answers read wrong; substring match, contains",
                   ("parser-scores-shuffled-golds", "prompt-left-in-answers")),
             Cause("the losses of two runs are means over different tokens or rows: assistant_only_loss,"
@@ -1101,16 +1101,15 @@ GUIDES = (
                   "accuracy too high, 100 percent; the number of scored rows is smaller than the test set; None or"
                   " unparsed answers are dropped",
                   ("metric-divided-by-another-count",)),
-            Cause("the LLM judge prefers a place: our answer always stands first (A), and each pair is judged in one"
+            Cause("the LLM judge prefers a place: our answer is always first (A), and each pair is judged in one"
                   " order."
                   " Judge both orders, and count a win only where both name the same answer",
                   "LLM judge, pairwise verdicts, win rate: the fine-tune beats the base and the base beats the"
                   " fine-tune;"
                   " a model wins against itself; position bias, answer A wins; users see no difference",
                   ("judge-prefers-a-place", "judge-sees-one-order")),
-            Cause("the LLM judge prefers long answers, its own family's style, or what it is told: the model's name or"
-                  " the"
-                  " reference stands in its prompt; verdicts that can't be parsed count as a win or a loss",
+            Cause("the LLM judge prefers long answers, its own family's style, or what its prompt gives away: the"
+                  " model's name or the reference; verdicts that can't be parsed count as a win or a loss",
                   "judge win rate rose with the length of answers; AlpacaEval, MT-Bench, arena; verbosity or length"
                   " bias,"
                   " self-preference; length-controlled win rate; judge scores do not match people",
@@ -1140,7 +1139,7 @@ GUIDES = (
                   "perplexity is higher than that of lm_eval or the paper on the same text; stride, sliding window,"
                   " max_length",
                   ("perplexity-not-weighted-by-tokens",)),
-            Cause("the benchmark's test rows stand in the training mix (GSM8K, MMLU, HumanEval in collected "
+            Cause("the benchmark's test rows are in the training mix (GSM8K, MMLU, HumanEval in collected "
                   "instruction sets): search some of its questions in your rows, and take out rows that share 13 "
                   "words in a row",
                   "GSM8K or another benchmark jumped from 45 to 88 with our sft set, own problems did not improve; "
@@ -1173,7 +1172,7 @@ GUIDES = (
                   "get 1 point out of 10; first capital letter, first digit; accuracy 0.0 after fine-tuning on math,"
                   " most answers look right when I read them",
                   ("pattern-takes-part-of-a-word", "pattern-takes-another-match")),
-            Cause("code or JSON stands between ``` fences, and exec or json.loads gets the fences",
+            Cause("code or JSON is between ``` fences, and exec or json.loads gets the fences",
                   "pass@1 is 0.0, HumanEval or MBPP 0 after chat tuning; SyntaxError for every answer; JSONDecodeError"
                   " for every answer; markdown code block",
                   ("pattern-misses-the-answers",)),
@@ -1195,7 +1194,7 @@ GUIDES = (
                   ("harness-runs-not-comparable", "head-of-a-sorted-file-evaluated",
                    "head-of-a-sorted-validation")),
             Cause("rows were repeated, or others made of them, before they were divided: oversampling, augmentation,"
-                  " back-translation. Copies stand on both sides: divide first",
+                  " back-translation. Copies are on both sides: divide first",
                   "validation accuracy 0.97, in production 0.70; the metric can't be true; minority classes were"
                   " oversampled, balanced, upsampled, RandomOverSampler, random.choices",
                   ("rows-repeated-before-the-split", "train-eval-leak")),
@@ -1223,7 +1222,7 @@ GUIDES = (
                   "whatever I train, the evaluation gives 67.4; cached predictions, preds.jsonl is old; the same score"
                   " to the last digit",
                   ("answers-kept-for-any-model", "checkpoints-share-one-cache")),
-            Cause("the reference stands in the prompt: whole messages were rendered with add_generation_prompt",
+            Cause("the reference is in the prompt: whole messages were rendered with add_generation_prompt",
                   "ROUGE 0.98 with generation, the output repeats or copies the answer",
                   ("reference-stands-in-the-prompt",)),
             Cause("requests to the judge that fail (429, a wrong key) are scored by a constant of the except branch",
@@ -1668,7 +1667,7 @@ GUIDES = (
          "chosen reward falls", "preference training useless", "dpo accuracy 1.0 at once", "orpo does nothing"),
         "truetune rehearse SETTINGS",
         (
-            Cause("both sides of a pair are the same tokens, as they stand or once they are cut",
+            Cause("both sides of a pair are the same tokens, before or after truncation",
                   "margins are exactly 0; dpo loss 0.693 all the time; one field or one best candidate is written to"
                   " chosen and rejected",
                   ("preference-pairs-identical", "pair-truncated-on-one-side", "pair-sides-not-comparable")),
@@ -1685,7 +1684,7 @@ GUIDES = (
                   "loss stays around 0.69 and accuracy around 0.5 for whole epochs at a sound rate; columns "
                   "response_a, response_b and winner in the rows",
                   ("winner-column-disagrees", "dpo-stuck-at-ln2")),
-            Cause("each pair stands in the data in both orders",
+            Cause("each pair is in the data in both orders",
                   "rewards/accuracies stay at 0.5; pairs judged in both orders", ("pairs-with-opposite-labels",)),
             Cause("what is compared afterwards is the base: the adapter was never loaded",
                   "before and after are word for word the same while the margins grew",
@@ -1719,7 +1718,7 @@ GUIDES = (
             Cause("steps are rounded away: all weights in bfloat16, at rates of 5e-7 to 1e-6",
                   "full dpo without lora, gradients of normal size, margins of 0.001 for hundreds of steps",
                   ("pure-bf16-updates-rounded-away", "bf16-weights-updated-in-place")),
-            Cause("the rejected answers are all alike or trivially told apart: one canned refusal, empty, another "
+            Cause("the rejected answers are all alike or trivially separated: one canned refusal, empty, another "
                   "format, one phrase at the beginning",
                   "accuracy 1.0 after a few steps, loss near zero, answers no better",
                   ("dpo-accuracy-at-once", "rejected-side-empty", "pairs-lack-diversity",
@@ -1809,8 +1808,8 @@ GUIDES = (
                   "random "
                   "text or the next user question, never stops, perfect in the notebook; unsloth save_pretrained_gguf",
                   ("asked-in-another-form", "modelfile-template-differs", "modelfile-lacks-stop")),
-            Cause("the TEMPLATE of the Modelfile ends behind the question: it opens no turn for the answer, whose "
-                  "header stood there in training",
+            Cause("the TEMPLATE of the Modelfile ends after the question: it opens no turn for the answer, as the "
+                  "header did in training",
                   "ollama asks another question instead of answering, writes the user's next message, begins with "
                   "the word assistant; good in the notebook",
                   ("modelfile-template-lacks-answer-header",)),

@@ -241,7 +241,7 @@ TRAIT_READINGS: tuple[TraitReading, ...] = (
     _compile_trait_reading(Trait.SPLIT, "any", "a split of the rows",
          r"train_test_split|random_split|val_set_size|test_size|\[:\s*-?\w+\].*(train|test|val)"
          r"|split\s*=|rows\[\w*:|train_size",
-         r"\bsplit|stand in the training data|leak|held-out rows"),
+         r"\bsplit|are in the training data|leak|held-out rows"),
     _compile_trait_reading(Trait.TRUNCATION, "any", "a cut of long texts",
          r"truncat|max_(seq_)?length|cutoff_len|max_seq_len|sequence_len|model_max_length"
          r"|block_size|max_prompt_length",

@@ -68,7 +68,7 @@ class PackedDocumentsSeeEachOther(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         """The finding that in a packed row, one document attends to another."""
-        borders = evidence["told apart by"]
+        borders = evidence["separated by"]
         if not borders and any(
             int(sample.documents.max(initial=0)) for sample in self.subject.samples
         ):
@@ -96,7 +96,7 @@ class PackedDocumentsSeeEachOther(LawRule):
                     f"the {name} document changed: {difference:.2g}"
                     for name, difference in evidence["by changed document"].items()
                 ),
-                f"{evidence['documents']} documents, told apart by "
+                f"{evidence['documents']} documents, separated by "
                 + (", ".join(borders) or "nothing that the model is given"),
             ],
         )

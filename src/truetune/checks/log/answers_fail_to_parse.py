@@ -51,9 +51,9 @@ SINGLE_QUOTES = "Expecting property name enclosed in double quotes"
 MEANINGS = (
     (
         SINGLE_QUOTES,
-        "keys in single quotes, as Python prints a dictionary (str(dict)), or a comma behind the last field",
+        "keys in single quotes, as Python prints a dictionary (str(dict)), or a comma after the last field",
     ),
-    ("Extra data", "one JSON value and text behind it"),
+    ("Extra data", "one JSON value and text after it"),
     (
         "Expecting value: line 1 column 1 (char 0)",
         "no JSON at the beginning: an empty answer, a sentence or a fence (```)",
@@ -66,7 +66,7 @@ MEANINGS = (
         "Unterminated string",
         "an answer that is cut, by the limit of new tokens or by a line break in a text",
     ),
-    ("Illegal trailing comma", "a comma behind the last field"),
+    ("Illegal trailing comma", "a comma after the last field"),
     ("Invalid control character", "a line break inside a text"),
 )
 """What the words of Python's parser say of a text"""

@@ -61,7 +61,7 @@ class CompiledAgainForEachShape(OutputRule):
     def figure(self) -> str:
         """The number of compilations after the first; empty without an output."""
         output = self.subject.output
-        return f"{output.recompiled.count:,} compilations behind the first" if output else ""
+        return f"{output.recompiled.count:,} compilations after the first" if output else ""
 
     def findings(self) -> Iterator[Finding]:
         output = self.subject.output
@@ -111,7 +111,7 @@ def _compile_wait_evidence(compiled: Recompilations) -> Iterator[str]:
     if compiled.slow_s is not None and compiled.quick_s is not None:
         if compiled.slow_s > compiled.quick_s:
             yield (
-                f"requests or steps behind a compilation take {compiled.slow_s:,.3g} s, others"
+                f"requests or steps after a compilation take {compiled.slow_s:,.3g} s, others"
                 f" {compiled.quick_s:,.3g} s (medians)"
             )
     if compiled.is_limit_reached and not compiled.count:

@@ -1,4 +1,4 @@
-"""Preferences are told apart before they were learned: something trivial separates the pairs.
+"""Preferences are ranked right before they were learned: something trivial separates the pairs.
 
 ## What it does
 Averages `rewards/accuracies` over the records between the first twentieth and the first half of the first epoch, ten

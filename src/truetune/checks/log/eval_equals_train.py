@@ -75,7 +75,7 @@ class EvalEqualsTrain(LogRule):
         count = len(list(self._epoch_borders_with_loss_drop()))
         if count < MIN_BORDERS:
             return Unmet(
-                f"an evaluation stands at {count:,} borders of epochs where the training loss"
+                f"there is an evaluation at {count:,} borders of epochs where the training loss"
                 f" drops, and it takes {MIN_BORDERS}",
                 "evaluate at the end of each epoch (eval_strategy: epoch), and log more often than"
                 " that",

@@ -80,7 +80,7 @@ class EvalWithoutLoss(LogRule):
         if runs and not measured:
             yield self.finding(
                 f"{runs:,} evaluations ran and none gave a loss or another metric",
-                'set label_names=["labels"]: the Trainer finds no labels behind a PeftModel',
+                'set label_names=["labels"]: the Trainer finds no label names through a PeftModel',
                 evidence=(", ".join(n for n in sorted(log.curves) if n.startswith("eval_")),),
                 count=runs,
             )

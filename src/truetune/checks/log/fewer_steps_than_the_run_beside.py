@@ -74,7 +74,7 @@ class FewerStepsThanTheRunBeside(LogRule):
         if unmet is not None:
             return unmet
         if not self.subject.beside:
-            return Unmet("no other run of the Trainer stands beside it")
+            return Unmet("there is no other run of the Trainer beside it")
         if self._own_run_size() is None:
             return Unmet("the log does not say how many rows the run saw, since it has not ended")
         return None

@@ -121,7 +121,7 @@ class GradNormExplodes(LogRule):
             f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged steps"
             + (", and the loss is 0 there" if has_no_labels else ""),
             "look at the labels of the batches first: where all are -100, the loss is a mean over no token (a response"
-            " marker that is not found, answers behind max_length), and no precision helps"
+            " marker that is not found, answers past max_length), and no precision helps"
             if has_no_labels
             else "train in bf16, or lower the learning rate",
             evidence=(describe_steps(bad), *((NO_LABELS,) if has_no_labels else ())),

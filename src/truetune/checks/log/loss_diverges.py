@@ -201,13 +201,13 @@ class LossDiverges(LogRule):
         first, high = float(loss.step[0]), float(loss.step[top])
         return self.finding(
             f"the loss rises from {_describe_record(loss, 0, unit)} to {_describe_record(loss, top, unit)}, and none of"
-            f" the {loss.step.size - 1:,} records behind the first is as low again: {last:.4g} at the end",
+            f" the {loss.step.size - 1:,} records after the first is as low again: {last:.4g} at the end",
             f"{advise_restart(self.subject, high)}; {self._advice_on_adapter_scale()}{self._advice_on_rate()}, and more"
             f" warm-up{self._advice_on_precision()}",
             severity="error",
             evidence=(
                 *self._unusual_adapter_scale_evidence(),
-                f"the lowest record behind the first is {_describe_record(loss, lowest, unit)};"
+                f"the lowest record after the first is {_describe_record(loss, lowest, unit)};"
                 f" noise {noise_sigma(loss.value):.3g}",
             ),
             figure=draw_curves("loss", {"loss": loss}, {"rises": high, "first": first}),

@@ -80,7 +80,7 @@ class LossIsASum(LogRule):
             return explain_too_short_curve(late, MIN_EVALUATIONS, "eval_loss beside the loss")
         if evaluated.value[-1] > MAX_REMAINING_SHARE * evaluated.value[0]:
             return Unmet(
-                "eval_loss does not fall by a fifth: a factor can't be told from a distance"
+                "eval_loss falls by less than a fifth, so a factor looks the same as an offset"
             )
         return None
 

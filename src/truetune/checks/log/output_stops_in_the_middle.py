@@ -105,10 +105,10 @@ class OutputStopsInTheMiddle(OutputRule):
         output = self.subject.output
         assert output is not None
         return self.finding(
-            f"no step is done: the bar stands at 0 of {output.total:,} after NCCL joined the GPUs by P2P copies",
+            f"no step is done: the bar is at 0 of {output.total:,} after NCCL joined the GPUs by P2P copies",
             "start once with NCCL_P2P_DISABLE=1: if it runs, copies between the GPUs are caught by the IOMMU or by ACS"
             " (`sudo dmesg | grep -i -e iommu -e page_fault`), or the driver offers P2P on cards that have none; if it"
-            " stands still too, `py-spy dump --pid PID` names the line of each process",
+            " hangs too, `py-spy dump --pid PID` names the line of each process",
             severity="warning",
             cases=(Case(f"step 0 of {output.total:,}", file=output.file, line=output.lines),),
         )

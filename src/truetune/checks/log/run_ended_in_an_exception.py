@@ -136,7 +136,7 @@ RESUMING_FUNCTION = re.compile(
 """Functions that read the state of a training before its first step"""
 RACED = "several processes delete, rename or make the same files at the same time"
 RACE_REMEDY = (
-    "let one process do it (if accelerator.is_main_process, or rank 0) and the others wait behind it"
+    "let one process do it (if accelerator.is_main_process, or rank 0) and let the others wait after it"
     " (wait_for_everyone, barrier): `truetune lint SCRIPT` names the calls that every process runs"
 )
 MAX_TEXT = 200

@@ -137,7 +137,7 @@ class RunWasKilled(OutputRule):
                 "find out what it waited for, from the last lines before the end on: processes that wait for one"
                 " another (the launch, the number and the address of each node), a download, or the preparation of the"
                 " data."
-                " `py-spy dump --pid PID` shows it in a job that stands still"
+                " `py-spy dump --pid PID` shows it in a job that hangs"
             )
         elif reported is not None:
             advice = f"fix first what the output says before it: {reported.message.advice}"
@@ -275,7 +275,7 @@ class RunWasKilled(OutputRule):
         until = parse_date_and_time(end.text)
         if self._stood_still_before(end) and last is not None and until is not None:
             minutes = (until - last).total_seconds() / 60
-            yield f"it stood still: the last step was logged {minutes:,.0f} minutes before"
+            yield f"it hung: the last step was logged {minutes:,.0f} minutes before"
         elif run is not None and run.step_seconds is not None:
             yield (
                 f"its steps come at an even pace up to step {run.steps:,.0f}, {run.step_seconds:.3g} s each: somebody"

@@ -91,7 +91,7 @@ class SeveralTrainingsInOneLog(OutputRule):
             why = f"their losses are nearly the same ({losses}), and one run prints one value"
         cases = [Case(repeated.text, file=output.file, line=repeated.line)] if are_alone else []
         yield self.finding(
-            f"each record of the training stands here {copies} times, and {why}: {copies} trainings run that know"
+            f"each record of the training is here {copies} times, and {why}: {copies} trainings run that know"
             " nothing of each other, each on all rows. The job takes as long as one of them",
             _advice(copies, are_alone=are_alone),
             severity="error" if are_alone else "warning",

@@ -199,7 +199,7 @@ class ShortcutLoss(LogRule):
             evidence.append(f"{of_pads.place}: {of_pads.value}")
         if data is not None:
             evidence.append(f"entropy of the supervised tokens: {data.unigram:.3g} nats")
-        cause = f"the target stands in the input{'' if data is not None else doubt}"
+        cause = f"the input contains the target{'' if data is not None else doubt}"
         remedy = (
             "check labels and mask: an attention mask of one's own without a causal part (tril), labels that are"
             " shifted twice, answers in prompts, pads that have labels"

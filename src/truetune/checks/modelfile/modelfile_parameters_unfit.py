@@ -155,7 +155,7 @@ class ModelfileParametersUnfit(ModelfileRule):
             if not stop or count < MIN_SHARE_CUT * total:
                 continue
             yield self.finding(
-                f"answers end at the stop string {stop!r}, which stands in {count} of {total} answers of"
+                f"answers end at the stop string {stop!r}, which {count} of {total} answers contain in"
                 f" {chats.path.name}: they are cut off there",
                 "remove this PARAMETER stop: the mark that ends turns is enough",
                 cases=[self.case(instruction)],

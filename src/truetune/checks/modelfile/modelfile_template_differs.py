@@ -184,7 +184,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
             return
         others = _marks_beyond(written_marks, trained_marks)
         yield self.finding(
-            f"TEMPLATE lacks {', '.join(lacking)}, which stood around each question in training"
+            f"TEMPLATE lacks {', '.join(lacking)}, which surrounded each question in training"
             + (f"; it writes {', '.join(others)}" if others else ""),
             "write the template of the tokenizer in Ollama's form, or leave TEMPLATE out where FROM"
             " has the model's own",
@@ -220,7 +220,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
         yield self.finding(
             f"TEMPLATE writes {written} before a question, and {model[0]} is of a family that writes {model[1]}",
             "write the template of the model's own family, and its end of turn as PARAMETER stop",
-            evidence=["told by the model's name: its tokenizer is not on this machine"],
+            evidence=["inferred from the model's name: its tokenizer is not on this machine"],
             cases=[self.case(template)],
         )
 

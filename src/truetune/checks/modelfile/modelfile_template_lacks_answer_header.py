@@ -264,8 +264,8 @@ class ModelfileTemplateLacksAnswerHeader(ModelfileRule):
         return Unmet("it is about TEMPLATE, and there is none: that of FROM holds")
 
     def figure(self) -> str:
-        """That TEMPLATE opens a turn behind the question, or is of no known family."""
-        return "TEMPLATE opens a turn behind the question, or is of no known family"
+        """That TEMPLATE opens a turn after the question, or is of no known family."""
+        return "TEMPLATE opens a turn after the question, or is of no known family"
 
     def findings(self) -> Iterator[Finding]:
         template = self.subject.last("template")
@@ -282,9 +282,9 @@ class ModelfileTemplateLacksAnswerHeader(ModelfileRule):
         if family is None:
             return
         yield self.finding(
-            f"TEMPLATE ends behind the question without {family.answer}: the model was trained to answer behind"
+            f"TEMPLATE ends after the question without {family.answer}: the model was trained to answer after"
             " it, and now writes it itself, or asks the next question of the user",
-            f"write {family.answer} behind the last turn, as the chat template of the training does with"
+            f"write {family.answer} after the last turn, as the chat template of the training does with"
             " add_generation_prompt=True, then {{ .Response }}",
             cases=[self.case(template)],
         )

@@ -1,4 +1,4 @@
-"""A BOS or stop token stands inside an answer of a pair.
+"""A BOS or stop token is inside an answer of a pair.
 
 ## What it does
 Looks for a BOS token in either answer, for a stop token with more text of the same answer behind it, and in chats for

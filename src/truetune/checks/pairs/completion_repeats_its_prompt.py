@@ -1,4 +1,4 @@
-"""Completions begin with their own prompt: it stands twice in what is trained.
+"""Completions begin with their own prompt: it is twice in what is trained.
 
 ## What it does
 Looks at rows of a prompt and one completion (KTO, prompt/completion), as text or as messages: does the completion begin

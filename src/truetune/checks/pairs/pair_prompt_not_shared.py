@@ -46,7 +46,7 @@ from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
 
 PROMPT_FAULTS = {
-    "twice": "the prompt stands twice, before the answers and inside them",
+    "twice": "the prompt is there twice, before the answers and inside them",
     "other": "a side begins with a question of its own",
     "none": "the sides share no beginning, and there is no prompt",
 }
@@ -123,7 +123,7 @@ class PairPromptNotShared(PairRule):
         """What is wrong with the pairs, where it is the same in all; else what they have in common."""
         if self.kinds["twice"] == count:
             return (
-                f"the prompt stands twice in {count:,} of {self.pairs:,} pairs: before the answers, and once more"
+                f"the prompt is there twice in {count:,} of {self.pairs:,} pairs: before the answers, and once more"
                 " inside of chosen or rejected"
             )
         return f"{count:,} of {self.pairs:,} pairs do not share one prompt"

@@ -1,4 +1,4 @@
-"""The same comparison stands in the data both ways.
+"""The same comparison occurs in the data both ways.
 
 ## What it does
 Counts the pairs whose two answers stand, for the same prompt, the other way round in another pair; and the answers that
@@ -112,9 +112,9 @@ class PairsWithOppositeLabels(PairRule):
         return None if self.ways.parts else NOTHING_TO_COMPARE
 
     def figure(self) -> Measurement:
-        """That none of the comparisons stand in the data the other way round as well."""
+        """That no comparison also occurs with chosen and rejected swapped."""
         return count_measurement(
-            "comparisons that stand in the data the other way round as well",
+            "comparisons that also occur with chosen and rejected swapped",
             0,
             len(self.ways.whole()),
         )
@@ -126,8 +126,8 @@ class PairsWithOppositeLabels(PairRule):
         opposed = np.flatnonzero(np.isin(ways[:, 0], ways[:, 1]))
         if len(opposed):
             yield self.finding(
-                f"{len(opposed):,} of {len(ways):,} comparisons stand in the data the other way"
-                " round as well",
+                f"{len(opposed):,} of {len(ways):,} comparisons also occur with chosen and"
+                " rejected swapped",
                 "drop both of each, or keep the one that most of your labellers chose",
                 severity="warning" if len(opposed) >= WARNING_SHARE * len(ways) else "info",
                 cases=list(self._cases_of_opposites(ways, opposed[:MAX_CASES].tolist())),

@@ -146,7 +146,7 @@ class PreferencePairsIdentical(PairRule):
 
     def _evidence_by_reason(self) -> list[str]:
         """How many pairs are the same, by what makes them so."""
-        lines = [f"{self.same:,} ({self.same / self.pairs:.1%}) are the same as they stand"]
+        lines = [f"{self.same:,} ({self.same / self.pairs:.1%}) are identical"]
         if self.spaced:
             share = self.spaced / self.pairs
             lines.append(f"{self.spaced:,} ({share:.1%}) differ by spaces and line breaks alone")

@@ -312,7 +312,7 @@ class PreferencePairsSwapped(PairRule):
             for kind in speaking
         ]
         evidence.append(
-            "this is evidence and no proof; without it a swapped set cannot be told from a right one"
+            "this is evidence, not proof; no other sign distinguishes a swapped set from a correct one"
         )
         return self.finding(
             f"chosen and rejected look exchanged: in {self.against[most]:,} of the"

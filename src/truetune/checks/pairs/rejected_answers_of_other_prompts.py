@@ -97,5 +97,5 @@ class RejectedAnswersOfOtherPrompts(PairRule):
 def _describe_where_answers_are(displaced: DisplacedAnswers) -> str:
     """Where the rejected answers of these prompts are."""
     if displaced.order:
-        return f"those of these prompts stand {displaced.order}"
+        return f"those of these prompts are {displaced.order}"
     return "each of these prompts has one that is far nearer than all others, at another row"

@@ -40,6 +40,8 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
     if not run.data and trains_demo_data_alone(config):
         seen.demo_config = path
     if not run.data:
+        # Rows that are named beside it are those that it trains.
+        seen.joined = seen.joined or _does_stack_join_texts(config)
         unjudged = NotJudged(
             "the data of these settings",
             "no file of it is on this machine",

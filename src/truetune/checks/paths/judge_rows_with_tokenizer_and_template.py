@@ -81,7 +81,7 @@ def _judge_rows_read_by_script(
     try:
         return _check_rows_with_tokenizer(seen.trainers.apply_to_run(run), seen, progress)
     except TruetuneError as error:
-        why = f"they are no rows of a known form as they stand: {error}"
+        why = f"they have no known row format in the file: {error}"
         unjudged = NotJudged("the rows that the script reads", why, asked=False)
         seen.add_not_judged(unjudged)
         return None

@@ -83,7 +83,7 @@ class MemorisedButNotRecited(RecitationRule):
             )
         yield self.finding(
             f"{len(lost)} of {len(rows)} answers are not recited, at a loss of {losses[-1]:.2g}",
-            "look at which tokens are supervised, and whether labels stand where the loss expects"
+            "look at which tokens are supervised, and whether labels are where the loss expects"
             " them",
             severity="error" if len(lost) == len(rows) else "warning",
             evidence=evidence,

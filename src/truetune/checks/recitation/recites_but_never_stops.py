@@ -81,9 +81,9 @@ class RecitesButNeverStops(RecitationRule):
             " generation_config",
             severity="error" if len(endless) == len(recited) else "warning",
             evidence=[
-                f"stop ids at generation: {stop_ids}; {closed} of these rows hold one behind the"
+                f"stop ids at generation: {stop_ids}; {closed} of these rows have one after the"
                 " answer",
-                "probability of a stop behind the answer:"
+                "probability of a stop after the answer:"
                 f" {max(row['stop_after'] for row in endless):.2g} at most",
             ],
             cases=cases_of_recited_answers(endless),

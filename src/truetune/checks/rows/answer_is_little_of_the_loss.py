@@ -161,7 +161,7 @@ class AnswerIsLittleOfTheLoss(DataRule):
                 " which each token is learned"
             )
         if self.cut * 2 > self.rows:
-            return Unmet("the limit cuts most texts before their end, where the answer stands")
+            return Unmet("the limit cuts most texts before their end, where the answer is")
         return (
             None
             if self._column_of_answers()

@@ -182,7 +182,7 @@ class AnswerStandsInPrompt(DataRule):
             " model learns to give the text back",
             "keep a small share of rows whose text needs no change, and see that the others were really edited"
             " (a failed correction or translation often returns its input)",
-            evidence=["the loss of such a run is near 0, for a copy is easily told"],
+            evidence=["the loss of such a run is near 0, for a copy is easy to predict"],
             cases=[
                 Case(f"prompt and answer end in {self.answers[i][:60]!r}", self.places[i])
                 for i in rows[:MAX_CASES]
@@ -229,7 +229,7 @@ class AnswerStandsInPrompt(DataRule):
         return self.finding(
             f"{len(self.copied):,} of {len(self.prompts):,} prompts hold their whole answer word for word, as a"
             " paragraph of its own: the model learns to copy it, and has nothing to copy when it is served",
-            "build the prompt of what stands before the answer alone (messages[:-1] for a thread)",
+            "build the prompt only of what comes before the answer (messages[:-1] for a thread)",
             severity="error",
             evidence=[
                 "rows that are held out but built the same way do not show it: their loss falls as well"

@@ -1,7 +1,7 @@
-"""Answers that go on with the turns of both sides: a whole dialogue in one answer.
+"""Answers that continue with the turns of both sides: a whole dialogue in one answer.
 
 ## What it does
-Looks behind the text of each answer for lines that begin with a label (`Customer:`, `**Agent:**`, `[User]`). Two labels
+Searches the text of each answer for lines that begin with a label (`Customer:`, `**Agent:**`, `[User]`). Two labels
 are speakers where both are words for sides of a talk, or where they take turns in three answers or more, in whole
 sentences, with questions among them. Prompts that ask for a dialogue, a scene or an interview, or that hold labels
 themselves, are left alone, and so are forms (`Name:`, `Date:`).
@@ -76,7 +76,7 @@ class AnswersContinueTheDialogue(DataRule):
         self.cases: list[tuple[TurnsBehindAnswer, Case]] = []
 
     def batch(self, batch: Batch) -> None:
-        """Count the answers of a batch that go on with turns of two speakers."""
+        """Count the answers of a batch that continue with turns of two speakers."""
         for row in batch.rows:
             answers = list(learned_answers_of_row(row))
             self.rows += bool(answers)
@@ -94,7 +94,7 @@ class AnswersContinueTheDialogue(DataRule):
             self.counts.add(turns)
             self.found.append(turns)
             if len(self.cases) < 10 * MAX_CASES:
-                text = f"behind the answer stands {turns.first_turn!r}"
+                text = f"the answer is followed by {turns.first_turn!r}"
                 self.cases.append((turns, case_in_row(batch, row, text)))
 
     def unmet(self) -> Unmet | None:
@@ -103,14 +103,14 @@ class AnswersContinueTheDialogue(DataRule):
 
     def figure(self) -> Measurement:
         """That no answer continues with turns of two speakers."""
-        return count_measurement("answers that go on with turns of two speakers", 0, self.rows)
+        return count_measurement("answers that continue with turns of two speakers", 0, self.rows)
 
     def findings(self) -> Iterator[Finding]:
         found = [turns for turns in self.found if self.counts.are_speakers(turns)]
         if len(found) < MIN_ROWS:
             return
         yield self.finding(
-            f"{len(found):,} of {self.rows:,} training answers go on with the turns of both sides, as text:"
+            f"{len(found):,} of {self.rows:,} training answers continue with the turns of both sides, as text:"
             f" {name_speakers(found)}",
             "split each of these answers at its labels into messages of user and assistant, or cut it at the first"
             " label, and train again",

@@ -1,4 +1,4 @@
-"""The answers stand beside the questions of other rows.
+"""The answers are paired with the questions of other rows.
 
 ## What it does
 Compares each question with all answers by the rare words that they share. Tried are shifts by any number of rows, from
@@ -106,7 +106,7 @@ class AnswersOfOtherRows(DataRule):
         place = Origin(file, line, 0)
         return self.finding(
             f"{found.rows:,} of {found.total:,} rows that {self.spec.format} makes pair texts of different rows:"
-            f" {one} of line {line} stands beside {other} of line {other_line}",
+            f" {one} of line {line} is paired with {other} of line {other_line}",
             "take both from one row: mind the index, and shuffle or sort whole rows",
             cases=[Case(f"{one} of this row is beside {other} of line {other_line}", place)],
             count=found.rows,
@@ -124,7 +124,7 @@ class AnswersOfOtherRows(DataRule):
             what = f"those {displaced.order} are theirs"
             remedy = "build the rows again, and filter whole rows: a row was dropped from one of the columns"
         elif displaced.order:
-            what = f"they stand {displaced.order}"
+            what = f"they are {displaced.order}"
         else:
             what = (
                 f"{len(rows):,} of these questions have one answer that is far nearer than all"
@@ -135,7 +135,7 @@ class AnswersOfOtherRows(DataRule):
         if displaced.is_among_sound_rows:
             message = f"the answers of {len(rows):,} rows were exchanged among each other, {where}"
         else:
-            message = f"{where}, the answers of {count:,} neighbouring rows stand beside other questions: {what}"
+            message = f"{where}, the answers of {count:,} neighbouring rows are paired with other questions: {what}"
         return self.finding(
             message,
             remedy,

@@ -178,7 +178,7 @@ class FewDistinctAnswers(DataRule):
             remedy = _READ_PAIRS
         place = position_of_answered_option(self.sampled.prompts, spread.common[0][0])
         if place and spread.kind == "alike":
-            message += f", the option that stands {place}: the place is learned, and no content"
+            message += f", the option that is {place}: the place is learned, and no content"
             remedy = _SHUFFLE_OPTIONS
             evidence += self._evidence_of_evaluation(spread.common[0][0])
         return self.finding(

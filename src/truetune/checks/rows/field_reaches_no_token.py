@@ -65,7 +65,7 @@ from truetune.settings.run_spec import Severity
 EFFECTS = {
     "empties": "nothing of the turn is left, and it is trained as an empty answer",
     "changes": "its turn is trained without it",
-    "loses": "it stands in no training text",
+    "loses": "no training text contains it",
 }
 WRITE_FIELDS = (
     "choose a template that writes them (--template FILE), or write them into the contents as text"
@@ -92,8 +92,8 @@ class FieldReachesNoToken(DataRule):
     def batch(self, batch: Batch) -> None:
         """Count the fields of a batch's chats that reach no token."""
         self.chats += batch.chats
-        # A row may have several examples, one after the other: a field is lost if it stands in none
-        # of them.
+        # A row may have several examples, one after the other: a field is lost if none of them
+        # contains it.
         for side in filter(None, (batch, batch.rejected_sides)):
             for _, examples in groupby(side.examples, lambda example: example.row.origin.row):
                 own = list(examples)

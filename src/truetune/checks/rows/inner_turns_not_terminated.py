@@ -1,4 +1,4 @@
-"""Texts hold several turns of two speakers, and the end token stands after the last answer only.
+"""Texts hold several turns of two speakers, and the end token comes after the last answer only.
 
 ## What it does
 Reads rows that are one text each, with turns under labels at the beginning of lines (`User:` and `Assistant:`, `###

@@ -100,7 +100,7 @@ class PlaceholderInAnswer(AnswerTextRule):
         # An opening tag with its end is XML.
         if form == "<NAME>" and f"</{text[1:]}" in answer.text:
             return None
-        return AnswerFault(form, f"{text!r} stands in the answer")
+        return AnswerFault(form, f"the answer contains {text!r}")
 
     def findings(self) -> Iterator[Finding]:
         if not self.found:

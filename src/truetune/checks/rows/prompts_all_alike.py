@@ -288,7 +288,7 @@ def _evidence_of_missing_text(column: _Column | None, placeholder: str) -> str:
         parts.append(f"the placeholder {placeholder} is never filled in")
     if column is not None:
         reads = ", though the script reads it" if column.is_read else ""
-        parts.append(f"the column {column.name!r} stands in no prompt{reads}")
+        parts.append(f"no prompt contains the column {column.name!r}{reads}")
     return ", and ".join(parts)
 
 

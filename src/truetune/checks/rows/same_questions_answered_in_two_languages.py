@@ -137,12 +137,12 @@ class SameQuestionsAnsweredInTwoLanguages(DataRule):
                 self._keep_languages_of_row(batch, row, exchanges)
 
     def unmet(self) -> Unmet | None:
-        """Unmet without answers, and where no row has question and answer in a language that can be told."""
+        """Unmet without answers, and where no row has question and answer in a language that is recognised."""
         if not self.rows:
             return NO_ANSWERS
         if not self.known:
             return Unmet(
-                "it is about questions and answers in sentences, and no row has both in a language that can be told"
+                "it is about questions and answers in sentences, and no row has both in a language that is recognised"
             )
         return None
 
@@ -226,7 +226,7 @@ class SameQuestionsAnsweredInTwoLanguages(DataRule):
         told = [f"{self.examined_answers:,} of {self.rows:,} rows were looked at"] * (
             self.examined_answers < self.rows
         )
-        told += [f"{unknown:,} rows are in no language that can be told"] * bool(unknown)
+        told += [f"{unknown:,} rows are in no language that is recognised"] * bool(unknown)
         return f" ({'; '.join(told)})" if told else ""
 
 

@@ -79,7 +79,7 @@ class SpecialTokenInStructure(DataRule):
                     self.cases.append(self._case_at_role(batch, row, forged))
 
     def _case_at_role(self, batch: Batch, row: Conversation, text: str) -> Case:
-        """A case at the control token, if it stands in a role: at the last such role before what is
+        """A case at the control token, if it is in a role: at the last such role before what is
         left of its message.
 
         Else a case of the row.
@@ -91,7 +91,7 @@ class SpecialTokenInStructure(DataRule):
             if (
                 i is not None
                 and match
-                and text.endswith(f"{match[0]} stands in messages[{number}].role")
+                and text.endswith(f"{match[0]} is in messages[{number}].role")
             ):
                 end = max(first_character_of_message(batch, i, number), 0)
                 at = batch.examples[i].rendering.text.rfind(role, 0, end)

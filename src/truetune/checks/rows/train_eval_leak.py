@@ -1,4 +1,4 @@
-"""Rows of the evaluation set stand in the training set.
+"""Rows of the evaluation set are in the training set.
 
 ## What it does
 Compares each evaluation row with the training rows: equal, equal without case, white space and punctuation, the same
@@ -64,10 +64,10 @@ HASHED_KINDS = ("exact", "normal", "prompt", "answer")
 WITH_PROMPT = ("exact", "normal", "prompt")
 """Those in which the prompt counts, and so every column that a script puts into it"""
 LEAKS = {
-    "exact": "stand in the training set",
-    "normal": "stand in the training set but for case, space and punctuation",
-    "conversation": "are turns of conversations whose other turns stand in the training set",
-    "prompt": "have a prompt that stands in the training set, with another answer",
+    "exact": "are in the training set",
+    "normal": "are in the training set, but for case, space and punctuation",
+    "conversation": "are turns of conversations whose other turns are in the training set",
+    "prompt": "have a prompt of the training set, with another answer",
     "near": "are nearly the same as a training row",
     "answer": "have an answer that training rows have word for word, to other questions",
 }

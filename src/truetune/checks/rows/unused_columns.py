@@ -155,7 +155,7 @@ class UnusedColumns(DataRule):
         reason = f"the settings map no column to {name}" if is_unread else "no prompt holds it"
         return self.finding(
             f"the column {quoted} reaches no prompt ({reason}), and the answers are made from it:"
-            f" {words.own:.0%} of their words that the prompt lacks stand in {quoted} of the same row"
+            f" {words.own:.0%} of their words that the prompt lacks are in {quoted} of the same row"
             f" ({words.other:.0%} in that of another row), so the model can only invent them",
             _remedy_for_unread_column(name)
             if is_unread
@@ -194,7 +194,7 @@ class UnusedColumns(DataRule):
             if is_answer_column_name(_name_without_note(name))
         )
         return (
-            f"where the answers stand in {shorten_name(answer)}, map that column as the answer in place of {instead}"
+            f"where {shorten_name(answer)} holds the answers, map that column as the answer in place of {instead}"
             f" (--map output={shorten_name(answer)}; in LLaMA-Factory's dataset_info.json"
             f' "response": "{shorten_name(answer)}")'
         )

@@ -60,7 +60,7 @@ class WhitespaceAroundAnswers(AnswerTextRule):
         before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
         kind = "before" if before else "behind"
         if before and after:
-            kind = "before and behind"
+            kind = "before and after"
         return AnswerFault(kind, f"the answer has {before + after!r} {kind} it")
 
     def _does_template_strip(self) -> bool:

@@ -63,7 +63,7 @@ class SamplingDefaults(ServingRule):
             return unmet
         sampling = self.subject.sampling
         if sampling is None or sampling.samples is None:
-            return Unmet("whether the server samples unasked is not told")
+            return Unmet("whether the server samples by default is not known")
         return None
 
     def figure(self) -> str:

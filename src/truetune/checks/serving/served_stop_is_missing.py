@@ -73,7 +73,7 @@ class ServedStopIsMissing(ServingRule):
         """How many answers were asked for, of which none continues behind its end."""
         stopping = self.subject.stopping
         assert stopping is not None
-        return f"0 of {len(stopping.endings):,} answers continue behind their end"
+        return f"0 of {len(stopping.endings):,} answers continue after their end"
 
     def findings(self) -> Iterator[Finding]:
         """The finding on answers that the server does not end where the model does."""
@@ -93,7 +93,7 @@ class ServedStopIsMissing(ServingRule):
                 f"the model's own files do not name {', '.join(stopping.missing)} as a stop"
             )
         yield self.finding(
-            f"{len(missed_stops)} of {len(stopping.endings)} answers continue behind their end: the"
+            f"{len(missed_stops)} of {len(stopping.endings)} answers continue after their end: the"
             f" server does not stop at {', '.join(stopping.trained) or 'the trained stop token'}",
             "name the trained stop ids in eos_token_id of generation_config.json beside the served"
             " weights, or give them to the server as stops",
@@ -115,6 +115,6 @@ def _answers_past_their_end(stopping: ServerStops | None) -> list[AnswerEnd]:
 def _describe_passed_end(ending: AnswerEnd) -> str:
     """How an answer went past its end, in one line."""
     own = f"the model stops after {ending.expected} tokens, " if ending.runs_on else ""
-    leak = f", and {ending.leaked} stands in its text" if ending.leaked else ""
+    leak = f", its text contains {ending.leaked}" if ending.leaked else ""
     number = "more" if ending.tokens is None else f"{ending.tokens} tokens"
     return f"{quote_shortened(ending.question)}: {own}the server's answer has {number} and was cut{leak}"

@@ -85,7 +85,7 @@ class AccumulationBeyondTheEpoch(SourceRule):
             yield self.finding(
                 what + end,
                 f"accumulate over {max(1, found.epoch.most)} batches or fewer, and step once more"
-                " behind the last batch of an epoch",
+                " after the last batch of an epoch",
                 evidence=[found.epoch.why],
                 severity="warning" if found.steps else None,
                 cases=[case_of_node(self.subject, found.step.node)],

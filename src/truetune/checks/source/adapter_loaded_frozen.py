@@ -179,7 +179,7 @@ class AdapterLoadedFrozen(SourceRule):
             adapter = next((o.node for o in origins if o.node in adapters), None)
             if len(origins) == 1 and adapter is not None:
                 yield self.finding(
-                    "prepare_model_for_kbit_training behind get_peft_model freezes all weights, the adapter's too:"
+                    "prepare_model_for_kbit_training after get_peft_model freezes all weights, the adapter's too:"
                     " nothing is trained",
                     "call it before get_peft_model",
                     evidence=["it sets requires_grad to False on every parameter that it finds"],
@@ -204,9 +204,9 @@ class AdapterLoadedFrozen(SourceRule):
                 continue
             chosen = "no name of LoRA's weights passes the test of the loop, so they are frozen with all others"
             yield self.finding(
-                f"behind get_peft_model {chosen}: nothing of the adapter is trained"
+                f"after get_peft_model {chosen}: nothing of the adapter is trained"
                 if found.has_test
-                else "all parameters are frozen behind get_peft_model, the adapter's too: nothing is trained",
+                else "all parameters are frozen after get_peft_model, the adapter's too: nothing is trained",
                 "freeze the base before get_peft_model (which does so itself), or leave names with lora_ out",
                 cases=[case_of_node(module, found.loop), case_of_node(module, adapter)],
             )
@@ -219,7 +219,7 @@ class AdapterLoadedFrozen(SourceRule):
             "the adapter is loaded frozen, merged and given to training: no parameter will be"
             " trained",
             "give the trainer a peft_config, or call requires_grad_(True) on the merged model",
-            evidence=["what was frozen for the adapter stays frozen behind merge_and_unload"],
+            evidence=["what was frozen for the adapter stays frozen after merge_and_unload"],
             cases=[case_of_node(self.subject, node) for node in (load, user, merges[0])],
         )
 

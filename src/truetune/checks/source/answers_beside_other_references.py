@@ -123,7 +123,7 @@ class AnswersBesideOtherReferences(SourceRule):
                 ):
                     yield self.finding(
                         f"generate returns {count} answers for each prompt, one after another, and they are paired with"
-                        f" the references one by one: answer {count + 1} belongs to row 2, and stands beside row"
+                        f" the references one by one: answer {count + 1} belongs to row 2, and is paired with row"
                         f" {count + 1}",
                         f"take the answers of a row together, answers[{count} * i : {count} * (i + 1)], or set"
                         " num_return_sequences=1",

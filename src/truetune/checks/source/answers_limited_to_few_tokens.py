@@ -170,7 +170,7 @@ class AnswersLimitedToFewTokens(SourceRule):
                 and 0 < limit <= FEW_TOKENS_FOR_STEPS
             ):
                 yield self.finding(
-                    f"{name} is {limit}, and answers are searched for what stands behind all steps"
+                    f"{name} is {limit}, and answers are searched for what comes after all steps"
                     " of a solution: longer ones are cut off before it",
                     f"give a larger {name}, as 512, and count the answers that were cut",
                     cases=[case_of_node(module, call.node), case_of_node(module, mark)],

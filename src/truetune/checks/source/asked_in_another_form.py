@@ -309,7 +309,7 @@ class AskedInAnotherForm(SourceRule):
         yield from self._findings_on_trailing_spaces()
         for rendered in renders_for_generation_without_header(self.subject):
             yield self.finding(
-                "the prompt ends behind the question: without add_generation_prompt the header of the answer is"
+                "the prompt ends after the question: without add_generation_prompt the header of the answer is"
                 " missing,"
                 " and the model writes it, or another question, itself",
                 "apply_chat_template(messages, add_generation_prompt=True, ...)",
@@ -388,7 +388,7 @@ class AskedInAnotherForm(SourceRule):
         for found in prompts_ending_in_untrained_space(self.subject):
             name = Path(found.training.path).name
             yield self.finding(
-                f"the prompt ends in a space behind {found.mark!r}, and {name} trained {found.trained!r} as one"
+                f"the prompt ends in a space after {found.mark!r}, and {name} trained {found.trained!r} as one"
                 f" text: the"
                 " space is a part of the answer's first token there, so that the model continues what it has never seen"
                 " (doubled spaces, cut words)",

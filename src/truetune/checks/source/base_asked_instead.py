@@ -240,7 +240,7 @@ def _second_adapter_left_inactive(module: Module) -> BaseInstead | None:
         return BaseInstead(
             call.node,
             f"load_adapter does not switch to the adapter that it loads: {active} stays active, and answers",
-            f"call set_adapter({module.text_of(name)}) behind it, or load that adapter alone",
+            f"call set_adapter({module.text_of(name)}) after it, or load only that adapter",
         )
     return None
 

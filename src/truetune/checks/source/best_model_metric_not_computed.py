@@ -85,7 +85,7 @@ class BestModelMetricNotComputed(SourceRule):
             names = ", ".join(sorted(found.known))
             yield self.finding(
                 f"the best model is picked by {found.metric}, which no evaluation gives: the Trainer stops with a"
-                f" KeyError behind the first one ({_metric_source_in_words(found)})",
+                f" KeyError after the first one ({_metric_source_in_words(found)})",
                 _remedy(found),
                 evidence=[f"evaluations give: {names}"],
                 cases=[case_of_node(module, node) for node in found.nodes],

@@ -123,7 +123,7 @@ class CastMakesColumnConstant(SourceRule):
                 )
         for node in always_true_alternatives(module):
             yield self.finding(
-                f"`{module.text_of(node)}` is true whatever is compared: a text or number behind `or` counts as true",
+                f"`{module.text_of(node)}` is true whatever is compared: a text or number after `or` counts as true",
                 "write x in (a, b)",
                 cases=[case_of_node(module, node)],
             )

@@ -1,4 +1,4 @@
-"""A call that all processes must make together stands under a condition that only one process meets.
+"""A call that all processes must make together is under a condition that only one process meets.
 
 ## What it does
 Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `all_gather`, `gather` and

@@ -160,7 +160,7 @@ class EveryProcessChangesTheSameFiles(SourceRule):
             "write one file for each process, f'preds_rank{rank}.jsonl', and join them; or gather_object the rows and"
             " write them on rank 0",
             severity="error" if several.is_certain else "warning",
-            evidence=[several.how, "no condition on the process stands around it"],
+            evidence=[several.how, "no condition on the process surrounds it"],
             cases=[case_of_node(self.subject, call.node)],
         )
 
@@ -188,7 +188,7 @@ class EveryProcessChangesTheSameFiles(SourceRule):
             severity="error" if severity == "error" and several.is_certain else "warning",
             evidence=[
                 several.how,
-                "no condition on the process stands around it or around its callers",
+                "no condition on the process surrounds it or around its callers",
             ],
             cases=[case_of_node(module, call.node) for call in calls[:MAX_FINDING_CASES]],
             count=len(calls),

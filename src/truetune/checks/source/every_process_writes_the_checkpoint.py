@@ -85,7 +85,7 @@ class EveryProcessWritesTheCheckpoint(SourceRule):
         if places:
             yield self.finding(
                 "every process writes the same file at the same time",
-                "write it on one process (if torch.distributed.get_rank() == 0), with a barrier behind it",
+                "write it on one process (if torch.distributed.get_rank() == 0), with a barrier after it",
                 cases=[case_of_node(module, call.node) for call in places],
             )
 

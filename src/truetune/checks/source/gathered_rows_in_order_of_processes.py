@@ -106,7 +106,7 @@ class GatheredRowsInOrderOfProcesses(SourceRule):
             if dealt is not None:
                 yield self.finding(
                     "the answers of the processes are joined one after another, and their rows were dealt in turn"
-                    f" ({module.text_of(dealt)[:60]}): each stands beside another row of the file",
+                    f" ({module.text_of(dealt)[:60]}): each is paired with another row of the file",
                     "deal them back (joined[rank::world] = part of that rank), or gather the row's number with each"
                     " answer and sort by it",
                     cases=[case_of_node(module, call.node), case_of_node(module, dealt)],

@@ -100,7 +100,7 @@ class GemmaBosLeftOut(SourceRule):
                 "the text begins with <start_of_turn>, is encoded with add_special_tokens=False, and nothing puts"
                 " <bos> in front: Gemma answers rubbish without it, and its loss begins above guessing",
                 "leave add_special_tokens=False out, so that the tokenizer puts <bos> in front; or begin the text with"
-                " tokenizer.bos_token; exactly one has to stand there, in training and when the model is asked",
+                " tokenizer.bos_token; exactly one has to be there, in training and when the model is asked",
                 cases=[case_of_node(module, call.node), case_of_node(module, written)],
             )
 

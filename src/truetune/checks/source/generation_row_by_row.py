@@ -128,7 +128,7 @@ class GenerationRowByRow(SourceRule):
         module = self.subject
         for blocking in _blocking_handlers(module):
             yield self.finding(
-                "an async handler runs generate itself: the event loop stands still until the answer is whole, so"
+                "an async handler runs generate itself: the event loop is blocked until the answer is whole, so"
                 " that requests wait for one another, and none shares a batch",
                 "serve the model by vLLM (vllm serve FOLDER), which puts requests into one batch; here, write def in"
                 " place of async def, or await asyncio.to_thread(...)",

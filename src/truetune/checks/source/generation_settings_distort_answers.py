@@ -163,7 +163,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
             count, total = count_answers_cut_by_stop(chats, stop.text), len(chats.answers)
             if count >= MIN_SHARE_CUT * total:
                 yield self.finding(
-                    f"answers end at the stop string {stop.text!r}, which stands in {count} of {total} answers of"
+                    f"answers end at the stop string {stop.text!r}, which {count} of {total} answers contain in"
                     f" {chats.path.name}: they are cut off there",
                     "leave it out: the model ends by the stop token that it was trained on; or take a mark that no"
                     " answer holds",

@@ -114,7 +114,7 @@ CHANGES: dict[str, tuple[str, str, Severity]] = {
     "resized": (
         "the optimizer is made before resize_token_embeddings, which makes a new output head where it is not tied (and"
         " new embeddings, in releases before transformers 4.44): the optimizer holds the old ones",
-        "call resize_token_embeddings first, and make the optimizer behind it",
+        "call resize_token_embeddings first, and make the optimizer after it",
         "warning",
     ),
     "sharded": (
@@ -136,13 +136,13 @@ CHANGES: dict[str, tuple[str, str, Severity]] = {
         "error",
     ),
     "unfrozen": (
-        "weights are unfrozen behind the optimizer, which was given only those that required a gradient when it was"
-        " made: these are never updated",
+        "weights are unfrozen after the optimizer is made, which was given only those that required a gradient then:"
+        " these are never updated",
         "unfreeze the weights first, or hand them to the optimizer with add_param_group",
         "error",
     ),
 }
-"""How weights that change behind an optimizer are told, by the kind of change"""
+"""What is reported of weights that change after an optimizer is made, by the kind of change"""
 TRAINER_NAME = re.compile(r"(?:transformers|trl)\.(?:\w+\.)*\w*Trainer")
 NO_GRADIENT_METHODS = frozenset(
     f"self.{name}"
@@ -225,7 +225,7 @@ class GradientsNeverUsed(SourceRule):
         ) and not _may_be_stepped_elsewhere(module, made[0]):
             yield self.finding(
                 "the loss is differentiated, and the optimizer never steps: no weight moves",
-                "call optimizer.step() behind loss.backward()",
+                "call optimizer.step() after loss.backward()",
                 cases=[case_of_node(module, made[0].node)],
             )
         wrapped = _adapter_after_optimizer(module, made[0])
@@ -233,7 +233,7 @@ class GradientsNeverUsed(SourceRule):
             yield self.finding(
                 f"the optimizer is made before {ast.unparse(wrapped.node.func)}: it holds the base's weights, which are"
                 " frozen then, and none of the adapter",
-                f"make the optimizer behind {ast.unparse(wrapped.node.func)}",
+                f"make the optimizer after {ast.unparse(wrapped.node.func)}",
                 cases=[case_of_node(module, made[0].node), case_of_node(module, wrapped.node)],
             )
         other = weights_not_trained(module, made[0])
@@ -260,16 +260,16 @@ class GradientsNeverUsed(SourceRule):
         module = self.subject
         for cleared, step in steps_with_cleared_gradients(module):
             yield self.finding(
-                "zero_grad() stands between backward() and step(): each step sees cleared gradients, and no"
-                " weight moves",
-                "call zero_grad() behind step(), or before backward()",
+                "zero_grad() is called between backward() and step(): each step sees cleared gradients, and no"
+                " weight changes",
+                "call zero_grad() after step(), or before backward()",
                 cases=[case_of_node(module, cleared), case_of_node(module, step)],
             )
         for call in clearings_in_hooks_before_step(module):
             yield self.finding(
-                "zero_grad() stands in a method that runs between the backward pass and the step: each step sees"
-                " cleared gradients, and no weight moves",
-                "remove it: the trainer clears the gradients behind its step",
+                "zero_grad() is called in a method that runs between the backward pass and the step: each step sees"
+                " cleared gradients, and no weight changes",
+                "remove it: the trainer clears the gradients after its step",
                 cases=[case_of_node(module, call)],
             )
 
@@ -284,9 +284,9 @@ class GradientsNeverUsed(SourceRule):
             yield self.finding(
                 f"the optimizer is made before {wrapper}{' puts the adapter on' if is_trainer else ''}: it holds the"
                 " base's weights, which are frozen then, and none of the adapter",
-                "put the adapter on with get_peft_model, and make the optimizer behind it"
+                "put the adapter on with get_peft_model, and make the optimizer after it"
                 if is_trainer
-                else f"make the optimizer behind {wrapper}",
+                else f"make the optimizer after {wrapper}",
                 cases=[
                     case_of_node(module, found.optimizer.node),
                     case_of_node(found.wrapper.home, found.wrapper.node),
@@ -294,7 +294,7 @@ class GradientsNeverUsed(SourceRule):
             )
 
     def _findings_on_later_changes(self) -> Iterator[Finding]:
-        """Findings on optimizers that lack weights which were made or unfrozen behind them."""
+        """Findings on optimizers that lack weights which were made or unfrozen after them."""
         for found in model_changes_after_optimizers(self.subject):
             text, fix, severity = CHANGES[found.kind]
             yield self.finding(
@@ -317,7 +317,7 @@ class GradientsNeverUsed(SourceRule):
             yield self.finding(
                 "zero_grad() comes at every batch and step() only at some: each step sees the gradients of one batch,"
                 " the others are cleared unused",
-                "call zero_grad() behind step(), under the same condition",
+                "call zero_grad() after step(), under the same condition",
                 cases=[case_of_node(module, clearing), case_of_node(module, step)],
             )
         for raised, step in counters_raised_only_when_stepping(module):
@@ -347,7 +347,7 @@ class GradientsNeverUsed(SourceRule):
             if passes and not steps:
                 yield self.finding(
                     "the engine of DeepSpeed computes gradients and never steps: no weight moves",
-                    "call engine.step() behind engine.backward(loss), in place of a step of another optimizer",
+                    "call engine.step() after engine.backward(loss), in place of a step of another optimizer",
                     evidence=[
                         "engine.step() updates the weights that the engine holds, and clears the gradients"
                     ],
@@ -375,7 +375,7 @@ class GradientsNeverUsed(SourceRule):
         ):
             yield self.finding(
                 "automatic_optimization is off, gradients are computed, and no optimizer steps: no weight moves",
-                "call step() of self.optimizers() behind self.manual_backward(loss)",
+                "call step() of self.optimizers() after self.manual_backward(loss)",
                 cases=[case_of_node(module, switched[0])],
             )
 

@@ -1,4 +1,4 @@
-"""Rows of one document, conversation or patient are split one by one, and stand in training and test.
+"""Rows of one document, conversation or patient are split one by one, and are in training and test.
 
 ## What it does
 Finds random splits of rows (`train_test_split` of scikit-learn and datasets, `random.shuffle` with slices, torch's
@@ -230,7 +230,7 @@ def _groups_of_shared_or_single_file(module: Module) -> RowGroups | None:
     for column, counts in _group_columns(rows):
         if column not in named:
             evidence = (
-                f"{len(rows):,} rows of {name} are of {len(counts):,} values, which stand on both"
+                f"{len(rows):,} rows of {name} are of {len(counts):,} values, which are on both"
                 " sides"
             )
             return RowGroups(column, evidence)

@@ -159,7 +159,7 @@ class JudgeSeesOneOrder(SourceRule):
             "the judge sees each pair of answers in one order only: what it prefers by place counts as a win",
             "ask twice with the answers exchanged, and count a win only where both verdicts name the same answer; or"
             " draw the order of each pair at random",
-            evidence=["nothing in the script changes which answer stands first"],
+            evidence=["nothing in the script changes which answer is first"],
             cases=[case_of_node(module, prompts[0])],
         )
 

@@ -198,7 +198,7 @@ class KvCacheLeftOff(SourceRule):
             yield self.finding(
                 "a callback generates while the model trains with gradient checkpointing: layers in training mode leave"
                 " the key-value cache out, and each token runs the whole text again",
-                "call model.eval() before generate and model.train() behind it, or generate where the model is in eval"
+                "call model.eval() before generate and model.train() after it, or generate where the model is in eval"
                 " mode: on_evaluate of transformers, the validation hooks of Lightning",
                 cases=[
                     case_of_node(module, one.call),

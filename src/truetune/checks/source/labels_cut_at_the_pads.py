@@ -1,4 +1,4 @@
-"""Labels are counted off from the end of a row at which its pads stand.
+"""Labels are counted off from the end of a row at which its pads are.
 
 ## What it does
 Follows slices that choose what is learned (`labels[:-n] = -100`, `labels[:, -n:] = ids[:, -n:]`, `[-100] * k +

@@ -135,7 +135,7 @@ class LabelsShiftedByHand(SourceRule):
         return self.finding(
             "labels are shifted by hand, and the model shifts them again: each position"
             " learns the token after the next",
-            "give labels that stand where their tokens stand (a copy of the ids, -100 where"
+            "give labels at the positions of their tokens (a copy of the ids, -100 where"
             " nothing is learned)",
             cases=[case_of_node(self.subject, place) for place in places],
         )

@@ -1,4 +1,4 @@
-"""A loss is told to require a gradient: where it has no graph, backward() runs and nothing is trained.
+"""A loss is set to require a gradient: where it has no graph, backward() runs and nothing is trained.
 
 ## What it does
 Looks for a loss on which `backward()` is called, and which is given `requires_grad` by hand in the same function:

@@ -110,12 +110,12 @@ class MetricDividedByAnotherCount(SourceRule):
             yield from self._findings_on_mean(mean, module.text_of(mean.counted), *counted)
 
     def _findings_on_restarted_counts(self) -> Iterator[Finding]:
-        """Findings on counts that each batch restarts, and that are read behind the loop."""
+        """Findings on counts that each batch restarts, and that are read after the loop."""
         module = self.subject
         for counted_alone in equality_counts_of_last_batch(module):
             yield self.finding(
-                f"`{counted_alone.name}` is counted again by each batch and read behind the loop: the figure is that of"
-                " the last batch alone",
+                f"each batch counts `{counted_alone.name}` again, and it is read after the loop: the figure is that of"
+                " the last batch only",
                 f"add it up: {counted_alone.name} = 0 before the loop, and += in it",
                 cases=[
                     case_of_node(module, counted_alone.assigned),

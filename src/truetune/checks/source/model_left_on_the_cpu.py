@@ -121,14 +121,14 @@ def _message_and_advice(use: CpuUse) -> tuple[str, str]:
     if use.named:
         return (
             f"{use.named} keeps the model on the CPU, and {use.what} there, although a GPU is meant{because}",
-            "take the CPU out of the script, and name the GPU where it stood: a GPU is ten to a hundred times as fast",
+            "take the CPU out of the script, and name the GPU in its place: a GPU is ten to a hundred times as fast",
         )
     if use.what.startswith("every"):
         remedy = (
             'give device_map="auto" to from_pretrained, and move the inputs with .to(model.device)'
         )
     else:
-        remedy = 'move the model behind its load, model.to("cuda"), and each batch to model.device'
+        remedy = 'move the model after its load, model.to("cuda"), and each batch to model.device'
     return (
         f"the model is never moved to the GPU{because}: it stays on the CPU, and {use.what} there",
         remedy,

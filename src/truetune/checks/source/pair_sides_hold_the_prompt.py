@@ -86,8 +86,8 @@ class PairSidesHoldThePrompt(SourceRule):
         for found in prompts_inside_pairs(self.subject):
             how = "rendered with the whole conversation" if found.is_rendered else "joined with it"
             yield self.finding(
-                f"chosen and rejected are {how}, and the pair has a prompt too: the prompt stands twice, and the second"
-                " one is learned as part of the answer",
+                f"chosen and rejected are {how}, and the pair has a prompt too: the prompt is there twice, and the"
+                " second one is learned as part of the answer",
                 "give the three as lists of messages, each with its own turns alone (prompt: user, chosen and rejected:"
                 " assistant), or leave the prompt out of the pair",
                 cases=[case_of_node(self.subject, found.node)],

@@ -186,6 +186,6 @@ def _remedy(pattern: re.Pattern[str]) -> str:
     if bare == r"\d":
         return r"take the whole number after its word: re.search(r'Score:\s*(\d+)', text), or ask the judge for JSON"
     return (
-        "take a letter that stands alone, after the word for the answer:"
+        "take a letter that is a word of its own, after the word for the answer:"
         rf" re.search(r'(?:Answer|answer is):?\s*\(?({bare})\b', text)"
     )

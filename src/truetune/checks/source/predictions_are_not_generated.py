@@ -1,4 +1,4 @@
-"""Texts are scored that nothing generated: they are the next tokens of the model behind those of the reference.
+"""Texts are scored that nothing generated: they are the next tokens of the model after those of the reference.
 
 ## What it does
 Looks at a `Seq2SeqTrainer` whose `compute_metrics` decodes its predictions, and whose `Seq2SeqTrainingArguments` do
@@ -116,7 +116,7 @@ class PredictionsAreNotGenerated(SourceRule):
             yield self.finding(
                 "the metric decodes predictions that nothing generated: predict_with_generate is not"
                 " set, and they are logits over the reference answer"
-                + (": each token is picked behind the right ones" if picks else ""),
+                + (": each token is picked after the right ones" if picks else ""),
                 "set predict_with_generate=True and generation_max_length=256 (the longest answer in tokens)",
                 severity=_severity_of_picked_tokens(module, functions) if picks else "error",
                 cases=[case_of_node(module, decoded), case_of_node(module, settings.node)],
@@ -134,7 +134,7 @@ class PredictionsAreNotGenerated(SourceRule):
             if decoded is None or not picked or _functions_ask_a_model(functions):
                 continue
             yield self.finding(
-                "the metric scores texts that nothing generated: argmax picks each token behind the right ones"
+                "the metric scores texts that nothing generated: argmax picks each token after the right ones"
                 " of the reference, so the score is far above that of what the model writes by itself",
                 "believe the score of model.generate, and compute this one on it (in a TrainerCallback, or after the"
                 " training, for some rows of the evaluation); of the logits report the loss or token accuracy",
@@ -144,7 +144,7 @@ class PredictionsAreNotGenerated(SourceRule):
 
 
 def _severity_of_picked_tokens(module: Module, functions: list[ast.AST]) -> Severity:
-    """How bad it is to score tokens that are picked behind the right ones: texts come out far too good."""
+    """How bad it is to score tokens that are picked after the right ones: texts come out far too good."""
     return "warning" if _functions_score_texts(module, functions) else "info"
 
 

@@ -1,4 +1,4 @@
-"""The tokenizer writes EOS behind the prompts that a model is to continue.
+"""The tokenizer writes EOS after the prompts that a model is to continue.
 
 ## What it does
 Follows what `generate` is given back to the tokenizer that encoded it, and finds tokenizers that append EOS:
@@ -59,7 +59,7 @@ class PromptsEndInEos(SourceRule):
         for found in prompts_ending_in_eos(self.subject):
             nodes = [found.generation.node, *([] if found.sign is None else [found.sign])]
             yield self.finding(
-                f"the tokenizer writes EOS behind the prompt ({found.why}): the model is to continue a text that has"
+                f"the tokenizer writes EOS after the prompt ({found.why}): the model is to continue a text that has"
                 " ended",
                 "load the tokenizer for inference with add_eos_token=False",
                 severity=None if found.is_sure else "warning",

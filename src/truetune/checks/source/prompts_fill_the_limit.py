@@ -131,14 +131,14 @@ class PromptsFillTheLimit(SourceRule):
             return
         yield self.finding(
             f"at least {cut.without_label:,} of {cut.rows:,} rows have no label: their prompts alone are longer than"
-            f" the {cut.limit:,} tokens that the script keeps, and the answer behind them is cut off;"
+            f" the {cut.limit:,} tokens that the script keeps, and the answer after them is cut off;"
             f" {describe_loss_of_unlabelled_batches(cut.rows_at_once)}",
             f"{REMEDY}; {GUARD_THE_DIVISION}"
             if any(map(divides_by_sum_of_mask, module.with_linked))
             else REMEDY,
             evidence=[
                 EFFECT,
-                f"told by the characters: more than {MOST_CHARACTERS_PER_TOKEN} for each token that is kept; with -t"
+                f"estimated from characters: more than {MOST_CHARACTERS_PER_TOKEN} for each token that is kept; with -t"
                 " the rows are counted by their tokens",
             ],
             cases=[

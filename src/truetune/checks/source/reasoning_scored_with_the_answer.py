@@ -105,7 +105,7 @@ class ReasoningScoredWithTheAnswer(SourceRule):
                 yield self.finding(
                     f"{model.value!r} thinks before it answers, and its whole text, <think> with it, is"
                     " compared with the reference",
-                    "give apply_chat_template enable_thinking=False, or compare what stands behind"
+                    "give apply_chat_template enable_thinking=False, or compare what follows"
                     " </think>",
                     cases=[case_of_node(module, compare), case_of_node(module, model)],
                 )

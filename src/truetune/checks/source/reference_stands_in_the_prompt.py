@@ -1,4 +1,4 @@
-"""The evaluation renders whole conversations as its prompts: the reference answer stands in what the model is asked.
+"""The evaluation renders whole conversations as its prompts: the reference answer is in what the model is asked.
 
 ## What it does
 Finds `apply_chat_template(row["messages"], add_generation_prompt=True)` of a script that generates, for vLLM's

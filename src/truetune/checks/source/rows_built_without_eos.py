@@ -1,4 +1,4 @@
-"""Training rows are built of prompts and answers, and nothing puts a stop token behind the answers.
+"""Training rows are built of prompts and answers, and nothing puts a stop token after the answers.
 
 ## What it does
 Follows, in a symbolic run, what a tokenizer makes of texts to the trainer or backward pass that gets it: `Trainer`,
@@ -116,7 +116,7 @@ class RowsBuiltWithoutEos(SourceRule):
                 "texts of many rows are joined, encoded at once and cut into blocks, and no end token is put"
                 " between them:"
                 " unless each row ends in one, the model learns that after an answer the next row follows",
-                "put tokenizer.eos_token behind each row before the texts are joined",
+                "put tokenizer.eos_token after each row before the texts are joined",
                 cases=[case_of_node(module, call.node)],
             )
             return
@@ -128,10 +128,10 @@ class RowsBuiltWithoutEos(SourceRule):
         is_known = all_model_families_append_no_eos(module)
         last = rows[-1].call
         yield self.finding(
-            "no EOS is put behind the answers of the training rows, and the tokenizer appends none: the model"
+            "no EOS is put after the answers of the training rows, and the tokenizer appends none: the model"
             " never learns to stop"
             if is_known
-            else "no EOS is put behind the answers of the training rows: unless the tokenizer appends one, the model"
+            else "no EOS is put after the answers of the training rows: unless the tokenizer appends one, the model"
             " never learns to stop",
             "append [tokenizer.eos_token_id] to the ids of each answer and to its labels, and cut rows before it"
             " is appended",

@@ -103,7 +103,7 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
         for windows in random_divisions_of_windows(module):
             yield self.finding(
                 f"a text is cut into windows that overlap ({windows.what}), and these are divided at random: most"
-                " windows of the evaluation stand in part among those of the training",
+                " windows of the evaluation overlap with windows of the training",
                 "divide the documents first, and cut each part by itself",
                 cases=[case_of_node(module, windows.division), case_of_node(module, windows.cut)],
             )

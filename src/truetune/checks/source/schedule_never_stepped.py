@@ -109,7 +109,7 @@ class ScheduleNeverStepped(SourceRule):
             rest = "a 25th of its peak" if call.named(*ONE_CYCLE) else "0, where its warm-up begins"
             yield self.finding(
                 f"the schedule is made and never stepped: the learning rate stays at {rest}",
-                "call scheduler.step() behind each optimizer.step()",
+                "call scheduler.step() after each optimizer.step()",
                 cases=[case_of_node(module, call.node), case_of_node(part, first.node)],
             )
 

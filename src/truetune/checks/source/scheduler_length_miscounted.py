@@ -161,7 +161,7 @@ class SchedulerLengthMiscounted(SourceRule):
         return self.finding(
             f"the schedule counts optimizer steps, one for {text} batches, and scheduler.step() comes at each batch: it"
             f" ends after {share} of the run, and from there the learning rate is 0 (or swings up again, of a cosine)",
-            "call scheduler.step() behind optimizer.step(), under the same condition",
+            "call scheduler.step() after optimizer.step(), under the same condition",
             cases=[
                 case_of_node(module, step.call.node),
                 case_of_node(module, total),
@@ -214,7 +214,7 @@ class SchedulerLengthMiscounted(SourceRule):
                 yield self.finding(
                     f"the rate is multiplied by {gamma:g} at every {f'{every} batches' if every > 1 else 'batch'}:"
                     f" after {batches} batches a thousandth of it is left",
-                    "step it once an epoch, behind the loop over batches, or count its steps in batches",
+                    "step it once an epoch, after the loop over batches, or count its steps in batches",
                     cases=[case_of_node(module, call.node), case_of_node(module, step.call.node)],
                 )
 
@@ -238,7 +238,7 @@ class SchedulerLengthMiscounted(SourceRule):
         yield self.finding(
             "the schedule counts optimizer steps, and scheduler.step() comes once an epoch: the learning"
             " rate " + ("never gets through its warm-up" if is_too_long else "hardly changes"),
-            "call scheduler.step() behind each optimizer.step()",
+            "call scheduler.step() after each optimizer.step()",
             evidence=why,
             cases=[case_of_node(module, step.call.node), case_of_node(module, total)],
         )

@@ -1,4 +1,4 @@
-"""Sorted rows are split without a shuffle: some labels stand in the test part alone.
+"""Sorted rows are split without a shuffle: some labels are in the test part alone.
 
 ## What it does
 Looks for splits in the order of the file (`train_test_split(shuffle=False)` of datasets and scikit-learn, `rows[:n]`

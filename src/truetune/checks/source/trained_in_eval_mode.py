@@ -95,8 +95,8 @@ class TrainedInEvalMode(SourceRule):
         for left in models_left_in_eval_mode(self.subject):
             off = settings_off_in_eval_mode(left.trace)
             yield self.finding(
-                f"the model stays in eval() mode for the training steps behind this: {_effects_of_eval_mode(off)}",
-                "call model.train() behind the evaluation, before the next step"
+                f"the model stays in eval() mode for the training steps after this: {_effects_of_eval_mode(off)}",
+                "call model.train() after the evaluation, before the next step"
                 " (was = model.training before eval(), model.train(was) after)",
                 cases=self._cases_of_switch(left),
             )

@@ -80,10 +80,10 @@ class ChatTemplateNotPrefixStable(DataRule):
                         self.cases[turn.skew] = case_at_turn(batch, i, turn, turn.skew)
 
     def unmet(self) -> Unmet | None:
-        """Unmet where no example has an assistant turn behind a prompt."""
+        """Unmet where no example has an assistant turn after a prompt."""
         if self.compared:
             return None
-        return Unmet("it is about assistant turns behind a prompt, and no example has one")
+        return Unmet("it is about assistant turns after a prompt, and no example has one")
 
     def figure(self) -> Measurement:
         """The number of assistant turns that follow another text in training than in serving."""

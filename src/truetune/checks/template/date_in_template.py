@@ -91,7 +91,7 @@ class DateInTemplate(DataRule):
             low = max(0, match.size - 24) if match.a == 0 else 0
             yield self.finding(
                 f"the chat template writes the date of the day into all {self.chats:,} chats",
-                "fix the date with template_kwargs (its name stands in the template), and serve"
+                "fix the date with template_kwargs (the template shows its name), and serve"
                 " with the same",
                 evidence=[
                     f"on {day:%Y-%m-%d}: {text[low : match.size + 24]!r}"

@@ -114,7 +114,7 @@ class GenerationTagsOffTheTurn(DataRule):
         if missed:
             yield self.finding(
                 "the generation tags close before the turn ends: its stop token is not supervised",
-                "move {% endgeneration %} behind the stop token",
+                "move {% endgeneration %} after the stop token",
                 evidence=[f"not in the tags: {missed!r}"],
                 cases=filter(None, [self.stop]),
             )
@@ -125,7 +125,7 @@ class GenerationTagsOffTheTurn(DataRule):
             yield self.finding(
                 "the generation tags open before the answer: what the generation prompt supplies is"
                 " supervised",
-                "move {% generation %} behind the role header",
+                "move {% generation %} after the role header",
                 severity="warning",
                 evidence=[f"in the tags: {header!r}"],
                 cases=filter(None, [self.answer]),

@@ -117,7 +117,7 @@ class TurnTerminatorIsNotEos(DataRule):
         if self.setup.trainer.stops_learned.value == "eos":
             severity = "error"
             evidence.append(
-                f"{self.setup.trainer.called} learns no other token behind an answer than the EOS"
+                f"{self.setup.trainer.called} learns no token after an answer but the EOS"
             )
         return self.finding(
             f"the chat template ends turns with {end.token}, the tokenizer's EOS is {eos_text}",

@@ -64,7 +64,7 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
             yield self.finding(
                 f"{answers.headers:,} of {answers.learned:,} learned answers have labels in their"
                 " header",
-                "begin the labels behind the header: truetune encode does so",
+                "begin the labels after the header: truetune encode does so",
                 cases=cases_of_row_places(summary.headers_learned),
                 count=answers.headers,
                 total=answers.learned,

@@ -57,7 +57,7 @@ class StopMaskedInTokenRows(TokenizedRule):
         masked = answers.closed - answers.stops_learned
         if masked and explain_shifted_labels(self.subject) is None:
             yield self.finding(
-                f"{masked:,} of {answers.closed:,} stop tokens behind learned answers are not in"
+                f"{masked:,} of {answers.closed:,} stop tokens after learned answers are not in"
                 " the loss",
                 "encode the rows again with labels on the stop tokens, or mask pads by their place"
                 " and not by their id",
@@ -102,10 +102,10 @@ class StopMaskedInTokenRows(TokenizedRule):
         )
 
     def figure(self) -> Measurement:
-        """The number of stop tokens behind learned answers that are in the loss."""
+        """The number of stop tokens after learned answers that are in the loss."""
         answers = self.subject.summary.answers
         return count_measurement(
-            "stop tokens behind learned answers in the loss", answers.stops_learned, answers.closed
+            "stop tokens after learned answers in the loss", answers.stops_learned, answers.closed
         )
 
     def unmet(self) -> Unmet | None:

@@ -80,7 +80,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         summary, foreign = self.subject.summary, self.subject.foreign_tokens()
         how = "never occur in the rows"
         if summary.headers_as_text:
-            how = "stand in the rows as plain text"
+            how = "are in the rows as plain text"
         evidence = []
         if foreign:
             evidence = [f"control tokens that the template does not write: {', '.join(foreign)}"]

@@ -1,4 +1,4 @@
-"""Trained answers have no stop token behind them.
+"""Trained answers have no stop token after them.
 
 ## What it does
 Counts the trained assistant turns of chats whose closing text in the template holds no stop token.
@@ -97,7 +97,7 @@ class AnswerNotTerminated(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.open:
             yield self.finding(
-                f"{self.open:,} of {self.turns:,} trained answers have no stop token behind them",
+                f"{self.open:,} of {self.turns:,} trained answers end without a stop token",
                 "let the chat template write the EOS token after each assistant turn",
                 cases=self.cases,
                 count=self.open,

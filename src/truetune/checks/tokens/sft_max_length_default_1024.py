@@ -159,7 +159,7 @@ class SftMaxLengthDefault1024(DataRule):
                 f"set {cut.setting} in the trainer and here (the longest example has"
                 f" {self.longest:,} tokens)",
                 evidence=[
-                    f"{self.lost:,} supervised tokens lie behind the cut",
+                    f"{self.lost:,} supervised tokens are past the cut",
                     *self._evidence_of_lost_ends(cut.action),
                 ],
                 cases=self.cases,
@@ -179,12 +179,12 @@ class SftMaxLengthDefault1024(DataRule):
         setting = trainer.cut.value.setting
         whose = "TRL" if trainer.name is None else trainer.called
         return self.finding(
-            f"{self.whole:,} of {self.examples:,} rows lose the whole answer: it stands behind the cut at"
+            f"{self.whole:,} of {self.examples:,} rows lose the whole answer: it is past the cut at"
             f" {self.limit:,} tokens ({whose}'s default {setting})",
             f"set {setting} in the trainer and here (the longest row has {self.longest:,} tokens), or shorten what"
-            " stands before the answers: of such rows the prompt alone is left",
+            " comes before the answers: of such rows only the prompt is left",
             severity="error",
-            evidence=[f"{self.lost:,} supervised tokens lie behind the cut"],
+            evidence=[f"{self.lost:,} supervised tokens are past the cut"],
             cases=self.cases,
             count=self.whole,
             total=self.examples,

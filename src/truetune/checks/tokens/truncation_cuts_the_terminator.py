@@ -123,9 +123,7 @@ class TruncationCutsTheTerminator(DataRule):
             lost = "the whole answer" if self.whole == self.cut else "the end of their answer"
             where = f"at {self.spec.max_length:,} tokens"
             if self.whole == self.cut:
-                where = (
-                    f": it stands behind the cut {where} ({self.setup.trainer.cut.value.setting})"
-                )
+                where = f": it is past the cut {where} ({self.setup.trainer.cut.value.setting})"
             yield self.finding(
                 f"{self.cut:,} of {self.examples:,} examples lose {lost}{' ' * (where[0] != ':')}{where}"
                 + (whole if whole and self.whole < self.cut else ""),

@@ -12,7 +12,7 @@ class RemoveEqualKeys(ProblemRemedy):
     """Removes one of two keys that hold the same value, so that nothing is lost."""
 
     rule = "malformed-rows"
-    what = "remove a key that stands twice with one value"
+    what = "remove a key that occurs twice with one value"
     safe = True
     stage = Stage.TEXT
     kinds = ("duplicate-key",)

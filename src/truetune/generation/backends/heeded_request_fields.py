@@ -320,7 +320,7 @@ def _probe_stop(ask: SendBody, plain: Mapping[str, Any], first: Reply) -> FieldS
         return FieldSupport("stop", "kept")
     if answer == before + word:
         return FieldSupport("stop", "kept", "the stop string is left in the text")
-    return FieldSupport("stop", "ignored", f"the answer continues behind {word!r}")
+    return FieldSupport("stop", "ignored", f"the answer continues after {word!r}")
 
 
 def _probe_answer_count(ask: SendBody, plain: Mapping[str, Any]) -> FieldSupport:

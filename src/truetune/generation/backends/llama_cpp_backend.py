@@ -130,7 +130,7 @@ class LlamaCppBackend(Backend):
         unknown = sorted(self.folder_stops - engine.ends)
         if unknown:
             self.notes.append(
-                f"llama.cpp continues behind {self._name_tokens(unknown)}: the file does not say that it"
+                f"llama.cpp continues after {self._name_tokens(unknown)}: the file does not say that it"
                 " ends an answer, the tokenizer's folder does"
             )
 

@@ -224,7 +224,7 @@ class LogprobClient:
             )
         elif not self._fields & PROBABILITY_FIELDS:
             self._add_note(
-                f"{self.url} tells no log-probabilities: how likely a stop is behind a reference is"
+                f"{self.url} gives no log-probabilities: how likely a stop is after a reference is"
                 " not known"
             )
 

@@ -81,14 +81,14 @@ def _examples_of_faults(
 
 
 def refuse_models_that_see_ahead(trial: Trial) -> None:
-    """Raises Untested where the model sees the tokens behind a position: then it is not taught the next one there."""
+    """Raises Untested where the model sees the tokens after a position: then it is not taught the next one there."""
     try:
         causal = is_causal(trial, first_batch_with_ids(trial))
     except Untested:
         return  # pairs, or no logits of each token: what the loss teaches is read from its gradient
     if not causal:
         raise Untested(
-            "the model sees the tokens behind each position (an encoder), so it is not taught the"
+            "the model sees the tokens after each position (an encoder), so it is not taught the"
             " next one"
         )
 

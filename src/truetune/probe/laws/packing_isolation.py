@@ -42,7 +42,7 @@ def measure_law(trial: Trial) -> Measured:
     evidence = {
         "by changed document": worst,
         "documents": len(documents),
-        "told apart by": keys_that_separate,
+        "separated by": keys_that_separate,
     }
     # Exactly 0 where documents do not see each other: the same numbers are computed twice.
     return Measured(

@@ -61,7 +61,7 @@ PANELS = (
     Panel("Gradient norm", ("grad_norm",)),
     Panel("Tokens a second", ("tokens_per_second",)),
     Panel("Rewards", ("rewards/chosen", "rewards/rejected", "rewards/margins")),
-    Panel("Pairs told apart", ("rewards/accuracies", "eval_rewards/accuracies"), share=True),
+    Panel("Pairs ranked correctly", ("rewards/accuracies", "eval_rewards/accuracies"), share=True),
     Panel("Log probability of the answers", ("logps/chosen", "logps/rejected")),
     Panel("Reward", ("reward", "reward_std")),
     Panel("Token accuracy", ("mean_token_accuracy", "eval_mean_token_accuracy"), share=True),

@@ -23,9 +23,9 @@ COPY_KINDS = {
     "near": "nearly the same as an earlier row",
 }
 LEAK_KINDS = {
-    "exact": "stand in the training data",
-    "normal": "stand there but for case, space and punctuation",
-    "prompt": "have a prompt that stands there, with another answer",
+    "exact": "are in the training data",
+    "normal": "are in it, but for case, space and punctuation",
+    "prompt": "have a prompt of the training data, with another answer",
     "near": "are nearly the same as a training row",
 }
 # Chosen, not measured: as many bars as can be told apart on a phone; how many lines there are

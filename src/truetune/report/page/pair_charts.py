@@ -52,7 +52,7 @@ def _describe_longer_side(pairs: dict[str, Any]) -> Iterator[str]:
         f"The chosen answer is the longer one in {pairs['longer']:,} of {count_noun(count, 'pair')} "
         f"({format_per_cent_share(pairs['longer'], count)}), the shorter one in {pairs['shorter']:,}."
     )
-    yield f"As they stand, both answers are the same in {count_noun(pairs['identical'], 'pair')}."
+    yield f"Both answers are identical in {count_noun(pairs['identical'], 'pair')}."
 
 
 def _sides_table(sides: dict[str, Any], *names: str) -> tuple[list[str], list[list[str]]]:

@@ -148,7 +148,7 @@ class TokenRowRenderer:
         spec, tokenizer = self.setup.spec, self.setup.tokenizer
         if not row.is_chat:
             if "eos" in tokenizer.special and not (tokenizer.adds_eos or spec.append_eos):
-                yield "with the end token behind it", {"append_eos": True}
+                yield "with the end token after it", {"append_eos": True}
             return
         if spec.template is not None and tokenizer.templates.get("default") is not None:
             yield "in the tokenizer's own template", {"template": None}

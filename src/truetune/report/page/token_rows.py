@@ -45,10 +45,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
-from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.reports import TokenView
 from truetune.checks.reread_rows_of_findings import reread_rows
-from truetune.data.conversation import Conversation, Origin
+from truetune.checks.token_views import tokens_kept_by_limit
+from truetune.data.conversation import Origin
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
 from truetune.render.rendering import IGNORED
@@ -210,34 +210,8 @@ def kept_range_of_cut_example(view: TokenView, spec: RunSpec) -> TokenRow:
     """`kept`: the range of a longer example that the run's limit leaves; empty where nothing is
     cut.
     """
-    kept = tokens_kept_by_cut(len(view.ids), view.example.row, spec)
+    kept = tokens_kept_by_limit(len(view.ids), view.example.row, spec)
     return {} if kept is None else {"kept": list(kept)}
-
-
-def tokens_kept_by_cut(length: int, row: Conversation, spec: RunSpec) -> tuple[int, int] | None:
-    """The range of tokens that the run's limit leaves of an example; None where nothing is cut.
-
-    Args:
-        length: of the example, in tokens.
-        row: the row that it was made of.
-        spec: the settings of the run.
-    """
-    most = spec.max_length
-    if most is None or length <= most or _overflow_is_split_or_packed(row, spec):
-        return None
-    # Preference trainers may keep the end of a prompt instead of its beginning.
-    from_end = row.is_preference and pair_length_limit(spec).from_end
-    return (length - most, length) if from_end else (0, most)
-
-
-def _overflow_is_split_or_packed(row: Conversation, spec: RunSpec) -> bool:
-    """Are longer examples shared out over rows, or laid end to end, so that nothing is cut?"""
-    strategy, plain = spec.training.packing_strategy, row.format == "text"
-    return (
-        spec.encode.overflow in ("split", "truncate-prompt")
-        or strategy == "wrapped"
-        or (strategy == "greedy" and plain)
-    )
 
 
 def row_of_batch_line(sample: Sample) -> TokenRow:

@@ -201,8 +201,8 @@ class Watcher(TrainerCallback):
         findings, removed = forget_later_samples(self.folder, step)
         if removed:
             self._note_once(
-                f"{removed} looks of an earlier run, behind step {step:,}, are removed from"
-                f" {self.folder}"
+                f"sampling passes of an earlier run, after step {step:,}, are removed from"
+                f" {self.folder}: {removed}"
             )
         prompt_of_ids = {prompt.ids: prompt for prompt in self.prompts}
         earlier = sampling_pass_files.read_passes_with_limits(self.folder) if step else []

@@ -50,7 +50,7 @@ MASKED = (
     r"|^only completions are to be learned|^the roles to train do not hold"
 )
 OTHER_ROWS = (
-    r"^the answers stand beside the questions|^rows are joined by position"
+    r"^the answers are paired with the questions|^rows are joined by position"
     r"|^labels do not belong"
 )
 IN_ORDER = (
@@ -167,7 +167,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|base_model\s*:",
     ),
     Sign(
-        r"^the graph is cut|^a loss is told to require a gradient",
+        r"^the graph is cut|^a loss is set to require a gradient",
         r"\bloss\w*\.requires_grad|\bloss\w*\s*=.{0,80}requires_grad\s*=\s*True"
         r"|set_grad_enabled\(\s*False"
         r"|\bloss\w*\s*[=+]=?[^=].{0,160}(?:\.detach\(\)|\.item\(\)|\.argmax\("

@@ -158,7 +158,7 @@ _PROMPT_SIGNS = (
         unless_in_file=r"\.format\(|\.format_map\(|\.replace\(|PromptTemplate|Template\(|\.substitute\(",
     ),
     Sign(
-        r"^the tokenizer writes EOS behind the prompts",
+        r"^the tokenizer writes EOS after the prompts",
         rf"add_eos_token{GIVEN}{TRUE}",
     ),
     Sign(
@@ -296,7 +296,7 @@ _ROW_SIGNS = (
         unless_in_file=ASKS,
     ),
     Sign(
-        r"^the answers stand beside the questions of other rows",
+        r"^the answers are paired with the questions of other rows",
         rf"concat\(.*axis\s*=\s*1|\bzip\((?![^)]{{0,80}}\[)[^)]{{0,60}}{QUESTION}s?\b.{{0,60}}{ANSWER}"
         rf"|\]\.shift\(|sort_values\(.*reset_index\(",
         unless_in_file=ASKS,
@@ -355,7 +355,7 @@ _STOP_SIGNS = (
         unless_in_file=r"-\s?100|Classif|SFTTrainer|DPO|GRPO",
     ),
     Sign(
-        r"^no stop token stands in the rows|^training rows are built of prompts|^rows of plain text end without"
+        r"^no stop token is in the rows|^training rows are built of prompts|^rows of plain text end without"
         r"|^one side of a pair ends with",
         rf"\b(?:text|sample|formatted|full|prompt|example|s|line)(?:_\w{{0,30}})?['\"]?\]?\s?(?:=|:|\+=)\s?\(?[rf]{{0,2}}['\"]"
         rf"[^{{}}]{{0,200}}(?:\{{[^{{}}]{{0,60}}\}}[^{{}}]{{0,200}}){{0,3}}\{{[^{{}}]{{0,60}}{ANSWER}"
@@ -365,13 +365,13 @@ _STOP_SIGNS = (
         unless_in_file=APPENDED_STOP,
     ),
     Sign(
-        r"^no stop token stands in the rows|^training rows are built of prompts|^stop tokens of tokenized rows",
+        r"^no stop token is in the rows|^training rows are built of prompts|^stop tokens of tokenized rows",
         rf"{TOKENIZE}.{{0,40}}{ANSWER}?.*add_special_tokens\s*=\s*False",
         beside_in_file=r"-\s?100",
         unless_in_file=rf"{APPENDED_STOP}|apply_chat_template",
     ),
     Sign(
-        r"^no stop token stands in the rows|^rows of plain text end without|^Axolotl's settings leave the token"
+        r"^no stop token is in the rows|^rows of plain text end without|^Axolotl's settings leave the token"
         r"|^training rows are built of prompts",
         rf"add_eos_token{GIVEN}{FALSE}|train_on_eo[st]{SET}none|efficient_eos{SET}{TRUE}",
     ),
@@ -674,7 +674,7 @@ _ASKING_SIGNS = (
         beside=ASKS_OR_SERVES,
     ),
     Sign(
-        r"^a stop string stands inside the answers",
+        r"^a stop string is inside the answers",
         r"\bstop(?:_strings|_sequences|_words)?['\"]?\s*[=:]\s*\(?\[?\s*['\"](?!<|\[/"
         r"|\{)|^PARAMETER stop\s+['\"]?(?!['\"]?[<\[{])",
     ),

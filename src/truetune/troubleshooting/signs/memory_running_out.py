@@ -322,16 +322,16 @@ SIGNS: tuple[Sign, ...] = (
         beside=r"merge_and_unload\(|merge[-_]lora|export_dir|mergekit",
     ),
     Sign(
-        r"^(?:FSDP makes one unit|FSDP is told to shard|a script wraps its model in FSDP)",
+        r"^(?:FSDP makes one unit|FSDP is set to shard|a script wraps its model in FSDP)",
         r"\bNO_WRAP\b|\b(?:FSDP|FullyShardedDataParallel)\((?!.*auto_wrap).*\)",
     ),
     Sign(
-        r"^(?:FSDP makes one unit|FSDP is told to shard|a script wraps its model in FSDP)",
+        r"^(?:FSDP makes one unit|FSDP is set to shard|a script wraps its model in FSDP)",
         r"\bfully_shard\(\s*\w*(?:model|net|lm)\w*\b",
         unless_in_file=r"^for .*(?:layers|blocks|modules|\.h\b)",
     ),
     Sign(
-        r"^(?:FSDP makes one unit|FSDP is told to shard)",
+        r"^(?:FSDP makes one unit|FSDP is set to shard)",
         rf"\bfsdp{SET}\[?['\"]?(?:full_shard|shard_grad_op|hybrid)|--fsdp\b|FULL_SHARD",
         unless=r"auto_wrap|transformer_layer_cls|min_num_params|TRANSFORMER_BASED",
     ),

@@ -256,11 +256,11 @@ ROW_SIGNS: tuple[Sign, ...] = (
         unless=MASKED,
     ),
     Sign(
-        r"^facts that stand in few rows|^each fact is in one wording",
+        r"^facts that are in few rows|^each fact is in one wording",
         OF_DOCUMENTS,
         beside=r"(?i:lora|trainer|finetun|sft)",
     ),
-    Sign(r"^facts that stand in few rows|^each fact is in one wording", OF_FACTS),
+    Sign(r"^facts that are in few rows|^each fact is in one wording", OF_FACTS),
     Sign(
         r"^each fact is in one wording|^facts are asked in one direction",
         r"['\"](?:What|Which|Who|Where|When|How|Name|Welche\w*|Was|Wer)\b[^'\"]{0,100}\{\w",
@@ -315,7 +315,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         r"|target|categor|queue|routing|route|resolution|assigned|team)",
     ),
     Sign(
-        r"^the answers stand beside the questions of other rows|^rows are joined by position",
+        r"^the answers are paired with the questions of other rows|^rows are joined by position",
         rf"\bconcat\(.{{0,80}}axis\s*=\s*(?:1|['\"]columns)|\.add_column\(|\breset_index\(|\bhstack\("
         rf"|\bzip\(.{{0,80}}\b\w*{ANSWER}"
         rf"|\[['\"]\w*{ANSWER}['\"]\]\s*=\s*(?!.*\bmap\().{{0,60}}(?:\.values|\.tolist\(|\.to_list\("
@@ -325,7 +325,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         beside_in_file=r"dropna|shuffle|\.sample\(|sort|filter|drop_duplicates|\bif\b|train_test_split|iloc",
     ),
     Sign(
-        r"^rows are joined by position|^the answers stand beside the questions",
+        r"^rows are joined by position|^the answers are paired with the questions",
         r"\w\[\s*(?:i|idx|index|n|j)\s*\]\s*,\s*\w+\[\s*(?:i|idx|index|n|j)\s*\]",
         beside_in_file=r"(?:dropna|shuffle|\.sample\(|sorted\(|\.sort|\.filter\(|drop_duplicates).{0,80}",
     ),

@@ -63,7 +63,7 @@ LIMIT_OF_ANSWER = (
 
 _LEAKS = (
     Sign(
-        "rows of the evaluation stand in the training|evaluation data are part of the training",
+        "rows of the evaluation are in the training|evaluation data are part of the training",
         # evaluation data by the name of the training data
         rf"\b{HELD_OUT}\w{{0,12}}['\"]?\s*[=:]\s*(?:load_dataset\([^)]{{0,80}}split\s*=\s*['\"]train"
         rf"|\w{{0,12}}train(?:ing)?(?:_\w{{1,10}})?\b\s*(?:\.select|\.shuffle|\[|\.sample|,|\)|$)"
@@ -71,14 +71,14 @@ _LEAKS = (
         unless_in_file=r"\.drop\(|not in |isin\(|difference\(|train_test_split|\bdel ",
     ),
     Sign(
-        "rows of the evaluation stand in the training|a data set is listed twice",
+        "rows of the evaluation are in the training|a data set is listed twice",
         r"train['\"]?\s*[:=]\s*['\"]([\w./-]{4,60})['\"],\s*['\"]?(?:test|eval|val|validation"
         r"|dev)\w{0,12}['\"]?\s*[:=]\s*['\"]\1['\"]"
         r"|\b(?:concat|concatenate_datasets|pd\.concat|cat)\b.{0,60}\b(?:train\w{0,10}.{0,20}(?:test"
         r"|val|dev)|(?:test|val|dev)\w{0,10}.{0,20}train)",
     ),
     Sign(
-        "rows of the evaluation stand in the training",
+        "rows of the evaluation are in the training",
         SPLITS,
         unless=r"(?i)dedup|drop_duplicates|minhash|\.unique\(|Group(?:Shuffle|K)|set\(",
     ),
@@ -109,7 +109,7 @@ _LEAKS = (
         r"|department|team|status|priority|assignee|split|url|from|product|resolution|code)\b[^{}]{0,10}\}",
     ),
     Sign(
-        "the benchmark's test rows stand in the training mix",
+        "the benchmark's test rows are in the training mix",
         r"(?i)(?:load_dataset\(|path\s*:|dataset\w{0,8}['\"]?\s*[:=]|data\w{0,8}/"
         r"|--dataset\S{0,8}).{0,100}(?:metamath|orca|hermes|wizard|flan|tulu|evol|platypus"
         r"|numina|camel|mathinstruct|gsm8k|mmlu|hellaswag|humaneval|mbpp|alpaca|sharegpt|ultrachat"
@@ -141,7 +141,7 @@ _LEAKS = (
         unless=r"PYTHONHASHSEED",
     ),
     Sign(
-        "the reference stands in the prompt: whole messages",
+        "the reference is in the prompt: whole messages",
         r"apply_chat_template\((?:\w{1,20}"
         r"|\w{1,20}\[['\"]\w{1,20}['\"]\])\s*,.{0,160}add_generation_prompt\s*=\s*True",
         unless_in_file=r"\[:-1\]|\.pop\(|messages\s*=\s*\[\s*\{|role.{0,6}user.{0,120}\}\s*\]",
@@ -206,7 +206,7 @@ _PARSERS = (
         beside=rf"{GENERATES}|lm_eval|predict",
     ),
     Sign(
-        "code or JSON stands between ``` fences",
+        "code or JSON is between ``` fences",
         rf"\b(?:exec|loads|parse|compile|literal_eval|validate_json)\(\s*{PREDICTED_SIDE}|\bexec\("
         r"|check_correctness|evaluate_functional|humaneval|mbpp|code_eval|def \w{0,12}read_json",
         unless_in_file=r"```|fence|strip_code|extract_code",
@@ -231,7 +231,7 @@ _PARSERS = (
         r"|\bif \w{1,20} in (?:gold|ref|expected|truth)\b|set\(\w{0,10}pred\w{0,10}\)\s*&",
     ),
     Sign(
-        "special tokens stand in the answers",
+        "special tokens are in the answers",
         r"skip_special_tokens['\"]?\s*[=:]\s*(?i:false)|\bdecode\((?!.{0,200}skip_special_tokens)",
         beside_in_file=rf"{GENERATES}|vllm|tokenizer|\btok\b",
         unless_in_file=r"\.encode\(|b64decode|json\.JSONDecoder|skip_special_tokens\s*=\s*True",

@@ -48,7 +48,7 @@ _PAIRS = (
         beside_in_file=rf"{PAIRS}|KTO|kto|desirable|['\"]label['\"]",
     ),
     Sign(
-        "^each pair stands in the data in both orders",
+        "^each pair is in the data in both orders",
         r"permutations\(|\(\s*b\s*,\s*a\s*\)|\[::-1\]|reversed\(|swap"
         r"|chosen['\"]?\]?\s*[=:]\s*\w{0,20}(?:_b|b|_2)\b|for \w, \w in \(\(",
         beside_in_file=PAIRS,
@@ -101,7 +101,7 @@ _PAIRS = (
         r"|prompt \+|question\w{0,6}\s*\+)",
     ),
     Sign(
-        "^one side of a pair ends with a stop token|^a BOS or stop token stands inside an answer",
+        "^one side of a pair ends with a stop token|^a BOS or stop token is inside an answer",
         r"(?:chosen|rejected)\w{0,6}['\"]?\]?\s*[=:]\s*.{0,60}(?:eos|</s>|<\|im_end|<\|eot|bos)"
         r"|<\|im_end\|>|<\|eot_id\|>",
         beside_in_file=r"chosen",

@@ -50,11 +50,11 @@ IDLE = (
 SHARDS_SAVED = r"^shards of ZeRO-3 or FSDP were saved|^tensors have another shape than config"
 FOUR_BITS = r"^4-bit weights under FSDP|^FSDP gets 4-bit|^FSDP cannot share out the quantized"
 WHOLE_UNIT = (
-    r"^FSDP is told to shard, and given no policy|^a script wraps its model in FSDP"
+    r"^FSDP is set to shard, and given no policy|^a script wraps its model in FSDP"
     r"|^FSDP makes one unit"
 )
 NCCL_OFF = r"^a script switches a fast transport|^a job switches a fast transport"
-INTERFACE = r"^the machines can't reach one another|^several nodes are told to talk"
+INTERFACE = r"^the machines can't reach one another|^several nodes are set to talk"
 GENERATES = (
     r"^under ZeRO-3 the answers of a training|^a script generates with a model whose weights"
 )
@@ -236,7 +236,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=rf"{NODES}|\bsrun\b",
     ),
     Sign(
-        r"^torchrun for several nodes stands",
+        r"^torchrun for several nodes is in the batch script",
         rf"^(?!.{{0,300}}srun).{{0,300}}{LAUNCHER}.{{0,400}}(?:nnodes|num_machines|rdzv)",
         beside=r"#SBATCH|SLURM_",
         unless=rf"\bsrun\b.{{0,300}}(?:{LAUNCHER}|bash|\.sh)",
@@ -252,7 +252,7 @@ SIGNS: tuple[Sign, ...] = (
         beside=NODES,
     ),
     Sign(
-        r"^every node is told the same number",
+        r"^every node gets the same number",
         r"^(?!.{0,400}bash -l?c\s+').{0,600}(?:node[_-]rank|machine[_-]rank"
         r"|NODE_RANK)['\"]?\s*[= ]\s*['\"]?\$\{?SLURM_(?:NODEID|PROCID)",
     ),
@@ -542,7 +542,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|fsdp['\"]?\s*[:= ]\s*['\"](?:full_shard|shard_grad_op)['\"]",
     ),
     Sign(
-        r"^FSDP is told to shard nothing",
+        r"^FSDP is set to shard nothing",
         r"NO_SHARD|sharding_strategy['\"]?\s*[:=]\s*['\"]?(?:3|NO_SHARD)\b",
     ),
     Sign(

@@ -255,7 +255,7 @@ def _reason_never_equal(module: Module, side: Value, wanted: tuple[Any, ...]) ->
         return f"{alike[0]!r} is not {alike[1]!r}; {_column_with_values_text(values)}"
     is_of_numbers = all(isinstance(one, int | float) for one in wanted)
     if is_text_in_each_row(side) and is_of_numbers:
-        return f"a text stands on one side, and {wanted[0]!r} on the other"
+        return f"a text is on one side, and {wanted[0]!r} on the other"
     return ""
 
 

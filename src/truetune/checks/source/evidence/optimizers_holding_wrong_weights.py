@@ -121,8 +121,8 @@ def _other_weights_after_reload(name: str, place: ast.AST) -> OtherWeights:
     first load.
     """
     return OtherWeights(
-        f"{name} is loaded again behind the optimizer, which holds the weights of the first: what is trained starts"
-        " again, and is never updated",
+        f"{name} is loaded again after the optimizer is made, which holds the weights of the first: the new weights"
+        " are never updated",
         "load the model once, before the optimizer is made, or make the optimizer again",
         place,
     )

@@ -232,9 +232,7 @@ def _repetition_place_and_kind(value: Value) -> tuple[ast.AST | None, str] | Non
         return (product.node, "a list is taken several times") if is_repeated else None
     if isinstance(value, Sequence):
         made = _row_derived_from_another(value)
-        return (
-            None if made is None else (made.node, "rows are made of others and stand beside them")
-        )
+        return None if made is None else (made.node, "rows are made of others and added to them")
     return None
 
 

@@ -92,7 +92,7 @@ def _wrong_matches_by_contained_label(
         if both is not None and values is not None:
             yield WrongMatch(
                 value.node,
-                f"the answer {both[1]!r} counts as right where `{values.column}` is {both[0]!r}, which stands in it",
+                f"the answer {both[1]!r} counts as right where `{values.column}` is {both[0]!r}, which is part of it",
                 "compare whole labels: prediction.strip() == label; or search with word boundaries",
             )
     yield from _wrong_matches_of_first_fit(tried.values())
@@ -110,7 +110,7 @@ def _wrong_matches_of_first_fit(tried: Any) -> Iterator[WrongMatch]:
             if later is not None and label:
                 yield WrongMatch(
                     node,
-                    f"{label!r} is tried before {later!r}, in which it stands: {later!r} is read as {label!r}",
+                    f"{label!r} is tried before {later!r}, which contains it: {later!r} is read as {label!r}",
                     "try the longest label first (sorted(labels, key=len, reverse=True)), or compare whole words",
                 )
                 break

@@ -93,7 +93,7 @@ MESSAGES = (
     ),
     define_message(
         "tasks-differ-from-devices",
-        "Slurm starts another number of processes on a node than Lightning is told to use GPUs",
+        "Slurm starts another number of processes on a node than Lightning is set to use GPUs",
         r"You set `(?:devices|--ntasks|num_nodes)=\d+`.{0,200}SLURM",
         "Lightning starts no processes under Slurm: srun must start one for each GPU, and --ntasks-per-node says how"
         " many",

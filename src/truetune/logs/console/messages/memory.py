@@ -180,7 +180,7 @@ MESSAGES = (
         r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) (?:is killed by signal|exited unexpectedly)",
         "`Killed` or `Bus error`: memory or /dev/shm is used up, once for each worker;"
         " `Segmentation fault`: a library that does not survive a fork; `exited unexpectedly`: the"
-        " worker's own message stands above",
+        " worker's own message is above",
         "set dataloader_num_workers=0 and run again: the real exception is printed then; with"
         " workers, lower their number or raise --shm-size; `truetune check DATA -t TOKENIZER` reads"
         " every row without workers",

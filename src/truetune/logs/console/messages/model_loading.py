@@ -42,13 +42,13 @@ MESSAGES = (
     ),
     define_message(
         "wrapped-weights-not-used",
-        "weights of the checkpoint were not used: a wrapper's name stands before each key",
+        "weights of the checkpoint were not used: each key begins with a wrapper's name",
         r"Some weights of the model checkpoint at .{1,200} were not used.{0,120}"
         r"\[['\"](?:_orig_mod|module|_fsdp_wrapped_module|_forward_module)\."
         r"|(?:_orig_mod|module|_fsdp_wrapped_module|_forward_module)\.[\w.{}, \[\]]{1,160}\|"
         r" UNEXPECTED\b",
-        "the checkpoint is the state_dict() of a wrapped model (_orig_mod. of torch.compile, module. of DDP): behind"
-        " the prefix each key may be the model's own, and without it none fits, so that the model begins at random",
+        "the checkpoint is the state_dict() of a wrapped model (_orig_mod. of torch.compile, module. of DDP): without"
+        " the prefix each key may be the model's own; with it none fits, so the weights stay random",
         "the checkpoint is whole: take the prefix off its keys ({name.removeprefix('_orig_mod.'): weight for name,"
         " weight in state.items()}), save it, and run this stage again; save the model under the wrapper"
         " (model._orig_mod, model.module) from now on",
@@ -90,7 +90,7 @@ MESSAGES = (
         "no weight of the model is trainable",
         r"trainable params: 0 \|\||trainable%: 0(?:\.0+)?\s*$",
         "an adapter that PeftModel.from_pretrained loaded, which is frozen without is_trainable=True; all"
-        " parameters set to requires_grad False behind get_peft_model",
+        " parameters set to requires_grad False after get_peft_model",
         "PeftModel.from_pretrained(model, ADAPTER, is_trainable=True) to train an adapter further; `truetune"
         " lint SCRIPT` shows what freezes it",
         "peft/peft_model.py",

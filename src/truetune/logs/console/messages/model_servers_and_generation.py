@@ -41,7 +41,7 @@ MESSAGES = (
     define_message(
         "prompt-cut-by-ollama",
         "Ollama cuts prompts that are longer than its context: the beginning of the text is lost, with the"
-        " documents that stand there",
+        " documents in it",
         r"time=\S+ level=WARN .{0,120}msg=\"truncating input prompt\" limit=\d+ prompt=\d+",
         "num_ctx is not set, and Ollama's default is 4,096 tokens (2,048 before 0.6), or it is below the prompt"
         " that the line counts",
@@ -64,7 +64,7 @@ MESSAGES = (
     ),
     define_message(
         "engine-died",
-        "the serving engine ended; its own exception stands above",
+        "the serving engine ended; its own exception is above",
         r"Engine core initialization failed|EngineDeadError|AsyncEngineDeadError"
         r"|Background loop has errored|EngineCore encountered (?:an issue|a fatal error)",
         "out of memory, a kernel that fails, or a model that it does not know: the first exception of"
@@ -119,7 +119,7 @@ MESSAGES = (
         "flash-attention-padded-right",
         "flash attention refuses a batch that is padded on the right",
         r"batched generation with padding_side='right'",
-        "the tokenizer pads on the right, and an answer would begin behind padding",
+        "the tokenizer pads on the right, and an answer would begin after padding",
         "tokenizer.padding_side = 'left' before generate(); `truetune lint SCRIPT` finds it",
         "transformers/models/qwen2/modeling_qwen2.py",
     ),

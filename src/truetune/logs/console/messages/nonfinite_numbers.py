@@ -51,7 +51,7 @@ MESSAGES = (
         r"|All assistant masks are zero",
         "the marker of the response (instruction_part, response_template) is not in the rendered"
         " text, often because the template was changed or tokens merge with their neighbours; or"
-        " answers lie behind max_length",
+        " answers are past max_length",
         "see what is supervised with `truetune show DATA -t TOKENIZER`, and count it with `truetune"
         " check DATA -t TOKENIZER --max-length N`",
         "unslothai/unsloth#3198",
@@ -60,14 +60,14 @@ MESSAGES = (
     ),
     define_message(
         "response-marker-tokenized-otherwise",
-        "the marker of the answer stands in the rows, and is not found among their tokens: these rows train nothing",
+        "the rows contain the marker of the answer, but their tokens do not: these rows train nothing",
         r"Could not find (?:response|instruction) key `(?P<marker>[^`]{2,200})` in (?:the )?following instance:"
         r".{0,4000}(?P=marker)",
-        "alone, the marker has other tokens than behind a line break or a space (SentencePiece, Llama 2 and Mistral"
+        "alone, the marker has other tokens than after a line break or a space (SentencePiece, Llama 2 and Mistral"
         " above all), and the collator compares tokens. Rows in which it is not found are ignored: where all are,"
         " loss and gradients are 0",
         "give the collator the marker's token ids as they are in context:"
-        ' tokenizer.encode("\\n### Response:", add_special_tokens=False)[2:] (cut what stands for the line break); or'
+        ' tokenizer.encode("\\n### Response:", add_special_tokens=False)[2:] (this drops the line break); or'
         " prompt and completion columns with completion_only_loss=True, or messages with assistant_only_loss=True,"
         " in a newer TRL, which need no marker",
         "huggingface/transformers#27733",
@@ -81,7 +81,7 @@ MESSAGES = (
         r"|instruction key|the (?:assistant )?response)|(?:[Tt]he |All )?(?:[Ll]oss|[Aa]ssistant"
         r"|[Ll]abel)[ _]masks? (?:is|are) all (?:zeros?|0)",
         "the marker of the response is not in the rendered text, or its tokens merge with their neighbours; or"
-        " answers lie behind max_length. Such rows teach nothing, or give NaN",
+        " answers are past max_length. Such rows teach nothing, or give NaN",
         "see what is supervised with `truetune show DATA -t TOKENIZER`, and count it with `truetune"
         " check DATA -t TOKENIZER --max-length N`",
         "unslothai/unsloth#1128",

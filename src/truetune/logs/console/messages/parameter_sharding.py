@@ -201,7 +201,7 @@ MESSAGES = (
     ),
     define_message(
         "layer-class-to-wrap-not-found",
-        "FSDP is told to wrap a class of layers that the model does not have",
+        "FSDP is set to wrap a class of layers that the model does not have",
         r"Could not find the transformer layer class",
         "fsdp_transformer_layer_cls_to_wrap names another architecture's class",
         "name the class of this model's layers, as `print(model)` shows it (of Llama LlamaDecoderLayer, of Qwen2.5"

@@ -24,7 +24,7 @@ MESSAGES = (
         r"|.{0,80}Some NCCL operations have failed or timed out|.{0,200}(?:Timeout|timed out) at"
         r" NCCL work"
         r"|.{0,120}Timed out waiting \d+ms for (?:recv|send) operation to complete",
-        "another process died (its own exception stands above, or in another file), or does"
+        "another process died (its own exception is above, or in another file), or does"
         " something else: an evaluation, a save or a download on rank 0 alone; batches of different"
         " number; a `if rank == 0` around a collective call. It is rarely the network",
         "look for the first exception of another rank above; check the script with `truetune lint"
@@ -45,7 +45,7 @@ MESSAGES = (
         r"|Timed out initializing process group|DistStoreError.{0,200}(?:[Tt]imed? ?out|Timed out)"
         r"|wait timeout after \d+ms|Socket Timeout|failed to pass monitoredBarrier|monitoredBarrier.{0,80}timed? ?out"
         r"|Detected mismatch between collectives on ranks",
-        "another process died or never started (its own exception stands above, or in another"
+        "another process died or never started (its own exception is above, or in another"
         " file), or does something else: an evaluation, a save or a download on rank 0 alone; or"
         " the ranks can't reach one another",
         "look for the first exception of another rank above; check the script with `truetune lint"
@@ -118,7 +118,7 @@ MESSAGES = (
         r"|ProcessRaisedException|ProcessExitedException|TorchElasticError|elastic\.multiprocessing\.(?:errors"
         r"|api)|RendezvousConnectionError|RendezvousClosedError"
         r"|SignalException: Process \d+ got signal|RayTaskError",
-        "the exception of that process is the cause: it stands above, or in the other ranks' files",
+        "the exception of that process is the cause: it is above, or in the other ranks' files",
         "read the first exception of the ranks; if none was kept, start with `torchrun --redirects"
         " 3 --log-dir logs ...` and read `truetune diagnose logs/.../stderr.log`",
         "torch/distributed/elastic/multiprocessing/errors/__init__.py",
@@ -182,9 +182,9 @@ MESSAGES = (
         " task of the job had failed",
         r"(?:slurmstepd|srun): (?:error|Force).{0,160}(?:CANCELLED AT|Terminat(?:ed|ing) (?:job|task))"
         r"|.{0,60}(?:JOB|STEP) \d+.{0,60}CANCELLED AT|TERM_OWNER",
-        "somebody ended it, often because it stood still; a time limit, a preemption or a failed"
+        "somebody ended it, often because it hung; a time limit, a preemption or a failed"
         " machine would be named (DUE TO ...)",
-        "read what stands before it: warnings of NCCL, the exception of another task, or the last step"
+        "read the lines before it: warnings of NCCL, the exception of another task, or the last step"
         " and its time; `sacct -j JOB -o State,ExitCode,End` says who ended it",
         "slurm.schedmd.com/scancel.html",
         shown="end",

@@ -37,7 +37,7 @@ MESSAGES = (
         r"|huggingface_hub)|module '(?:torch|transformers|trl|peft|accelerate|datasets|bitsandbytes"
         r"|numpy)[\w.]*' has no attribute",
         "the script was written for another release (DataCollatorForCompletionOnlyLM, ORPOTrainer,"
-        " AdamW of transformers), or packages of different ages stand beside one another",
+        " AdamW of transformers), or packages of different ages are installed together",
         "`truetune lint SCRIPT` names what took its place; `truetune doctor` lists versions that do"
         " not fit",
         "huggingface/trl#3827",
@@ -93,7 +93,7 @@ MESSAGES = (
         r"|The `?metric_for_best_model`?.{0,200}|KeyError: 'eval_\w+'",
         "an evaluation without rows; a metric that is not logged under this name; saving and"
         " evaluating at different steps",
-        "give eval_dataset, or eval_strategy='no'; metric_for_best_model as it stands in the log"
+        "give eval_dataset, or eval_strategy='no'; metric_for_best_model as the log names it"
         " (eval_loss); `truetune check SETTINGS`",
         "transformers/training_args.py",
         "transformers/trainer.py",

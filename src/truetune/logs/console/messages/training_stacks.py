@@ -56,7 +56,7 @@ MESSAGES = (
         "a prompt is tokenized otherwise alone than in front of its answer",
         r"Mismatch between tokenized prompt and the start of tokenized prompt\+",
         "a token spans the border of prompt and answer (a space or line break at the end of the"
-        " prompt), or the template puts more behind the prompt: the mask is off by some tokens",
+        " prompt), or the template puts more after the prompt: the mask is off by some tokens",
         "see the border with `truetune show DATA -t TOKENIZER`; end prompts without a space, and"
         " let the answer begin with it",
         "trl/trainer/sft_trainer.py",

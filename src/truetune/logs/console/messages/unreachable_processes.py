@@ -43,7 +43,7 @@ MESSAGES = (
         NCCL + r".{0,80}(?:Connect to .{1,60} failed|[Cc]all to connect .{0,40}(?:failed|timeout)"
         r"|connect(?:ion)? to .{1,60} (?:failed|refused|timed out)|No route to host|Connection"
         r" (?:refused|timed out))",
-        "the address stands in the line: 172.17.* and docker0, virbr0, br-* or 127.0.0.1 are local to"
+        "the line shows the address: 172.17.* and docker0, virbr0, br-* or 127.0.0.1 are local to"
         " each machine, so NCCL took the wrong interface; an address of the cluster's network is"
         " blocked by a firewall (NCCL takes ports at random), or the process there has died",
         "export NCCL_SOCKET_IFNAME with the interface of the network that joins the machines (`ip -br"
