@@ -90,10 +90,10 @@ def format_per_cent_share(part: int, whole: int) -> str:
     return f"{100 * part / whole if whole else 0:.1f} %"
 
 
-def draw_as_text(render: Callable[[Console], None]) -> str:
-    """What a function draws on a terminal, as plain text 100 columns wide."""
+def draw_as_text(render: Callable[[Console], None], columns: int = 100) -> str:
+    """What a function draws on a terminal of so many columns, as plain text."""
     buffer = io.StringIO()
-    render(Console(file=buffer, width=100, color_system=None))
+    render(Console(file=buffer, width=columns, color_system=None))
     return buffer.getvalue()
 
 
