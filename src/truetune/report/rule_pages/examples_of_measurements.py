@@ -37,6 +37,14 @@ COUNTED: Mapping[str, str] = {
 """Facts that hold for some of the answers of a sampling pass"""
 TEXTS = ("questions", "references", "answers")
 WORDS: Mapping[str, str] = {"questions": "question", "references": "reference", "answers": "answer"}
+NAMES_OF_FACTS: Mapping[str, str] = {
+    "twins": "answers of two models",
+    "other": "compared with",
+    "seen": "rows that were trained on",
+    "judged": "verdicts of the judge",
+    "stops": "stop tokens",
+}
+"""What to call facts of an evaluation, where their key in an example does not say it"""
 PASSES: Mapping[str, str] = {
     "look": "sampled",
     "base": "sampled from the base",
@@ -120,7 +128,7 @@ def _lines_on_measure(name: str, value: Any) -> Iterator[str]:
     elif name == "prompts":
         yield f"loss of the prompts, against the other model: {_interval(value)}"
     else:
-        yield from fact_lines({name: value})
+        yield from fact_lines({NAMES_OF_FACTS.get(name, name): value})
 
 
 def _interval(change: list[float]) -> str:

@@ -14,7 +14,7 @@ from difflib import SequenceMatcher, unified_diff
 from typing import Any
 
 from truetune.checks.rule import UNRELEASED, Rule
-from truetune.checks.rule_catalogue import rule_page
+from truetune.checks.rule_catalogue import rule_page, station_of_rule
 from truetune.report.rule_pages.example_files import Example, ExampleFile
 from truetune.report.rule_pages.read_example import (
     AFTER,
@@ -28,6 +28,9 @@ from truetune.trainers import TRAINERS
 from truetune.trainers.trainer_fact_types import TrainerFacts
 
 PRINTED, CERTAINTY, REFERENCES = "What truetune prints", "How sure it is", "References"
+OUTCOMES = ("log", "checkpoint", "answers", "cause", "evaluation", "serving")
+"""Stations whose examples a run or a server gives: nobody edits them to remove the fault"""
+WITHOUT_FAULT = "Without the fault, the same files or figures are these."
 # Chosen, not measured: with less in common, a difference is two files in one block, and neither can
 # be read.
 MIN_COMMON_SHARE = 0.4
@@ -71,6 +74,8 @@ def rule_page_for_readers(rule: type[Rule[Any]], printed: str = "") -> str:
         before, after = examples
         sections[BEFORE] = _shown_example(before)
         sections[AFTER] = _shown_fix(before, after)
+        if station_of_rule(rule) in OUTCOMES:
+            sections[AFTER] = f"{WITHOUT_FAULT}\n\n{sections[AFTER]}"
     parts = [page.partition("\n## ")[0].strip()]
     for heading, text in sections.items():
         if heading == REFERENCES:
@@ -180,9 +185,10 @@ def _sentences_on_files_gone(before: Example, after: Example) -> Iterator[str]:
     gone = [file for file in before.files if file.name not in names and not file.is_edit]
     if gone:
         yield f"Without {_joined_names(gone)}."
-    for name in before.edited:
-        if name not in after.edited:
-            yield f"`{name}` as it was published."
+    restored = [f"`{name}`" for name in before.edited if name not in after.edited]
+    if restored:
+        ending = "as it was published" if len(restored) == 1 else "as they were published"
+        yield f"With {' and '.join(restored)} {ending}."
 
 
 def _joined_names(files: list[ExampleFile]) -> str:
