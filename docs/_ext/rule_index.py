@@ -66,7 +66,10 @@ def _filters(families: tuple[Family, ...]) -> Iterator[_Filter]:
     yield _Filter("family", "Family", titles)
     yield _Filter("severity", "Severity", {name: name for name in ("error", "warning", "info")})
     yield _Filter("stability", "Stability", {name: name for name in ("stable", "preview")})
-    trainers: dict[str, str] = {name: facts.called for name, facts in TRAINERS.items()}
+    # Without the release and what follows it: a select box on a phone holds fifteen letters.
+    trainers: dict[str, str] = {
+        name: re.split(r" \d", facts.called)[0] for name, facts in TRAINERS.items()
+    }
     yield _Filter("trainer", "Trainer", trainers)
 
 
