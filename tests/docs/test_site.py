@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import truetune
-from tests.browser import chromium, violations
+from tests.browser import PHONE, chromium, violations
 from tests.docs import site
 from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.rule_catalogue import rule_page as source
@@ -43,7 +43,9 @@ def every_rule_has_its_page(root: Path, pages: dict[Path, site.Page]) -> None:
             "what-it-does",
             "why-it-is-bad",
             "example",
+            "what-truetune-prints",
             "use-instead",
+            "how-sure-it-is",
             "references",
         } <= page.anchors, page.path
         assert rule.code in page.text
@@ -76,9 +78,19 @@ def a_browser_is_content(root: Path) -> None:
         # The list is filled hit by hit, so the first of them says nothing; this one must come (else a TimeoutError).
         hits = page.locator("#search-results li a")
         hits.filter(has_text=re.compile("^pad-is-stop-token$")).first.wait_for()
-        for name in ("index", "rules/pad-is-stop-token", "reference/reports"):
+        for name in (
+            "index",
+            "rules/index",
+            "rules/pad-is-stop-token",
+            "rules/role-alias-dropped",
+            "reference/reports",
+        ):
             page.goto((root / f"{name}.html").as_uri())
             assert not violations(page), name
+        page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
+        for name in ("rules/index", "rules/loader-pads-uneven-rows", "rules/shortcut-loss"):
+            page.goto((root / f"{name}.html").as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], name
         assert not [url for url in asked if not url.startswith(("file:", "data:"))]
         context.close()
 

@@ -50,7 +50,7 @@ COMMANDS_IN_ONE_LINE: Mapping[tuple[str, ...], str] = {
     ("show", "view"): "Show rows token by token, in the terminal or in the browser.",
     ("merge", "export"): "Merge an adapter; export as safetensors or GGUF; verified.",
     ("rules", "explain"): "List the rules; show the page of a rule or a symptom.",
-    ("skill", "mcp"): "A skill and an MCP server (six tools) for coding assistants.",
+    ("skill", "mcp", "lsp"): "Skill and MCP server for assistants; LSP for editors.",
 }
 """Commands that follow each other at one stage and are alike -> what the overview says of them together: it has to fit
 on a screen. Each command's own help says more."""

@@ -10,6 +10,7 @@ that somebody copies.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from rich.console import Console
 from rich.table import Table
@@ -353,6 +354,15 @@ def _print_finding(finding: Finding, console: Console, verbose: bool, cases: int
         console, _text_with_hanging_indent("   = help: ", visible(finding.remedy), width, "bold")
     )
     print_exact(console)
+
+
+def finding_as_text(finding: Finding, columns: int) -> str:
+    """A finding as a terminal of so many columns shows it, as plain text without its plot."""
+    without_plot = replace(finding, figure=None)
+    return draw_as_text(
+        lambda console: _print_finding(without_plot, console, verbose=False, cases=SHOWN_CASES),
+        columns,
+    )
 
 
 def _format_case_place(case: Case) -> str:

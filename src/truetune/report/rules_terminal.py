@@ -16,6 +16,7 @@ from rich.text import Text
 from truetune.checks.rule import Rule
 from truetune.checks.rule_catalogue import all_rules, find_rule, rule_page, station_of_rule
 from truetune.report.report_terminal import SEVERITY_STYLES
+from truetune.report.rule_pages.rule_page_for_readers import rule_page_for_readers
 from truetune.report.terminal_output import borderless_table, print_exact
 
 
@@ -67,15 +68,14 @@ def rules_json(chosen: Iterable[type[Rule[Any]]]) -> list[dict[str, str]]:
 def render_rule_page(name: str, console: Console) -> None:
     """Show a rule's page. Raises UsageError for a rule that there is not."""
     rule = find_rule(name)
-    console.print(
-        Markdown(f"# {rule.code} {rule.name()}\n\n{rule_page(rule)}", code_theme="ansi_dark")
-    )
+    page = f"# {rule.code} {rule.name()}\n\n{rule_page_for_readers(rule)}"
+    console.print(Markdown(page, code_theme="ansi_dark"))
 
 
 def rule_page_json(name: str) -> dict[str, str]:
     """A rule with its page, as plain values. Raises UsageError for a rule that there is not."""
     rule = find_rule(name)
-    return {**rules_json([rule])[0], "page": rule_page(rule)}
+    return {**rules_json([rule])[0], "page": rule_page_for_readers(rule)}
 
 
 def page_summary(markdown: str) -> str:

@@ -90,11 +90,11 @@ def format_per_cent_share(part: int, whole: int) -> str:
     return f"{100 * part / whole if whole else 0:.1f} %"
 
 
-def draw_as_text(render: Callable[[Console], None]) -> str:
-    """What a function draws on a terminal, as plain text 100 columns wide."""
+def draw_as_text(render: Callable[[Console], None], columns: int = 100) -> str:
+    """What a function draws on a terminal of so many columns, as plain text."""
     buffer = io.StringIO()
     # In a notebook rich would show each line as an output of its own, and leave the text empty.
-    render(Console(file=buffer, width=100, color_system=None, force_jupyter=False))
+    render(Console(file=buffer, width=columns, color_system=None, force_jupyter=False))
     return buffer.getvalue()
 
 

@@ -25,28 +25,15 @@ from tests.checkpoint.make import TOKENIZER
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
+from truetune.report.rule_pages.examples_of_training_results import (
+    VOCABULARY,
+    WIDTH,
+    objects_of_checkpoint,
+)
 
-OBJECTS = ("config", "adapter_config", "generation_config", "tokenizer_config", "trainer_state")
-WIDTH, ROWS = 16, 64
 LINEAR = {
     **{f"self_attn.{name}_proj": (WIDTH, WIDTH) for name in "qkvo"},
     **{"mlp.gate_proj": (32, WIDTH), "mlp.up_proj": (32, WIDTH), "mlp.down_proj": (WIDTH, 32)},
-}
-LLAMA = {
-    **{
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "vocab_size": ROWS,
-        "hidden_size": WIDTH,
-    },
-    **{"intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 4},
-    **{
-        "tie_word_embeddings": False,
-        "dtype": "float32",
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "use_cache": True,
-    },
 }
 
 
@@ -80,22 +67,11 @@ def write(block: dict[str, Any], folder: Path) -> Path:
     """Lay out what a block describes."""
     folder.mkdir(parents=True)
     tensors: dict[str, Any] = {}
-    objects: dict[str, dict[str, Any]] = {name: {} for name in OBJECTS}
+    objects = objects_of_checkpoint(block)
     if "llama" in block:
-        tensors, objects["config"] = (
-            _llama(block["llama"]),
-            {**LLAMA, "num_hidden_layers": block["llama"]},
-        )
+        tensors = _llama(block["llama"])
     if "lora" in block:
         tensors = _lora(block["lora"])
-        objects["adapter_config"] = {
-            "peft_type": "LORA",
-            "r": 4,
-            "lora_alpha": 8,
-            "target_modules": block["lora"],
-            "base_model_name_or_path": "acme/base",
-            "task_type": "CAUSAL_LM",
-        }
     for name, edit in (block.get("tensors") or {}).items():
         tensors[name] = None if edit is None else {**tensors.get(name, {}), **edit}
     adapter = "adapter_config" in block or "lora" in block
@@ -106,11 +82,12 @@ def write(block: dict[str, Any], folder: Path) -> Path:
         )
     if "tokens" in block:
         _tokenizer(folder, block["tokens"])
-        objects["tokenizer_config"] = json.loads(
-            (TOKENIZER / "tokenizer_config.json").read_text(encoding="utf-8")
-        )
+        published = json.loads((TOKENIZER / "tokenizer_config.json").read_text(encoding="utf-8"))
+        edits = block.get("tokenizer_config") or {}
+        objects["tokenizer_config"] = {
+            key: value for key, value in {**published, **edits}.items() if value is not None
+        }
     for name, value in objects.items():
-        value = {k: v for k, v in {**value, **(block.get(name) or {})}.items() if v is not None}
         if value:
             (folder / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
     for name, body in (block.get("files") or {}).items():
@@ -160,14 +137,14 @@ def _body(name: str, entry: dict[str, Any]) -> bytes:
 
 
 def _llama(layers: int) -> dict[str, Any]:
-    tensors: dict[str, Any] = {"model.embed_tokens.weight": {"shape": [ROWS, WIDTH]}}
+    tensors: dict[str, Any] = {"model.embed_tokens.weight": {"shape": [VOCABULARY, WIDTH]}}
     for i in range(layers):
         at = f"model.layers.{i}"
         tensors |= {f"{at}.{name}.weight": {"shape": list(shape)} for name, shape in LINEAR.items()}
         for norm in ("input_layernorm", "post_attention_layernorm"):
             tensors[f"{at}.{norm}.weight"] = {"shape": [WIDTH], "fill": "one"}
     tensors["model.norm.weight"] = {"shape": [WIDTH], "fill": "one"}
-    return tensors | {"lm_head.weight": {"shape": [ROWS, WIDTH]}}
+    return tensors | {"lm_head.weight": {"shape": [VOCABULARY, WIDTH]}}
 
 
 def _lora(targets: list[str], layers: int = 2) -> dict[str, Any]:

@@ -23,6 +23,8 @@ import yaml
 from truetune.checks.find_uses_of_weight_folders import find_weight_uses
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
+from truetune.report.rule_pages.examples_of_settings import launchers_of_settings
+from truetune.report.rule_pages.generated_rows import short_chats
 from truetune.settings.config import Config
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 
@@ -58,9 +60,8 @@ def lay_out(example: dict[str, Any], folder: Path) -> Path:
         save_file(zeros, folder / name / "model.safetensors")
     for name, age in (example.get("ages") or {}).items():
         os.utime(folder / name, (time.time() - age,) * 2)
-    if "dataset_name" in (example.get("config") or {}):
-        name = example.get("name", "config.yaml")
-        _write(folder / "run.sh", f"trl sft --config {name}\n")
+    for launcher in launchers_of_settings(example):
+        _write(folder / launcher.name, launcher.text)
     there = {str(path.relative_to(folder)): str(path) for path in folder.rglob("*")}
     path = folder / example.get("name", "config.yaml")
     settings = example.get("text") or yaml.safe_dump(
@@ -78,32 +79,13 @@ def _with_paths(value: Any, there: dict[str, str]) -> Any:
     return there.get(value, value) if isinstance(value, str) else value
 
 
-def _chats(rows: int, words: int = 0, long: int = 0, long_words: int = 0) -> list[Any]:
-    """Chats of so many words, every so-many-th a long one."""
-    chats = [_chat(number) for number in range(rows)]
-    for number, chat in enumerate(chats):
-        is_long = long and number % (rows // long) == 0
-        chat["messages"][-1]["content"] += " and so on" * ((long_words if is_long else words) // 3)
-    return chats
-
-
 def _write(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".jsonl" and isinstance(content, dict):
-        content = _chats(**content)
+        content = short_chats(**content)
     if isinstance(content, str):
         path.write_text(content, encoding="utf-8")
     elif path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in content), encoding="utf-8")
     else:
         path.write_text(json.dumps(content), encoding="utf-8")
-
-
-def _chat(number: int) -> dict[str, Any]:
-    said = (f"What is {number} plus {number}?", f"It is {2 * number}.")
-    return {
-        "messages": [
-            {"role": role, "content": text}
-            for role, text in zip(("user", "assistant"), said, strict=True)
-        ]
-    }

@@ -2,18 +2,14 @@
 
 The blocks are YAML: `files` edits a copy of the demo tokenizer (JSON files key by key, null deletes; others whole;
 special_tokens_map.json, which would win, is left out), `spec` holds fields of RunSpec, `data` and `eval_data` rows,
-`weights: {zero: [tokens]}` writes an embedding in which the rows of these tokens are zero. `{repeat: n, text: t}`
-stands for t, n times; `{copies: n, of: row}` for a row, n times; `{grouped: n}` and `{shuffled: n}` for n rows of
-several sources, `{pairs: n, chosen: a, rejected: b}` for n pairs whose answers have up to a and b words. `{rows: n,
-column: text}` stands for n rows of these columns, in which `{i}` is the number of the row, `{words}` are 30 drawn
-words, `{words_before}` those of the row before, and `{label}` is one of three. `script` is the training script
+`weights: {zero: [tokens]}` writes an embedding in which the rows of these tokens are zero. How rows may be described in
+place of written is said by `truetune.report.rule_pages.generated_rows`. `script` is the training script
 that shapes the rows; it reads data.jsonl beside it.
 """
 
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from importlib import resources
 from pathlib import Path
@@ -26,10 +22,10 @@ from truetune.checks.check_data import check
 from truetune.checks.findings import Finding
 from truetune.checks.reports import DataReport
 from truetune.checks.rule import Rule
+from truetune.report.rule_pages.generated_rows import rows_of_example
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec
 
-LABELS = ("billing", "shipping", "account")
 DEMO = Path(str(resources.files("truetune.demo"))) / "tokenizer"
 
 
@@ -59,7 +55,8 @@ def write_data(text: str, folder: Path) -> RunSpec:
         if name in example:
             path = folder / f"{name}.jsonl"
             path.write_text(
-                "".join(json.dumps(row) + "\n" for row in _rows(example[name])), encoding="utf-8"
+                "".join(json.dumps(row) + "\n" for row in rows_of_example(example[name])),
+                encoding="utf-8",
             )
             settings[name] = str(path)
     if "script" in example:
@@ -78,77 +75,6 @@ def _edit(path: Path, edit: Any) -> None:
         path.write_text(json.dumps(value), encoding="utf-8")
     else:
         path.write_text(str(edit), encoding="utf-8")
-
-
-def _rows(data: Any) -> list[Any]:
-    if isinstance(data, dict) and "pairs" in data:
-        return _pairs(random.Random(0), **data)
-    if isinstance(data, dict) and "rows" in data:
-        return _numbered(random.Random(0), **data)
-    if isinstance(data, dict):
-        ((order, count),) = data.items()
-        rng = random.Random(0)
-        words = [
-            [f"{topic}{i}" for i in range(12)]
-            for topic in ("sea", "law", "soup", "star", "bike", "song")
-        ]
-        rows = []
-        for topic in words:
-            for _ in range(count // len(words)):
-                said = [" ".join(rng.choices(topic, k=12)) for _ in range(2)]
-                rows.append(_chat(*said))
-        if order == "shuffled":
-            rng.shuffle(rows)
-        return rows
-    return [_expanded(row) for item in data for row in _copies(item)]
-
-
-def _copies(item: Any) -> list[Any]:
-    if isinstance(item, dict) and set(item) == {"copies", "of"}:
-        return [item["of"]] * item["copies"]
-    return [item]
-
-
-def _numbered(rng: random.Random, rows: int, **columns: str) -> list[Any]:
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    words = [" ".join("".join(rng.choices(letters, k=4)) for _ in range(30)) for _ in range(rows)]
-    labels = [rng.choice(LABELS) for _ in range(rows)]
-    return [
-        {
-            name: text.format(i=i, words=words[i], words_before=words[i - 1], label=labels[i])
-            for name, text in columns.items()
-        }
-        for i in range(rows)
-    ]
-
-
-def _pairs(rng: random.Random, pairs: int, **words: int) -> list[Any]:
-    rows = []
-    for i in range(pairs):
-        said = {
-            side: " ".join(rng.choices("abcdefgh", k=rng.randint(most // 2, most)))
-            for side, most in words.items()
-        }
-        answers = {side: [{"role": "assistant", "content": text}] for side, text in said.items()}
-        rows.append({"prompt": [{"role": "user", "content": f"Question {i}?"}], **answers})
-    return rows
-
-
-def _chat(question: str, answer: str) -> dict[str, Any]:
-    return {
-        "messages": [
-            {"role": "user", "content": question},
-            {"role": "assistant", "content": answer},
-        ]
-    }
-
-
-def _expanded(value: Any) -> Any:
-    if isinstance(value, dict):
-        if set(value) == {"repeat", "text"}:
-            return value["text"] * value["repeat"]
-        return {key: _expanded(item) for key, item in value.items()}
-    return [_expanded(item) for item in value] if isinstance(value, list) else value
 
 
 def _write_weights(folder: Path, zero: list[str]) -> None:

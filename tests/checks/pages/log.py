@@ -14,7 +14,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from truetune.checks.findings import Finding
@@ -24,6 +23,7 @@ from truetune.logs.read_run_log import read_run
 from truetune.logs.rows_and_steps_of_sibling_runs import RunSize
 from truetune.logs.run_log import DataFacts
 from truetune.parsing.read_nvidia_smi_output import MIB, GpuReading
+from truetune.report.rule_pages.examples_of_training_results import records_of_curves
 
 FACTS = {
     "rows": 100,
@@ -47,7 +47,7 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
         gpus = tuple(_gpu(**gpu) for gpu in example.get("gpus", ()))
         beside = FilesBeside(rows=rows, gpus=gpus)
         return tuple(rule(dataclasses.replace(log, files_beside=beside)).findings())
-    records = example.get("log") or _records(example["curve"])
+    records = example.get("log") or records_of_curves(example["curve"])
     state = {"log_history": records, **(example.get("state") or {})}
     (folder / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
     if "config" in example:
@@ -66,15 +66,3 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
 def _gpu(index: int, name: str, total: int, used: int, busy: float) -> GpuReading:
     """A reading of nvidia-smi, with its memory in MiB."""
     return GpuReading(index, name, 1, total * MIB, used * MIB, busy)
-
-
-def _records(curves: dict[str, dict[str, Any]]) -> list[dict[str, float]]:
-    made: dict[tuple[bool, int], dict[str, float]] = {}
-    for number, (name, form) in enumerate(curves.items()):
-        points = form.get("values") or [form["from"], form.get("to", form["from"])]
-        steps = np.arange(form.get("every", 1), form.get("steps", 100) + 1, form.get("every", 1))
-        values = np.interp(np.linspace(0, 1, steps.size), np.linspace(0, 1, len(points)), points)
-        values += np.random.default_rng(number).normal(0, form.get("noise", 0), steps.size)
-        for step, value in zip(steps.tolist(), values.tolist(), strict=True):
-            made.setdefault((name.startswith("eval_"), step), {"step": step})[name] = value
-    return [made[key] for key in sorted(made, key=lambda key: (key[1], key[0]))]

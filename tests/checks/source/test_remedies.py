@@ -22,6 +22,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
 from truetune.checks.rule import Rule
 from truetune.checks.rule_catalogue import all_rules
+from truetune.report.rule_pages.examples_of_code import files_of_script
 from truetune.source.make_source_edits import apply_changes, set_keyword
 from truetune.source.parsed_source_file import Module, parse_module
 
@@ -138,7 +139,11 @@ def test_a_remedy_that_says_what_to_write_is_followed(
 
 def _followed(text: str, finding: Finding) -> Iterator[str]:
     """The text after the remedy is done to one of the calls on the finding's lines."""
-    module = parse_module(text, "train.py")
+    # The comments that stand for other files are not in the script whose lines the finding names.
+    script = files_of_script(text).script
+    beside = [line for line in text.splitlines() if line not in script.splitlines()]
+    files = "".join(f"\n{line}" for line in beside) + "\n"
+    module = parse_module(script, "train.py")
     lines = {case.line for case in finding.cases}
     calls = [
         call
@@ -147,7 +152,8 @@ def _followed(text: str, finding: Finding) -> Iterator[str]:
     ]
     for match in SETS.finditer(finding.remedy):
         for call in calls:
-            yield apply_changes(text, set_keyword(module, call, match["name"], match["value"]))
+            change = set_keyword(module, call, match["name"], match["value"])
+            yield apply_changes(script, change) + files
     for match in LEAVES_OUT.finditer(finding.remedy):
         for call in calls:
             if match["name"] in call.keywords:

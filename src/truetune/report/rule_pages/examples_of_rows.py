@@ -1,0 +1,112 @@
+"""Examples of rules on rows, tokenizers and templates: rows as JSON Lines, edits of a tokenizer's
+files, settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from truetune.report.rule_pages.example_files import (
+    Example,
+    ExampleFile,
+    json_file,
+    jsonl_file,
+    measured_facts,
+    yaml_file,
+)
+from truetune.report.rule_pages.generated_rows import rows_of_example
+
+TOKENIZER = "tokenizer"
+SCRIPT = "train.py"
+STORED = "rows.parquet"
+EDITS_OF_STORED_ROWS: Mapping[tuple[str, str], str] = {
+    ("labels", "copy"): "labels: a copy of input_ids, prompts included",
+    ("labels", "none"): "labels: -100 everywhere",
+    ("labels", "no-stop"): "labels: the ids of the answers, -100 at their stop tokens",
+    ("labels", "early"): "labels: the ids of the answers and of the headers before them",
+    ("labels", "shifted"): "labels: the ids of the answers, moved by one position",
+    ("ids", "two-bos"): "input_ids: each row begins with two BOS tokens",
+    ("ids", "cut"): "input_ids: each row is cut after 30 tokens",
+    ("ids", "beyond"): "input_ids: each row ends with an id past the end of the vocabulary",
+    ("ids", "of-another-tokenizer"): "input_ids: made by the tokenizer of another model",
+    ("ids", "of-another-template"): "input_ids: made by another chat template",
+    ("pack", "joined"): "packed: several chats a row, one position count over all",
+    ("pack", "parted"): "packed: several chats a row, position_ids begin again at each",
+    ("pad", "learned"): "padding: stored in the rows, with labels",
+}
+HEALTHY_LABELS = "labels: the ids of the answers and their stop tokens, else -100"
+
+
+def example_of_rows(block: Mapping[str, Any]) -> Example:
+    """An example of a rule on rows: data.jsonl, the tokenizer's files, the settings and the script
+    beside them.
+    """
+    files: list[ExampleFile] = []
+    notes: list[str] = []
+    if "script" in block:
+        files.append(ExampleFile(SCRIPT, block["script"]))
+    named = {name: f"{name}.jsonl" for name in ("data", "eval_data") if name in block}
+    for name, edit in (block.get("files") or {}).items():
+        files += _edited_file(f"{TOKENIZER}/{name}", edit)
+        notes += _notes_on_edit(f"{TOKENIZER}/{name}", edit)
+    files += [jsonl_file(path, rows_of_example(block[name])) for name, path in named.items()]
+    settings = {
+        name: value for name, value in (block.get("spec") or {}).items() if name != "ignore"
+    }
+    if settings:
+        files.append(yaml_file("truetune.yaml", {TOKENIZER: TOKENIZER, **named, **settings}))
+    if "weights" in block:
+        tokens = ", ".join(f"`{token}`" for token in block["weights"]["zero"])
+        notes.append(
+            f"The rows of {tokens} in the embedding of `{TOKENIZER}/model.safetensors` are zero."
+        )
+    edited = tuple(f"{TOKENIZER}/{name}" for name in block.get("files") or ())
+    return Example(tuple(files), tuple(notes), edited)
+
+
+def _edited_file(name: str, edit: Any) -> Iterator[ExampleFile]:
+    if isinstance(edit, dict):
+        there = {key: value for key, value in edit.items() if value is not None}
+        if there:
+            yield replace(json_file(name, there), is_edit=True)
+    elif edit is not None:
+        yield ExampleFile(name, str(edit), is_edit=True)
+
+
+def _notes_on_edit(name: str, edit: Any) -> Iterator[str]:
+    if edit is None:
+        yield f"There is no `{name}`."
+    elif isinstance(edit, dict):
+        gone = [f"`{key}`" for key, value in edit.items() if value is None]
+        if gone:
+            yield f"`{name}` has no {', '.join(gone)}."
+        if len(gone) < len(edit):
+            yield f"Of `{name}`, only the changed keys are shown."
+
+
+def example_of_stored_rows(block: Mapping[str, Any]) -> Example:
+    """An example of a rule on rows of token ids: what a Parquet file holds, column by column."""
+    edits = [edit for step in block["make"][1:] for edit in step.items()]
+    lines = ["input_ids: chats of a real tokenizer", HEALTHY_LABELS]
+    for what, how in edits:
+        if what == "drop":
+            lines = [
+                line for line in lines if not line.startswith(tuple(f"{name}:" for name in how))
+            ]
+            lines.append(f"{' and '.join(how)}: not stored")
+        elif what == "mask":
+            lines.append(f"{how}: written")
+        else:
+            changed = EDITS_OF_STORED_ROWS[what, how]
+            column = changed.partition(":")[0]
+            lines = [line for line in lines if line.partition(":")[0] != column] + [changed]
+    text = "".join(f"{line}\n" for line in lines)
+    files = [ExampleFile(STORED, text, is_measured=True)]
+    settings = dict(block.get("settings") or {})
+    if "trainer" in block:
+        settings["trainer"] = block["trainer"]
+    if settings:
+        files.append(measured_facts("settings of the check", settings))
+    return Example(tuple(files))
