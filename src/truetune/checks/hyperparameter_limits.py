@@ -920,6 +920,16 @@ LIMITS: tuple[Limit, ...] = (
         source="transformers' MinNewTokensLengthLogitsProcessor sets the stop tokens to -inf",
     ),
     Limit(
+        setting="min_length",
+        outside=Interval(at_least=64),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value}: prompt and answer together may not end before, so short answers to short prompts run"
+        " on into nonsense",
+        fix="leave {name} out",
+        source="transformers' MinLengthLogitsProcessor sets the stop tokens to -inf; it counts the prompt",
+    ),
+    Limit(
         setting="ignore_eos",
         outside=Interval(at_least=1),
         severity="warning",

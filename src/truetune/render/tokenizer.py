@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,6 +80,8 @@ class Tokenizer:
     """Likewise the padding."""
     weights: Path
     """The folder of config.json and the weights."""
+    added_in_file: Mapping[int, tokenizers.AddedToken] = field(default_factory=dict)
+    """The added tokens of tokenizer.json, by id, before other files of the folder changed or completed them."""
 
 
 def with_special_tokens_set(tokenizer: Tokenizer, tokens: Mapping[str, str]) -> Tokenizer:
@@ -124,6 +126,7 @@ def _load_folder(folder: Path, weights: Path) -> Tokenizer:
     truncation, padding = backend.truncation, backend.padding
     backend.no_truncation()
     backend.no_padding()
+    added_in_file = backend.get_added_tokens_decoder()
     settings = _merge_settings(folder, config, padding)
     named = _special_tokens_by_name(settings, model_config, backend)
     _add_missing_tokens(
@@ -157,6 +160,7 @@ def _load_folder(folder: Path, weights: Path) -> Tokenizer:
         truncation=truncation,
         padding=padding,
         weights=weights,
+        added_in_file=added_in_file,
     )
 
 

@@ -132,6 +132,24 @@ def read_templates(folder: Path, config: dict[str, Any]) -> dict[str, str]:
     return templates
 
 
+def read_default_templates_by_file(folder: Path, config: dict[str, Any]) -> dict[str, str]:
+    """The default chat template of each file that holds one, in the order in which transformers looks.
+
+    Args:
+        folder: of the tokenizer.
+        config: its tokenizer_config.json.
+
+    Raises:
+        TokenizerError: a file is not UTF-8, or no JSON.
+    """
+    jinja = folder / "chat_template.jinja"
+    found = {jinja.name: {"default": _read_text(jinja)}} if jinja.is_file() else {}
+    found["tokenizer_config.json"] = _templates_in(config.get("chat_template")) or {}
+    of_processor = read_json(folder / "chat_template.json") or {}
+    found["chat_template.json"] = _templates_in(of_processor.get("chat_template")) or {}
+    return {file: named["default"] for file, named in found.items() if "default" in named}
+
+
 def _templates_in(value: Any) -> dict[str, str] | None:
     """The templates by name that a key `chat_template` holds; None where it is of no form that is known.
 

@@ -1,0 +1,86 @@
+"""Two files of the tokenizer hold different chat templates.
+
+## What it does
+Compares the default chat template of chat_template.jinja, tokenizer_config.json and chat_template.json, wherever more
+than one of them holds one.
+
+## Why it is bad
+Each reader takes another file: transformers of today chat_template.jinja, older releases and several servers that of
+tokenizer_config.json, processors chat_template.json. The model is then trained with one form of prompt and asked in
+another.
+
+## Example
+```yaml
+files:
+  tokenizer_config.json: {chat_template: "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"}
+```
+
+## Use instead
+```yaml
+files:
+  tokenizer_config.json: {chat_template: null}
+```
+
+## Fix safety
+Keep the template that the model was trained with, and delete the other one.
+
+## References
+- huggingface/transformers#33957, huggingface/text-generation-inference#3247
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import DataRule
+from truetune.render.tokenizer_folder import read_default_templates_by_file
+
+
+class ChatTemplatesDisagree(DataRule):
+    code = "TPL014"
+    symptoms = ("garbage-output", "good-here-bad-there")
+    severity = "warning"
+    judges_saved_file = True
+    judges_without_rows = True
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where one file at most holds a chat template."""
+        if len(self._templates()) < 2:
+            return Unmet("one file at most holds a chat template")
+        return None
+
+    def figure(self) -> str:
+        """The files that hold the same template."""
+        return f"{' and '.join(self._templates())} hold the same template"
+
+    def findings(self) -> Iterator[Finding]:
+        templates = self._templates()
+        if len(set(templates.values())) < 2:
+            return
+        read, *others = templates
+        differing = [file for file in others if templates[file] != templates[read]]
+        yield self.finding(
+            f"{read} and {' and '.join(differing)} hold chat templates that differ:"
+            f" transformers reads {read}, others the other",
+            f"delete the chat template that was not trained with; transformers trains with {read}",
+            cases=[_first_difference(templates[read], templates[file], file) for file in differing],
+            count=len(differing),
+        )
+
+    def _templates(self) -> Mapping[str, str]:
+        """The default template by file, in the order in which transformers looks."""
+        return read_default_templates_by_file(self.tokenizer.folder, self.tokenizer.config)
+
+
+def _first_difference(read: str, other: str, file: str) -> Case:
+    """The first line in which another template differs from the one that is read."""
+    lines, other_lines = read.splitlines(), other.splitlines()
+    pairs: Any = zip(lines, other_lines, strict=False)
+    number = next(
+        (n for n, (a, b) in enumerate(pairs) if a != b), min(len(lines), len(other_lines))
+    )
+    here = other_lines[number].strip() if number < len(other_lines) else "(it ends)"
+    return Case(f"line {number + 1} of the template is {here[:100]!r} there", file=file)

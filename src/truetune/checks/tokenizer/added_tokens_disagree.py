@@ -1,0 +1,153 @@
+"""Two files of the tokenizer give an added token different ids or flags.
+
+## What it does
+Compares the added tokens of tokenizer.json with `added_tokens_decoder` of tokenizer_config.json and with
+added_tokens.json: the id of each, and whether it takes the white space beside it (`lstrip`, `rstrip`), is matched
+after normalising, or is special.
+
+## Why it is bad
+Each reader takes another file: the `tokenizers` library and its servers read tokenizer.json, transformers lays the
+flags of tokenizer_config.json over it, converters to other formats read either. Training and serving then give the
+same text other ids, and a token that tokenizer.json lacks gets a new id behind the vocabulary.
+
+## Example
+```yaml
+files:
+  tokenizer_config.json:
+    added_tokens_decoder:
+      "2": {content: "<|im_end|>", special: true, lstrip: false, rstrip: false, normalized: false, single_word: false}
+      "3": {content: "<|im_start|>", special: true, lstrip: false, rstrip: false, normalized: false, single_word: false}
+```
+
+## Use instead
+```yaml
+files:
+  tokenizer_config.json:
+    added_tokens_decoder:
+      "2": {content: "<|im_start|>", special: true, lstrip: false, rstrip: false, normalized: false, single_word: false}
+      "3": {content: "<|im_end|>", special: true, lstrip: false, rstrip: false, normalized: false, single_word: false}
+```
+
+## Fix safety
+Take all files from one place: the published tokenizer, or `save_pretrained` of the one that was trained with.
+
+## References
+- huggingface/transformers#33371, lm-sys/FastChat#153, InternLM/InternLM#715
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.rule import DataRule
+from truetune.render.tokenizer_folder import read_json
+
+CONFIG_FILE = "tokenizer_config.json"
+ADDED_FILE = "added_tokens.json"
+FLAGS = ("special", "lstrip", "rstrip", "normalized", "single_word")
+
+
+class Disagreement(NamedTuple):
+    """One token of which another file says something else than tokenizer.json."""
+
+    file: str
+    text: str
+    is_of_ids: bool
+
+
+class AddedTokensDisagree(DataRule):
+    code = "TOK010"
+    symptoms = ("garbage-output", "good-here-bad-there")
+    severity = "error"
+    judges_saved_file = True
+    judges_without_rows = True
+    compared = 0
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where tokenizer.json is the only file that lists added tokens."""
+        if not self.tokenizer.added_in_file or not (self._listed() or self._ids_of_added_file()):
+            return Unmet("one file alone lists added tokens")
+        return None
+
+    def figure(self) -> Measurement:
+        """The number of tokens that two files give differently, none."""
+        compared = len(self._listed()) + len(self._ids_of_added_file())
+        return count_measurement("added tokens that two files give differently", 0, compared)
+
+    def findings(self) -> Iterator[Finding]:
+        found = [*self._compare_listed(), *self._compare_added_file()]
+        if not found:
+            return
+        # Other ids change what a text is encoded to; a flag only what happens beside the token.
+        found.sort(key=lambda one: not one.is_of_ids)
+        first = found[0]
+        yield self.finding(
+            f"tokenizer.json and {first.file} differ on {len(found):,} added tokens: {first.text}",
+            "take both files from one place: as they were published, or as save_pretrained wrote"
+            " them together",
+            severity="error" if first.is_of_ids else "warning",
+            cases=[Case(one.text, file=one.file) for one in found],
+            count=len(found),
+        )
+
+    def _listed(self) -> dict[int, dict[str, Any]]:
+        """The tokens of `added_tokens_decoder` by id."""
+        listed = self.tokenizer.config.get("added_tokens_decoder")
+        if not isinstance(listed, dict):
+            return {}
+        return {int(id): token for id, token in listed.items() if isinstance(token, dict)}
+
+    def _ids_of_added_file(self) -> dict[str, int]:
+        """added_tokens.json: token -> id."""
+        path = self.tokenizer.folder / ADDED_FILE
+        return {token: id for token, id in (read_json(path) or {}).items() if isinstance(id, int)}
+
+    def _compare_listed(self) -> Iterator[Disagreement]:
+        """Disagreements of tokenizer_config.json."""
+        ids = {token.content: id for id, token in self.tokenizer.added_in_file.items()}
+        for id, listed in self._listed().items():
+            content = str(listed.get("content"))
+            if text := self._describe_other_id(content, id, ids):
+                yield Disagreement(CONFIG_FILE, text, is_of_ids=True)
+            elif id in self.tokenizer.added_in_file:
+                own = self.tokenizer.added_in_file[id]
+                flags = [
+                    flag for flag in FLAGS if flag in listed and listed[flag] != getattr(own, flag)
+                ]
+                if flags:
+                    text = f"{content} ({id}): " + ", ".join(
+                        f"{flag} is {getattr(own, flag)} and {listed[flag]}" for flag in flags
+                    )
+                    yield Disagreement(CONFIG_FILE, text, is_of_ids=False)
+
+    def _compare_added_file(self) -> Iterator[Disagreement]:
+        """Disagreements of added_tokens.json."""
+        ids = {token.content: id for id, token in self.tokenizer.added_in_file.items()}
+        for content, id in self._ids_of_added_file().items():
+            if text := self._describe_other_id(content, id, ids):
+                yield Disagreement(ADDED_FILE, text, is_of_ids=True)
+
+    def _describe_other_id(self, content: str, id: int, ids: dict[str, int]) -> str:
+        """What differs between the id that another file gives a token and that of tokenizer.json; "" for nothing.
+
+        Args:
+            content: the token.
+            id: that the other file gives it.
+            ids: token -> id of the added tokens in tokenizer.json.
+        """
+        own = ids.get(content)
+        if own is None:
+            # A token may stand in the vocabulary without being an added one.
+            own = self.tokenizer.backend.token_to_id(content)
+            if own == id:
+                return ""
+            if own is None:
+                return f"{content} is {id} there, and not in tokenizer.json"
+            return (
+                f"{content} is {id} there, and {own} once tokenizer.json, which lacks it, is loaded"
+            )
+        return "" if own == id else f"{content} is {own} in tokenizer.json, and {id} there"

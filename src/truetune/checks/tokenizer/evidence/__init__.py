@@ -1,0 +1,1 @@
+"""What several rules on tokenizer folders look at; no rule stands here."""

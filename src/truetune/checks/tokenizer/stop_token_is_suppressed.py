@@ -1,0 +1,102 @@
+"""Generation may not write the token that ends a turn.
+
+## What it does
+Looks for the stop tokens of the template and the tokenizer in `suppress_tokens` and `bad_words_ids` of
+generation_config.json.
+
+## Why it is bad
+A suppressed token gets the probability 0. The model has learned to end its turn, and can't: each answer runs on to its
+length limit.
+
+## Example
+```yaml
+files:
+  generation_config.json: {suppress_tokens: [3]}
+data:
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+files:
+  generation_config.json: {suppress_tokens: [2]}
+data:
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+Safe: a stop token belongs to none of these lists.
+
+## References
+- huggingface/transformers#24099, deepspeedai/DeepSpeedExamples#470
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import DataRule
+from truetune.checks.tokenizer.evidence.token_ids_in_files import GENERATION_FILE, ids_in_value
+from truetune.render.tokenizer import StopToken
+
+
+class StopTokenIsSuppressed(DataRule):
+    code = "TOK009"
+    symptoms = ("never-stops",)
+    severity = "error"
+    judges_saved_file = True
+    judges_without_rows = True
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where there is no generation_config.json, or no stop token."""
+        if self.tokenizer.generation_config is None:
+            return Unmet("there is no generation_config.json")
+        return None if self.probes.stops else Unmet("no file names a stop token")
+
+    def figure(self) -> str:
+        """The ids that may not be generated, and that no stop token is among them."""
+        banned = self._keys_by_banned_id()
+        if not banned:
+            return "no token is suppressed"
+        return f"{len(banned):,} tokens are suppressed, none of them a stop token"
+
+    def findings(self) -> Iterator[Finding]:
+        banned = self._keys_by_banned_id()
+        suppressed = [stop for stop in self.probes.stops if stop.id in banned]
+        if not suppressed:
+            return
+        first = self._first_of_template(suppressed)
+        key = banned[first.id]
+        yield self.finding(
+            f"{first.token} ({first.id}) ends turns, and {key} of {GENERATION_FILE} forbids it:"
+            " answers run on to their length limit",
+            f"take {first.id} out of {key}",
+            # Another stop token that may still be written ends the answer all the same.
+            severity="error" if len(suppressed) == len(self.probes.stops) else None,
+            cases=[
+                Case(f"{banned[stop.id]} holds {stop.id}", file=GENERATION_FILE)
+                for stop in suppressed
+            ],
+            evidence=[
+                f"{stop.token} ({stop.id}) is a stop token by: {', '.join(stop.origins)}"
+                for stop in suppressed
+            ],
+            count=len(suppressed),
+        )
+
+    def _first_of_template(self, stops: list[StopToken]) -> StopToken:
+        """The one that the chat template writes, else the first."""
+        return next((stop for stop in stops if "template" in stop.origins), stops[0])
+
+    def _keys_by_banned_id(self) -> dict[int, str]:
+        """Each id that may not be generated, with the setting that forbids it."""
+        settings = self.tokenizer.generation_config or {}
+        banned = dict.fromkeys(ids_in_value(settings.get("suppress_tokens")), "suppress_tokens")
+        words = settings.get("bad_words_ids")
+        for word in words if isinstance(words, list) else []:
+            # Words of several tokens forbid the last one only behind the others.
+            if isinstance(word, list) and len(word) == 1:
+                banned |= dict.fromkeys(ids_in_value(word), "bad_words_ids")
+        return banned

@@ -1,0 +1,105 @@
+"""The tokenizer does not give back the text that it was given.
+
+## What it does
+Encodes and decodes short texts (capitals, white space, line breaks, accents, digits, code, other scripts) and reports
+those that come back changed. Where a token stands in for any unknown text, that counts too.
+
+## Why it is bad
+What is lost before the model sees it can be neither learned nor answered: a tokenizer that lowers letters never writes
+a name, one that drops line breaks never writes code. It happens when a tokenizer.json is rebuilt or edited (a
+normalizer, a pre-tokenizer or the decoder of another tokenizer), and nothing fails.
+
+## Example
+```yaml
+files:
+  tokenizer.json: {normalizer: {type: Lowercase}}
+```
+
+## Use instead
+```yaml
+files:
+  tokenizer.json: {version: "1.0"}
+```
+
+## Fix safety
+Take tokenizer.json as it was published. A model that was trained with this one has to be trained again.
+
+## References
+- huggingface/transformers#21161, bigcode-project/starcoder#163, huggingface/transformers#36325
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.rule import DataRule
+
+# Each text holds one thing that tokenizers are known to lose; all are in normal form C, which many apply.
+PROBE_TEXTS = {
+    "capital letters": "Ask Anna about the NASA report.",
+    "several blanks": "a  b    c",
+    "line breaks": "first line\n\nsecond line\n",
+    "indented code": "def f(x):\n    if x:\n        return 1\n",
+    "a tab": "name\tvalue",
+    "accents": "Crème brûlée, naïve, Ångström",
+    "digits": "0123456789 3.14 1,000",
+    "punctuation": "«Well», she said: (it's) 50 % \u2013 isn't it? {\"a\": [1, 2]} <b>&amp;</b>",
+    "Chinese": "今天天气很好。",
+    "Arabic": "مرحبا بالعالم",
+    "an emoji": "ok 👍🏽",
+}
+
+
+class TokenizerLosesText(DataRule):
+    code = "TOK011"
+    symptoms = ("garbage-output", "nothing-learned")
+    severity = "error"
+    judges_saved_file = True
+    judges_without_rows = True
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where single bytes stand for the tokens of a tokenizer that is not available."""
+        if self.setup.are_tokens_single_bytes:
+            return Unmet("the tokenizer is not available")
+        return None
+
+    def figure(self) -> Measurement:
+        """The number of texts that come back changed, none."""
+        return count_measurement("texts that come back changed", 0, len(PROBE_TEXTS))
+
+    def findings(self) -> Iterator[Finding]:
+        changed = {
+            kind: (text, decoded)
+            for kind, text in PROBE_TEXTS.items()
+            if not is_same_text(text, decoded := self._encode_and_decode(text))
+        }
+        if not changed:
+            return
+        kind, (text, decoded) = next(iter(changed.items()))
+        # A vocabulary of one language may lack other scripts; one that loses Latin letters is broken.
+        loses_latin = any(kind not in ("Chinese", "Arabic", "an emoji") for kind in changed)
+        yield self.finding(
+            f"{len(changed)} of {len(PROBE_TEXTS)} short texts come back changed, for example"
+            f" {kind}: {text!r} becomes {decoded!r}",
+            "take tokenizer.json as it was published; compare its normalizer, pre_tokenizer and"
+            " decoder with the base model's",
+            severity="error" if loses_latin else "warning",
+            cases=[
+                Case(f"{kind}: {text!r} becomes {decoded!r}", file="tokenizer.json")
+                for kind, (text, decoded) in changed.items()
+            ],
+            count=len(changed),
+            total=len(PROBE_TEXTS),
+        )
+
+    def _encode_and_decode(self, text: str) -> str:
+        ids = self.tokenizer.backend.encode(text, add_special_tokens=False).ids
+        return self.tokenizer.backend.decode(ids, skip_special_tokens=False)
+
+
+def is_same_text(text: str, decoded: str) -> bool:
+    """Is a text the same after encoding and decoding? A blank that SentencePiece puts in front is no loss."""
+    return decoded in (text, f" {text}")
