@@ -1,0 +1,153 @@
+"""config.json computes something else with the same weights than the base's does.
+
+## What it does
+Compares the settings of config.json that change what the weights compute, without changing their shapes, with those
+of the base: rotary positions (theta, scaling, in the old and the new way to write them), attention window, soft caps,
+scales, the norms' epsilon, the activation function.
+
+## Why it is bad
+Such a setting is not trained, it is copied: by a converter, a merge tool, or a run whose configuration overrode it.
+The weights fit, nothing fails, and the model answers a little worse, or breaks down beyond the first few thousand
+tokens.
+
+## Example
+```yaml
+llama: 2
+config: {rope_theta: 10000.0}
+base: {llama: 2, config: {rope_theta: 500000.0}}
+```
+
+## Use instead
+```yaml
+llama: 2
+config: {rope_parameters: {rope_theta: 500000.0, rope_type: default}}
+base: {llama: 2, config: {rope_theta: 500000.0}}
+```
+
+## Fix safety
+Safe to copy back from the base, unless the model was trained with the changed setting (longer positions).
+
+## References
+- axolotl-ai-cloud/axolotl#383, modelscope/ms-swift#2340, vllm-project/vllm#56066
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from truetune.checks.checkpoint.text_model_settings import first_set_text_model_setting
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import CheckpointRule
+
+CONFIG = "config.json"
+COMPARED_KEYS = (
+    "sliding_window",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "query_pre_attn_scalar",
+    "rms_norm_eps",
+    "layer_norm_eps",
+    "hidden_act",
+    "hidden_activation",
+    "partial_rotary_factor",
+    "logit_scale",
+    "logits_scaling",
+    "embedding_multiplier",
+    "residual_multiplier",
+    "attention_multiplier",
+)
+"""Compared where both name them: releases drop and rename others, which then have their default"""
+ROPE_THETA, ROPE_SCALING = "rope_theta", "rope_scaling"
+PLAIN_ROPE = ("default", None)
+"""Types of rotary positions that scale nothing"""
+
+
+class ModelSettingsDifferFromBase(CheckpointRule):
+    code = "CKP038"
+    symptoms = ("garbage-output", "good-here-bad-there")
+    severity = "warning"
+    compares = True
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        base = self.subject.base
+        if base is None or not base.config or not self.subject.config:
+            return Unmet(f"{CONFIG} does not stand in both folders")
+        return None
+
+    def figure(self) -> str:
+        """The settings that are the base's."""
+        base = self.subject.base
+        assert base is not None, "else the rule is not judged"
+        own, of_base = _comparable_settings(self.subject.config), _comparable_settings(base.config)
+        same = [name for name in own if name in of_base]
+        return f"as in the base: {', '.join(same) or 'no setting that both name'}"
+
+    def findings(self) -> Iterator[Finding]:
+        base = self.subject.base
+        if base is None or not base.config or not self.subject.config:
+            return
+        own, of_base = _comparable_settings(self.subject.config), _comparable_settings(base.config)
+        changed = {
+            name: (of_base[name], own.get(name))
+            for name in of_base
+            if _is_changed(name, of_base[name], own)
+        }
+        if ROPE_SCALING in own and ROPE_SCALING not in of_base:
+            changed[ROPE_SCALING] = (None, own[ROPE_SCALING])
+        if not changed:
+            return
+        texts = [
+            f"{name} is {_show(now)}, and {_show(before)} in the base"
+            for name, (before, now) in changed.items()
+        ]
+        yield self.finding(
+            f"the same weights compute something else than with the base's {CONFIG}: {texts[0]}",
+            f"copy {' and '.join(changed)} from the base's {CONFIG}, unless the model was trained"
+            " with the changed value",
+            cases=[Case(text, file=CONFIG) for text in texts],
+            count=len(changed),
+        )
+
+
+def _comparable_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are compared, rotary positions in one way of writing."""
+    found = {name: first_set_text_model_setting(config, name) for name in COMPARED_KEYS}
+    found[ROPE_THETA], found[ROPE_SCALING] = _rotary_positions(config)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _rotary_positions(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any] | None]:
+    """Theta and scaling: transformers 5 writes both into `rope_parameters`, releases before it into two keys."""
+    parameters = first_set_text_model_setting(config, "rope_parameters")
+    scaling = first_set_text_model_setting(config, "rope_scaling")
+    merged = dict(scaling) if isinstance(scaling, Mapping) else {}
+    merged |= parameters if isinstance(parameters, Mapping) else {}
+    theta = merged.pop("rope_theta", None)
+    if theta is None:
+        theta = first_set_text_model_setting(config, "rope_theta")
+    kind = merged.pop("rope_type", None) or merged.pop("type", None)
+    merged.pop("type", None)
+    # One entry for each kind of layer (Gemma 3): nested, and compared as it stands.
+    is_plain = kind in PLAIN_ROPE and not any(isinstance(one, Mapping) for one in merged.values())
+    return theta, None if is_plain else {"rope_type": kind, **merged}
+
+
+def _is_changed(name: str, before: Any, own: Mapping[str, Any]) -> bool:
+    """Is a setting of the base another one here? Left out, only positions count: they have a default of their own."""
+    if name not in own:
+        return name in (ROPE_THETA, ROPE_SCALING)
+    now = own[name]
+    if isinstance(before, (int, float)) and isinstance(now, (int, float)):
+        return not math.isclose(before, now, rel_tol=1e-6)
+    return bool(before != now)
+
+
+def _show(value: Any) -> str:
+    return "not set" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
