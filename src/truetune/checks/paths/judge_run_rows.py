@@ -38,6 +38,7 @@ from truetune.data.script_rows.find_row_shaping_script import training_scripts
 from truetune.errors import DataError, TokenizerError, TruetuneError, format_name_list
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.run_spec import RunSpec
+from truetune.settings.stacks.read_trainer_arguments import template_has_generation_tags
 from truetune.source.find_source_files import find_source_files
 
 
@@ -69,7 +70,7 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     Rows that are token ids already have rules of their own. If there are both kinds, the report is
     that on the other rows, and what was found in the ids is added to `seen`.
     """
-    run = shape_run_by_script(run, seen)
+    run = _take_mask_from_generation_tags(shape_run_by_script(run, seen), seen)
     report_found_evaluation_rows(run, seen)
     lacking = _not_judged_absent_model(run)
     if lacking is not None:
@@ -87,6 +88,19 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     if of_rows is not None and of_ids is not None:
         seen.add(of_ids)
     return of_rows or of_ids
+
+
+def _take_mask_from_generation_tags(run: RunSpec, seen: PathsCheck) -> RunSpec:
+    """The run with its mask by `{% generation %}` tags, as TRL takes it where `assistant_only_loss` is on.
+
+    The settings' reader decides this by the tokenizer that they name, which is often on a hub; here it is known
+    which one the user has named instead.
+    """
+    if not run.training.assistant_only_loss or "mask_by" in seen.spec.model_fields_set:
+        return run
+    if not template_has_generation_tags(run.tokenizer or run.model, run.template):
+        return run
+    return run.model_copy(update={"mask_by": "generation-tags"})
 
 
 def _judge_ids_made_by_script(

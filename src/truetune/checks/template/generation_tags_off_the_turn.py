@@ -51,6 +51,7 @@ from truetune.errors import TemplateError
 from truetune.render.rendering import Turn
 from truetune.render.template import Template
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
+from truetune.trainers import UNKNOWN
 
 
 class TaggedAnswer(NamedTuple):
@@ -89,7 +90,7 @@ class GenerationTagsOffTheTurn(DataRule):
         """Unmet where the mask is not taken from generation tags, the template is missing or has
         none, or the probes fail.
         """
-        if self.spec.mask_by != "generation-tags":
+        if self._are_tags_unused():
             return NOT_BY_TAGS
         if self.probes.template is None:
             return NO_TEMPLATE
@@ -98,6 +99,17 @@ class GenerationTagsOffTheTurn(DataRule):
                 "the chat template has no {% generation %} tags", "see generation-tag-missing"
             )
         return None if self.compared else PROBES_FAIL
+
+    def _are_tags_unused(self) -> bool:
+        """Is it known that the mask is not taken from the tags?
+
+        Where no trainer is known, tags of a template are there for one that takes them.
+        """
+        if self.spec.mask_by == "generation-tags":
+            return False
+        template = self.probes.template
+        has_tags = template is not None and template.has_generation_tags
+        return not has_tags or self.setup.trainer is not UNKNOWN
 
     def figure(self) -> str:
         """That the generation tags of a probe hold its answer and its stop token, and no more."""
@@ -111,10 +123,12 @@ class GenerationTagsOffTheTurn(DataRule):
             return
         self.compared = True
         missed = tagged.text[max(tagged.end, tagged.turn.start) : tagged.turn.end].strip()
+        is_masked_by_tags = self.spec.mask_by == "generation-tags"
         if missed:
             yield self.finding(
                 "the generation tags close before the turn ends: its stop token is not supervised",
                 "move {% endgeneration %} after the stop token",
+                severity=None if is_masked_by_tags else "warning",
                 evidence=[f"not in the tags: {missed!r}"],
                 cases=filter(None, [self.stop]),
             )
@@ -134,7 +148,7 @@ class GenerationTagsOffTheTurn(DataRule):
     def _probe_tags(self) -> TaggedAnswer | None:
         """A probe chat's answer with what its tags hold; None where the two can't be compared."""
         template = self.probes.template
-        if self.spec.mask_by != "generation-tags" or template is None:
+        if self._are_tags_unused() or template is None:
             return None
         if not template.has_generation_tags:
             return None

@@ -31,6 +31,7 @@ METHOD_OF_CLASS = {
 }  # fmt: skip
 """Class of arguments -> method"""
 GENERATION_TAG = re.compile(r"\{%-?\s*generation\s*-?%\}")
+TEMPLATE_FILES = ("chat_template.jinja", "tokenizer_config.json")
 SHUFFLES_BY_STRATEGY = {"random": True, "group_by_length": True, "sequential": False}
 
 
@@ -122,7 +123,9 @@ def read_trl_supervision(draft: ConfigDraft) -> None:
         draft.put("map", {"text": text}, "dataset_text_field")
     if is_switched_on(draft.get("assistant_only_loss")):
         draft.put("learn", {"what": "assistant"}, "assistant_only_loss")
-        if _template_has_generation_tags(draft.fields.get("tokenizer")):
+        if template_has_generation_tags(
+            draft.fields.get("tokenizer"), draft.fields.get("template")
+        ):
             draft.put("mask_by", "generation-tags", "assistant_only_loss")
     elif found:
         kind: RowKind = "prompt-completion" if {"prompt", "completion"} <= found else "chat"
@@ -137,15 +140,23 @@ def _switch_or_none_if_unset(value: Any) -> bool | None:
     return None if value is None else is_switched_on(value)
 
 
-def _template_has_generation_tags(tokenizer: str | None) -> bool:
-    """Has the template `{% generation %}` tags? TRL puts a template of its own in the place of those that it knows and
-    that have none, and stops at the others."""
-    files = [
-        Path(tokenizer or "", name) for name in ("chat_template.jinja", "tokenizer_config.json")
-    ]
-    there = [file for file in files if tokenizer and file.is_file()]
+def template_has_generation_tags(tokenizer: str | None, template: str | None) -> bool:
+    """Has the chat template `{% generation %}` tags?
+
+    TRL puts a template of its own in the place of those that it knows and that have none, and stops at the others.
+
+    Args:
+        tokenizer: its folder; None where it is not known, or not on this machine.
+        template: a file that is rendered in place of the tokenizer's template.
+    """
+    if template is not None:
+        files = [Path(template)]
+    else:
+        files = [Path(tokenizer or "", name) for name in TEMPLATE_FILES if tokenizer]
     return any(
-        GENERATION_TAG.search(file.read_text(encoding="utf-8", errors="replace")) for file in there
+        GENERATION_TAG.search(file.read_text(encoding="utf-8", errors="replace"))
+        for file in files
+        if file.is_file()
     )
 
 

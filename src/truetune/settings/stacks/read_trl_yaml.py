@@ -157,16 +157,19 @@ def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
     if is_switched_on(draft.get("use_peft")):
         _read_lora(draft)
     set_datasets_of_draft(draft, _datasets_named_in_yaml(draft), "dataset_name", "datasets")
-    # What is learned depends on the columns of the rows, so it comes after the data.
+    _read_template_if_file_is_here(draft)
+    # What is learned depends on the columns of the rows and on the template, so it comes after both.
     if name == "SFTConfig":
         read_trl_supervision(draft)
-    _read_template_if_file_is_here(draft)
     _note_keys_of_scripts_own_settings(draft, document)
     return draft.config(known, limit, ("transformers", "trl"))
 
 
 def _read_template_if_file_is_here(draft: ConfigDraft) -> None:
-    """Read the chat template, if its file is here; the folder of another tokenizer is not read."""
+    """Read the chat template, if its file is here.
+
+    The folder of another tokenizer is not read: TRL clones its special tokens along with its template.
+    """
     template = draft.get("chat_template_path")
     path = draft.find(template) if isinstance(template, str) else None
     if path is not None and path.is_file():
