@@ -78,7 +78,7 @@ class ModelSettingsDifferFromBase(CheckpointRule):
             return unmet
         base = self.subject.base
         if base is None or not base.config or not self.subject.config:
-            return Unmet(f"{CONFIG} does not stand in both folders")
+            return Unmet(f"{CONFIG} is not in both folders")
         return None
 
     def figure(self) -> str:
