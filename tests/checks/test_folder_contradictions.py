@@ -204,3 +204,39 @@ def test_a_single_edit_is_found(edit: str, model: Path) -> None:
 def test_published_tokenizers_have_no_finding(family: str, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(folder_of_part(family), tmp_path / "model"))
     assert findings_of_rules(folder) == set()
+
+
+TEMPLATE = """{% for m in messages %}<|im_start|>{{ m.role }}
+CONTENT<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{{ m.content[:500] }}",
+        "{{ m.content | truncate(200) }}",
+        "{{ m.content.split('\\n\\n')[0] }}",
+        "{{ m.content | lower }}",
+        "{{ m.content | replace('\\n', ' ') }}",
+        "{{ m.content | tojson }}",
+        "{{ m.content | e }}",
+        "{% if m.role == 'user' %}{{ m.content[:900] }}{% else %}{{ m.content }}{% endif %}",
+    ],
+)
+def test_a_template_that_changes_contents_is_found(content: str, model: Path) -> None:
+    (model / "chat_template.jinja").write_text(TEMPLATE.replace("CONTENT", content), "utf-8")
+    assert rules_of_template(model) == ["template-changes-contents"]
+
+
+@pytest.mark.parametrize("content", ["{{ m.content }}", "{{ m.content | trim }}"])
+def test_a_template_that_writes_contents_has_no_finding(content: str, model: Path) -> None:
+    (model / "chat_template.jinja").write_text(TEMPLATE.replace("CONTENT", content), "utf-8")
+    assert rules_of_template(model) == []
+
+
+def rules_of_template(model: Path) -> list[str]:
+    """The findings of the rule on contents, for a folder without rows."""
+    select = ("template-changes-contents",)
+    return [one.rule for one in truetune.check(tokenizer=str(model), select=select).findings]

@@ -1,0 +1,142 @@
+"""The chat template shortens or changes the contents of turns.
+
+## What it does
+Renders a chat whose system, user and assistant turns hold long texts with line breaks, capitals, quotes and code, and
+looks for each of them, whole, in what the template writes. White space at both ends may go. A turn of which nothing is
+written (a system turn that the template does not know) is `field-reaches-no-token`'s, on rows that have one.
+
+## Why it is bad
+A template that cuts a content (`content[:500]`, `truncate`), takes one part of it (`split`), or changes it (`lower`,
+`replace`, `tojson`) does so in each row and in each request. The model learns from other texts than the rows hold, and
+nothing fails.
+
+## Example
+```yaml
+files:
+  chat_template.jinja: >-
+    {% for m in messages %}<|im_start|>{{ m.role }}
+    {{ m.content[:200] }}<|im_end|>
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+    {% endif %}
+```
+
+## Use instead
+```yaml
+files:
+  chat_template.jinja: >-
+    {% for m in messages %}<|im_start|>{{ m.role }}
+    {{ m.content | trim }}<|im_end|>
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+    {% endif %}
+```
+
+## Fix safety
+Write contents as they are. A model that was trained with the template has learned its texts: train it again.
+
+## References
+- bigscience-workshop/promptsource#293, chujiezheng/chat_templates#25
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.data_unmet_reasons import NO_TEMPLATE
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.rule import DataRule
+from truetune.data.conversation import Message
+
+# Long enough for cuts at the usual 100 to 1,000 characters; each turn has marks of its own, so that
+# one turn's text is never taken for another's.
+FORMS_PER_TURN = 60
+FORMS = (
+    "The Nordic Pool opens at 9:00 and closes at 18:30.\n\n",
+    "def area(radius):\n    return 3.14 * radius ** 2\n\n",
+    'She said: "It\'s 5 < 7 & 8 > 6", and left.\n\n',
+    "Crème brûlée, ΑΒΓ, 你好.\n\n",
+)
+ROLES = ("system", "user", "assistant")
+
+
+class TemplateChangesContents(DataRule):
+    code = "TPL015"
+    symptoms = ("nothing-is-learned", "garbage-output")
+    severity = "error"
+    judges_without_rows = True
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without a template, or where it renders none of the probes."""
+        if self.probes.template is None:
+            return NO_TEMPLATE
+        if self._render_probe() is None:
+            return Unmet("the chat template renders no chat of system, user and assistant")
+        return None
+
+    def figure(self) -> Measurement:
+        """The number of turns whose content is changed, none."""
+        probe = self._render_probe()
+        turns = len(probe[0]) if probe else 0
+        return count_measurement("long contents that the template changes", 0, turns)
+
+    def findings(self) -> Iterator[Finding]:
+        probe = self._render_probe()
+        if probe is None:
+            return
+        messages, text = probe
+        changed = [
+            one
+            for number, one in enumerate(messages)
+            if one["content"] not in text and _mark_of_turn(number) in text.lower()
+        ]
+        if not changed:
+            return
+        roles = dict.fromkeys(str(one["role"]) for one in changed)
+        yield self.finding(
+            f"the chat template changes the contents of {' and '.join(roles)} turns:"
+            f" {_describe_change(changed[0]['content'], text)}",
+            "write contents as they are: {{ message.content }}, or with | trim",
+            cases=[
+                Case(f"{one['role']}: {_describe_change(one['content'], text)}") for one in changed
+            ],
+            count=len(changed),
+            total=len(messages),
+        )
+
+    def _render_probe(self) -> tuple[list[Message], str] | None:
+        """A chat of long turns with its rendering; without the system turn where the template refuses one."""
+        for roles in (("system", "user", "assistant", "user", "assistant"), ("user", "assistant")):
+            messages: list[Message] = [
+                {"role": role, "content": _long_text(number)} for number, role in enumerate(roles)
+            ]
+            text = self.probes.text(messages)
+            if text is not None:
+                return messages, text
+        return None
+
+
+def _long_text(number: int) -> str:
+    """A text of many forms that no other turn holds."""
+    parts = (f"{_mark_of_turn(number)}{i}: {FORMS[i % len(FORMS)]}" for i in range(FORMS_PER_TURN))
+    return "".join(parts).strip()
+
+
+def _mark_of_turn(number: int) -> str:
+    """What no other turn of the probe holds."""
+    return f"note{number}x"
+
+
+def _describe_change(content: str, text: str) -> str:
+    """Where a content first differs from what is written of it."""
+    # By bisection: a beginning of the content is in the text, or it is not, and then no longer one is.
+    low, high = 0, len(content)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if content[:middle] in text:
+            low = middle
+        else:
+            high = middle - 1
+    if low == 0:
+        return f"nothing of its {len(content):,} characters is written as it is"
+    return f"of {len(content):,} characters the first {low:,} are written as they are"
