@@ -42,6 +42,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.compare_deepspeed_with_run import replaced_optimizer, replaced_schedule
 from truetune.checks.find_deepspeed_schedule_rate import peak_rate_of_schedule, positive_rate
 from truetune.checks.findings import Case, Finding
 from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
@@ -66,6 +67,11 @@ OF_DEEPSPEED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("gradient_clipping",), "max_grad_norm"),
 )
 """What the Trainer compares: key of the DeepSpeed file, its own name"""
+REPLACED = (
+    ("scheduler", "lr_scheduler_type", replaced_schedule),
+    ("optimizer", "optim", replaced_optimizer),
+)
+"""Block of the DeepSpeed file that wins, the Trainer's option, and whether they differ"""
 MODELS = ("model_name_or_path", "model_name", "model_id", "base_model", "model")
 HALVES = ("fp16", "bf16")
 # Chosen to read: two fit a line of a terminal; the cases hold all of them.
@@ -119,6 +125,7 @@ def _contradictions_with_trainer(launch: LaunchFiles) -> Iterator[_Contradiction
     if not _uses_trainer(launch):
         return
     pairs = [*_differing_numbers(launch), *_differing_half_precisions(launch)]
+    yield from _replaced_by_deepspeed(launch)
     if not pairs:
         return
     file = Path(pairs[0][0].file).name
@@ -129,6 +136,30 @@ def _contradictions_with_trainer(launch: LaunchFiles) -> Iterator[_Contradiction
         f'write "auto" for {"it" if len(pairs) == 1 else "each of them"} in {file}: the Trainer fills in its own',
         tuple(place for pair in pairs for place in pair),
     )
+
+
+def _replaced_by_deepspeed(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """A schedule or an optimizer of the command or the script that the DeepSpeed file replaces.
+
+    Those of a settings file, or of a script that names the DeepSpeed file itself, are judged by
+    deepspeed-settings-contradict.
+    """
+    names_file_itself = launch.literal_in_script("deepspeed") is not None
+    for block, option, is_replaced in REPLACED:
+        other = first_set_value(launch.deepspeed, (block, "type"))
+        own = launch.option(option)
+        if own is None and not names_file_itself:
+            own = launch.literal_in_script(option)
+        if other is None or own is None or not is_replaced(other.value, own.value):
+            continue
+        file = Path(other.file).name
+        yield _Contradiction(
+            f"the run's {block} is {other.value} of {file}, and not {own.value}: the Trainer takes"
+            " the block of the DeepSpeed file",
+            f"take the {block} block out of {file}",
+            (other, own),
+            "warning",
+        )
 
 
 def _differing_numbers(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, LocatedValue]]:
