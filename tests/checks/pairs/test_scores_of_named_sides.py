@@ -37,7 +37,7 @@ def _marks(turned: int, good: float = 8, bad: float = 3) -> Pairs:
     return [(bad, good)] * turned + [(good, bad)] * (ROWS - turned)
 
 
-FAULTY = {
+FAULTY: dict[str, tuple[Pairs, str]] = {
     "compared as texts": ([(9.0, 3.0), (3.0, 10.0), (8.5, 2.0)] * 20, "error"),
     "whole numbers as texts": ([(9, 2), (5, 10), (7, 4), (6, 1)] * 15, "error"),
     "a few rows": (_marks(6), "warning"),
