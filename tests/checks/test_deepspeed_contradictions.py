@@ -148,3 +148,43 @@ def test_a_script_that_names_the_file_is_told_once(tmp_path: Path) -> None:
     job.write_text("deepspeed go.py\n", encoding="utf-8")
     found = lint([script, job], select=[RULE, "CMD009"]).findings
     assert [one.code for one in found] == [RULE]
+
+
+@pytest.mark.parametrize(
+    ("own", "accelerate", "is_found"),
+    [
+        ({"gradient_accumulation_steps": 4}, {"gradient_accumulation_steps": 8}, True),
+        ({"max_grad_norm": 1.0}, {"gradient_clipping": 0.5}, True),
+        ({"gradient_accumulation_steps": 4}, {"gradient_accumulation_steps": 4}, False),
+        ({"gradient_accumulation_steps": 4}, {"gradient_accumulation_steps": "auto"}, False),
+        ({}, {"gradient_accumulation_steps": 8}, False),
+    ],
+)
+def test_accelerate_beside_the_settings_of_a_module(
+    own: dict[str, Any], accelerate: dict[str, Any], is_found: bool, tmp_path: Path
+) -> None:
+    launcher = {
+        "distributed_type": "DEEPSPEED",
+        "num_processes": 2,
+        "deepspeed_config": {"zero_stage": 2, **accelerate},
+    }
+    (tmp_path / "acc.yaml").write_text(yaml.safe_dump(launcher), encoding="utf-8")
+    run = {**TRL, "per_device_train_batch_size": 2, **own}
+    (tmp_path / "sft.yaml").write_text(yaml.safe_dump(run), encoding="utf-8")
+    job = tmp_path / "job.sh"
+    job.write_text(
+        "accelerate launch --config_file acc.yaml -m trl.scripts.sft --config sft.yaml\n",
+        encoding="utf-8",
+    )
+    assert len(lint([job], select=["CMD009"]).findings) == is_found
+
+
+def test_a_settings_file_that_names_the_file_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "zero.json").write_text(json.dumps({"gradient_clipping": 0.3}), encoding="utf-8")
+    run = {**TRL, "per_device_train_batch_size": 2, "max_grad_norm": 1.0, "deepspeed": "zero.json"}
+    (tmp_path / "sft.yaml").write_text(yaml.safe_dump(run), encoding="utf-8")
+    (tmp_path / "job.sh").write_text(
+        "accelerate launch -m trl.scripts.sft --config sft.yaml\n", encoding="utf-8"
+    )
+    found = [one.code for one in truetune.check(tmp_path).findings]
+    assert (found.count(RULE), found.count("CMD009")) == (1, 0)

@@ -124,7 +124,8 @@ def _contradictions_with_trainer(launch: LaunchFiles) -> Iterator[_Contradiction
     """Contradictions between the DeepSpeed file and the settings of a Trainer."""
     if not _uses_trainer(launch):
         return
-    pairs = [*_differing_numbers(launch), *_differing_half_precisions(launch)]
+    differing = [*_differing_numbers(launch), *_differing_half_precisions(launch)]
+    pairs = [pair for pair in differing if not _are_judged_with_settings(launch, *pair)]
     yield from _replaced_by_deepspeed(launch)
     if not pairs:
         return
@@ -135,6 +136,21 @@ def _contradictions_with_trainer(launch: LaunchFiles) -> Iterator[_Contradiction
         f"{file} says something else than the run: {'; '.join(texts)}{more}; the Trainer stops there",
         f'write "auto" for {"it" if len(pairs) == 1 else "each of them"} in {file}: the Trainer fills in its own',
         tuple(place for pair in pairs for place in pair),
+    )
+
+
+def _are_judged_with_settings(launch: LaunchFiles, other: LocatedValue, own: LocatedValue) -> bool:
+    """Are both values of a settings file and of the DeepSpeed file that it names itself?
+
+    Those are judged by deepspeed-settings-contradict.
+    """
+    if launch.settings is None or launch.deepspeed is None:
+        return False
+    names_file_itself = first_set_value(launch.settings, ("deepspeed",)) is not None
+    return (
+        names_file_itself
+        and own.file == launch.settings.path
+        and other.file == launch.deepspeed.path
     )
 
 
@@ -326,12 +342,12 @@ def _leaves_optimizer_to_file(launch: LaunchFiles) -> bool:
 def _uses_trainer(launch: LaunchFiles) -> bool:
     """Does the script use a Trainer, which compares the files?
 
-    One that can't be read does if its command has an option of the Trainer.
+    One that can't be read does if its command or its settings have an option of the Trainer.
     """
     tree = parse_script(launch.script)
     if tree is None:
-        # Only the Trainer has an option of this name.
-        return launch.option("per_device_train_batch_size") is not None
+        # Only the Trainer has an option of this name, in a command or in a file of settings.
+        return launch.run_value("per_device_train_batch_size") is not None
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     return any(name.endswith("Trainer") for name in names)
