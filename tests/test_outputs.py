@@ -47,7 +47,7 @@ READS = {
     "watch",
     "merged",
     "exported",
-    "after",
+    "folders",
     "path",
     "target",
     "command",

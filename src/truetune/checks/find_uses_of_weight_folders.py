@@ -12,6 +12,7 @@ import ast
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from truetune.checks.find_training_stages_of_files import stages_of_file
@@ -47,8 +48,9 @@ from truetune.parsing.shell_commands import (
     read_command_file,
 )
 from truetune.settings.config import Config, TrainingStage, WeightUse
-from truetune.settings.recognise_input_kind import recognise_kinds
+from truetune.settings.recognise_input_kind import MAX_FOLDER_ENTRIES, recognise_kinds
 from truetune.settings.stacks.read_config_of_any_stack import read_config
+from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 from truetune.trainers.trainer_fact_types import TrainerName
@@ -66,7 +68,14 @@ MODELS = ("transformers.Auto*.from_pretrained",)
 # Chosen, not measured: what a script loads stands in its first megabyte.
 HEAD = 1 << 20
 MANY = 300
-"""Entries of a folder that are looked at, as for the files around settings"""
+"""Files of a folder that are looked at, as for the files around settings"""
+# Measured: a script takes up to 40 ms, and a checkout of a library has hundreds of them below.
+MANY_BELOW = 60
+"""Files in the folders below it that are looked at, too"""
+# As for the settings in a folder of several kinds: saves/model/lora/sft is three folders down.
+MAX_FOLDERS_DOWN = 4
+MODEL_FILES = ("config.json", "adapter_config.json")
+"""What lies in the folder of a model, whose scripts are not the project's"""
 
 BEGINS_WITH_VARIABLE = re.compile(r"(?:\$\w+|\$\{\w+\}|\$\(pwd\))/+(?=\w)")
 """`$PWD/out` in a command: the shell knows the folder"""
@@ -126,20 +135,40 @@ def _file_head(file: Path) -> bytes:
 
 
 def _files_at(path: Path) -> list[Path]:
-    """A file, or the scripts, commands and settings that lie in a folder."""
+    """A file, or the scripts, commands and settings in a folder and in those below it (`configs/`)."""
     if path.is_file():
         return [path]
+    here = list(islice(_files_below(path, 1), MANY))
+    below = (file for file in _files_below(path, MAX_FOLDERS_DOWN) if file.parent != path)
+    return [*here, *islice(below, MANY_BELOW)]
+
+
+def _files_below(folder: Path, levels: int) -> Iterator[Path]:
+    """The scripts, commands and settings in a folder, then those so many levels below it."""
     try:
-        inside = [file for file in sorted(path.iterdir())[:MANY] if file.is_file()]
+        inside = sorted(islice(folder.iterdir(), MAX_FOLDER_ENTRIES))
+        yield from (path for path in inside if _may_use_weights(path) and path.is_file())
+        below = [path for path in inside if path.is_dir() and _is_folder_of_user(path)]
     except OSError:
-        return []
-    return [
-        file
-        for file in inside
-        if file.suffix in (*SCRIPTS, ".yaml", ".yml")
-        or is_command_file(file)
-        or is_modelfile_name(file)
-    ]
+        return
+    for path in below if levels > 1 else ():
+        yield from _files_below(path, levels - 1)
+
+
+def _may_use_weights(path: Path) -> bool:
+    """Is a file a script, commands, settings or a Modelfile, by its name or its first line?"""
+    return (
+        path.suffix in (*SCRIPTS, ".yaml", ".yml")
+        or is_command_file(path)
+        or is_modelfile_name(path)
+    )
+
+
+def _is_folder_of_user(path: Path) -> bool:
+    """May a folder hold the user's own files: no folder of a tool, and no model?"""
+    if path.name.startswith(".") or path.name in SKIPPED_FOLDERS:
+        return False
+    return not any((path / name).is_file() for name in MODEL_FILES)
 
 
 def is_same_folder(one: str, other: str) -> bool:

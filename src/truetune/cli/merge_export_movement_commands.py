@@ -21,6 +21,7 @@ from truetune.cli.result_output import (
     write_html_page,
 )
 from truetune.cli.shared_options import drop_options_not_given
+from truetune.errors import UsageError
 
 
 def add_proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,7 +173,7 @@ def _print_place_if_quiet_else_all(
 
 
 @click.command(cls=Command, short_help="Compare two sets of weights, tensor by tensor.")
-@click.argument("after", metavar="AFTER")
+@click.argument("folders", metavar="[BEFORE] AFTER", nargs=-1, required=True)
 @click.option(
     "--base", metavar="DIR", help="The weights before; of an adapter, else the base that it names."
 )
@@ -184,16 +185,21 @@ def _print_place_if_quiet_else_all(
 @add_report_options
 @progress_option
 def movement(
-    after: str, base: str | None, adapter: str | None, no_progress: bool, **options: Any
+    folders: tuple[str, ...],
+    base: str | None,
+    adapter: str | None,
+    no_progress: bool,
+    **options: Any,
 ) -> int:
-    """Compare the weights in AFTER, a model or an adapter, with those before: all values, no torch needed.
+    """Compare the weights in AFTER, a model or an adapter, with those in BEFORE (or --base): all values, no torch
+    needed.
 
     A table says for each kind of tensor how many values are bit-identical and how far it moved, the least moved first;
     findings name frozen norms, dead adapters, untouched rows of new tokens, and a merge that was rounded away.
 
     \b
     Examples:
-      truetune movement outputs/model --base path/to/base
+      truetune movement path/to/base outputs/model
       truetune movement outputs/adapter
       truetune movement merged --base path/to/base --adapter outputs/adapter -o movement.json
     """
@@ -202,12 +208,13 @@ def movement(
     from truetune.report.progress_bars import comparison_bar
     from truetune.settings.run_spec import RunSpec
 
+    before, after = _before_and_after(folders, base)
     deliver = Delivery.of(options)
     print_renamed_codes((*options["select"], *options["ignore"]))
     with comparison_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             after,
-            base=base,
+            base=before,
             adapter=adapter,
             spec=RunSpec(
                 **{"select": weight_change_rule_names(), **drop_options_not_given(options)}
@@ -215,3 +222,17 @@ def movement(
             progress=progress,
         )
     return deliver(report)
+
+
+def _before_and_after(folders: tuple[str, ...], base: str | None) -> tuple[str | None, str]:
+    """The folder of the weights before, if one is named, and that of the weights after.
+
+    Raises UsageError for more folders than two, and for two beside --base.
+    """
+    if len(folders) == 1:
+        return base, folders[0]
+    if len(folders) > 2 or base is not None:
+        raise UsageError(
+            f"{' '.join(folders)}: expected truetune movement BEFORE AFTER, or AFTER with --base BEFORE"
+        )
+    return folders[0], folders[1]

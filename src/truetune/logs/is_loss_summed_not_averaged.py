@@ -2,7 +2,8 @@
 
 A loss that is added up over accumulated batches is a whole multiple of the mean. Overfitting and dropout make other
 ratios, and none that stays at a whole number while both losses fall. So three things must hold: enough evaluations,
-losses that fall, and a ratio that is near the same whole number at each of them.
+losses that fall, and a ratio that is near the same whole number at each of them. Where the log says over how many
+batches gradients were accumulated, and the ratio is that number, fewer evaluations are enough, and no fall is needed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ RATIO_TOLERANCE = 0.08
 batches; and how far each ratio may be from the median, as a distance that shrinks is no factor"""
 MAX_REMAINING_SHARE = 0.8
 """The losses must fall to this share, so that a constant factor is told from a constant distance"""
+MIN_KNOWN_COUNT = 4
+"""Accumulated batches that the log names, from which a ratio of that number is no distance between two kinds of rows"""
+MIN_EVALUATIONS_OF_KNOWN_COUNT = 2
 LOSS_NAME = re.compile(r"loss(?:[_/ -]?\d+)?$", re.I)
 """How the name of a loss ends: `ploss_3`, `train/aux_loss`"""
 MIN_PARTS_RECORDS = 3
@@ -35,10 +39,10 @@ def means_added_up_in_loss(log: RunLog) -> float | None:
     if not log.has_token_loss or not loss:
         return None
     comparable = (evaluated.step >= loss.step[0]) & (evaluated.value > 0)
-    if comparable.sum() < MIN_EVALUATIONS:
+    if comparable.sum() < evaluations_needed(log):
         return None
     step, value = evaluated.step[comparable], evaluated.value[comparable]
-    if value[-1] > MAX_REMAINING_SHARE * value[0]:
+    if is_accumulation_unknown(log) and value[-1] > MAX_REMAINING_SHARE * value[0]:
         return None
     # A logged loss is the mean over many steps, and lags behind while the loss falls fast: the second half counts.
     ratios = (loss.at(step) / value)[step.size // 2 :]
@@ -50,6 +54,16 @@ def means_added_up_in_loss(log: RunLog) -> float | None:
     ]
     is_constant = np.abs(ratios - times).max() <= RATIO_TOLERANCE * times
     return times if whole and is_constant else None
+
+
+def is_accumulation_unknown(log: RunLog) -> bool:
+    """Does the log not say that gradients were accumulated over several batches?"""
+    return (_accumulated_batches(log) or 0) < MIN_KNOWN_COUNT
+
+
+def evaluations_needed(log: RunLog) -> int:
+    """The evaluations beside a logged loss from which their ratio is judged."""
+    return MIN_EVALUATIONS if is_accumulation_unknown(log) else MIN_EVALUATIONS_OF_KNOWN_COUNT
 
 
 def parts_of_training_loss(log: RunLog) -> tuple[str, ...]:
@@ -75,9 +89,17 @@ def parts_of_training_loss(log: RunLog) -> tuple[str, ...]:
 
 def _possible_accumulation_counts(log: RunLog, times: float) -> tuple[float, ...]:
     """Whole numbers of batches that may have been added up: by the settings, where the log knows them."""
-    accumulated = log.number("gradient_accumulation_steps")
+    accumulated = _accumulated_batches(log)
     if accumulated is None:
         counts: tuple[float, ...] = (round(times),)
     else:
         counts = (accumulated, accumulated * (log.number("devices") or 1))
     return tuple(count for count in counts if count >= 2)
+
+
+def _accumulated_batches(log: RunLog) -> float | None:
+    """The batches of one step, by the log or what the trainer prints at its start; None if neither says it."""
+    fact = log.number("gradient_accumulation_steps")
+    if fact is not None or log.output is None:
+        return fact
+    return log.output.settings.accumulation

@@ -42,6 +42,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.compare_deepspeed_with_run import replaced_optimizer, replaced_schedule
 from truetune.checks.find_deepspeed_schedule_rate import peak_rate_of_schedule, positive_rate
 from truetune.checks.findings import Case, Finding
 from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
@@ -66,6 +67,11 @@ OF_DEEPSPEED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("gradient_clipping",), "max_grad_norm"),
 )
 """What the Trainer compares: key of the DeepSpeed file, its own name"""
+REPLACED = (
+    ("scheduler", "lr_scheduler_type", replaced_schedule),
+    ("optimizer", "optim", replaced_optimizer),
+)
+"""Block of the DeepSpeed file that wins, the Trainer's option, and whether they differ"""
 MODELS = ("model_name_or_path", "model_name", "model_id", "base_model", "model")
 HALVES = ("fp16", "bf16")
 # Chosen to read: two fit a line of a terminal; the cases hold all of them.
@@ -118,7 +124,9 @@ def _contradictions_with_trainer(launch: LaunchFiles) -> Iterator[_Contradiction
     """Contradictions between the DeepSpeed file and the settings of a Trainer."""
     if not _uses_trainer(launch):
         return
-    pairs = [*_differing_numbers(launch), *_differing_half_precisions(launch)]
+    differing = [*_differing_numbers(launch), *_differing_half_precisions(launch)]
+    pairs = [pair for pair in differing if not _are_judged_with_settings(launch, *pair)]
+    yield from _replaced_by_deepspeed(launch)
     if not pairs:
         return
     file = Path(pairs[0][0].file).name
@@ -129,6 +137,45 @@ def _contradictions_with_trainer(launch: LaunchFiles) -> Iterator[_Contradiction
         f'write "auto" for {"it" if len(pairs) == 1 else "each of them"} in {file}: the Trainer fills in its own',
         tuple(place for pair in pairs for place in pair),
     )
+
+
+def _are_judged_with_settings(launch: LaunchFiles, other: LocatedValue, own: LocatedValue) -> bool:
+    """Are both values of a settings file and of the DeepSpeed file that it names itself?
+
+    Those are judged by deepspeed-settings-contradict.
+    """
+    if launch.settings is None or launch.deepspeed is None:
+        return False
+    names_file_itself = first_set_value(launch.settings, ("deepspeed",)) is not None
+    return (
+        names_file_itself
+        and own.file == launch.settings.path
+        and other.file == launch.deepspeed.path
+    )
+
+
+def _replaced_by_deepspeed(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """A schedule or an optimizer of the command or the script that the DeepSpeed file replaces.
+
+    Those of a settings file, or of a script that names the DeepSpeed file itself, are judged by
+    deepspeed-settings-contradict.
+    """
+    names_file_itself = launch.literal_in_script("deepspeed") is not None
+    for block, option, is_replaced in REPLACED:
+        other = first_set_value(launch.deepspeed, (block, "type"))
+        own = launch.option(option)
+        if own is None and not names_file_itself:
+            own = launch.literal_in_script(option)
+        if other is None or own is None or not is_replaced(other.value, own.value):
+            continue
+        file = Path(other.file).name
+        yield _Contradiction(
+            f"the run's {block} is {other.value} of {file}, and not {own.value}: the Trainer takes"
+            " the block of the DeepSpeed file",
+            f"take the {block} block out of {file}",
+            (other, own),
+            "warning",
+        )
 
 
 def _differing_numbers(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, LocatedValue]]:
@@ -295,12 +342,12 @@ def _leaves_optimizer_to_file(launch: LaunchFiles) -> bool:
 def _uses_trainer(launch: LaunchFiles) -> bool:
     """Does the script use a Trainer, which compares the files?
 
-    One that can't be read does if its command has an option of the Trainer.
+    One that can't be read does if its command or its settings have an option of the Trainer.
     """
     tree = parse_script(launch.script)
     if tree is None:
-        # Only the Trainer has an option of this name.
-        return launch.option("per_device_train_batch_size") is not None
+        # Only the Trainer has an option of this name, in a command or in a file of settings.
+        return launch.run_value("per_device_train_batch_size") is not None
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     return any(name.endswith("Trainer") for name in names)

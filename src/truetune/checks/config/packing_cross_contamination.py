@@ -3,7 +3,9 @@
 ## What it does
 Finds packing that keeps nothing apart: TRL's `packing_strategy: wrapped`, LLaMA-Factory's `packing` without
 `neat_packing` (chats only: for stage pt it is the custom), Axolotl's `sample_packing` with an attention that it cannot
-isolate with, or with none set.
+isolate with, or with none set. Axolotl before 0.18 keeps nothing apart with sdpa and eager attention either: it fires
+where the files around ask for such a release, or the attention is named by its older switches (`sdp_attention`,
+`eager_attention`) and no newer release is asked for.
 
 ## Why it is bad
 A document attends to unrelated text, and its positions continue counting. The loss gets lower, since there is more to
@@ -37,11 +39,12 @@ It changes what is learned, toward what serving does: one conversation alone.
 
 ## References
 - hiyouga/LLaMA-Factory#2289, hiyouga/LLaMA-Factory#4224, huggingface/trl#805, huggingface/trl#3526
+- axolotl-ai-cloud/axolotl#3796 (sdpa and eager, until 0.17), axolotl-ai-cloud/axolotl#449
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.findings import Finding
@@ -60,6 +63,10 @@ SEPARATING_ATTENTION = (
 )
 """Beginnings of attention implementations with which Axolotl keeps packed rows apart; `org/name` is a kernel of the
 hub."""
+MASKED_SINCE = "0.18.0"
+"""The release of Axolotl from which on packed rows are kept apart with the attentions below, too"""
+MASKED_LATER: Mapping[str, str] = {"sdpa": "sdp_attention", "eager": "eager_attention"}
+"""Attention -> its switch of releases until 0.17"""
 
 
 class PackingCrossContamination(ConfigRule):
@@ -92,22 +99,38 @@ class PackingCrossContamination(ConfigRule):
 def _unmasked_packing_setting_with_remedy(config: Config) -> tuple[str, str, str] | None:
     """The setting that leaves documents open, its value, and the remedy."""
     training = config.spec.training
-    attention = training.attn_implementation
     if config.stack in ("trl", "transformers") and training.packing_strategy == "wrapped":
         return "training.packing_strategy", "wrapped", "set packing_strategy: bfd"
     if config.stack == "llama-factory" and training.packing_strategy == "greedy":
         return "training.packing_strategy", "packing without neat_packing", "set neat_packing: true"
     if config.stack == "axolotl" and not config.raw.get("diffusion_lm"):
-        if attention is None:
-            return (
-                "training.attn_implementation",
-                "no attention is chosen",
-                "set attn_implementation: flash_attention_2",
-            )
-        if not attention.startswith(SEPARATING_ATTENTION) and "/" not in attention:
-            return (
-                "training.attn_implementation",
-                attention,
-                "set attn_implementation: flash_attention_2, or sdpa",
-            )
+        found = _open_attention_with_remedy(config)
+        return None if found is None else ("training.attn_implementation", *found)
     return None
+
+
+def _open_attention_with_remedy(config: Config) -> tuple[str, str] | None:
+    """The attention with which Axolotl keeps packed rows not apart, and the remedy; None for others."""
+    attention = config.spec.training.attn_implementation
+    if attention is None:
+        return "no attention is chosen", "set attn_implementation: flash_attention_2"
+    if not attention.startswith(SEPARATING_ATTENTION) and "/" not in attention:
+        return attention, "set attn_implementation: flash_attention_2, or sdpa"
+    if _leaks_before_masks(config, attention):
+        return (
+            f"{attention} attention of Axolotl before {MASKED_SINCE.removesuffix('.0')}",
+            f"set flash_attention: true, or flex_attention: true; or install axolotl {MASKED_SINCE}"
+            " or newer; or switch sample_packing off",
+        )
+    return None
+
+
+def _leaks_before_masks(config: Config, attention: str) -> bool:
+    """Is this Axolotl of a release that keeps nothing apart with this attention?"""
+    if attention not in MASKED_LATER:
+        return False
+    if config.pins.before("axolotl", MASKED_SINCE):
+        return True
+    is_older_spelling = config.raw.get(MASKED_LATER[attention]) is True
+    release_age = config.pins.age("axolotl", MASKED_SINCE, MASKED_SINCE)
+    return is_older_spelling and release_age != "current"

@@ -61,6 +61,11 @@ from truetune.checks.rule import ConfigRule
 MAX_WARMUP_SHARE = 0.5
 """Share of the run that a warm-up may take."""
 
+USUAL_SHARES = (0.03, 0.1)
+WARMUP_RANGE = "3 to 10 %"
+COUNTS_STEPS_ALONE = ("torchtune",)
+"""Stacks whose settings give the warm-up in steps, and never as a share"""
+
 
 class WarmupLongerThanRun(ConfigRule):
     code = "CFG004"
@@ -130,8 +135,16 @@ class WarmupLongerThanRun(ConfigRule):
             relation = "is as long as"
         yield self.finding(
             f"the warm-up of {wanted:,.0f} steps {relation} the run of at most {run.most:,} steps{end}",
-            "set the warm-up as a share of the run: 0.03 to 0.1",
+            _advise_shorter_warmup(config.stack, run.most),
             severity="error" if reached < MAX_WARMUP_SHARE else "warning",
             evidence=[run.why],
             cases=[setting_case(config, f"{wanted:g}", field)],
         )
+
+
+def _advise_shorter_warmup(stack: str, steps: int) -> str:
+    """Advice on a warm-up that fits a run of so many steps."""
+    if stack in COUNTS_STEPS_ALONE:
+        least, most = (max(1, round(share * steps)) for share in USUAL_SHARES)
+        return f"set a warm-up of {least:,} to {most:,} steps, {WARMUP_RANGE} of the run"
+    return "set the warm-up as a share of the run: 0.03 to 0.1"

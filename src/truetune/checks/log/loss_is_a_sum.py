@@ -4,7 +4,8 @@
 Divides the training loss by `eval_loss` at each evaluation of the second half of the run, four evaluations in all at
 least. It fires where that ratio is constant within 8 %, and near a whole number, 2 or more, while the evaluation loss
 falls by a fifth or more over the whole run. Where the log knows `gradient_accumulation_steps`, the number must be that
-(or that times the processes). Dropout and harder rows can make a training loss higher, but by no constant factor.
+(or that times the processes); from 4 on, two evaluations are enough then, and their loss need not fall. Dropout and
+harder rows can make a training loss higher, but by no constant factor.
 
 ## Why it is bad
 The gradients are as many times larger as well, if the sum is what was differentiated: a clipping norm of 1 hides it, a
@@ -46,8 +47,9 @@ from truetune.checks.unmet_reasons import OTHER_LOSS, explain_too_short_curve
 from truetune.logs.facts_in_files_beside_log import SettingBeside
 from truetune.logs.is_loss_summed_not_averaged import (
     MAX_REMAINING_SHARE,
-    MIN_EVALUATIONS,
     RATIO_TOLERANCE,
+    evaluations_needed,
+    is_accumulation_unknown,
     means_added_up_in_loss,
 )
 from truetune.logs.run_log import RunLog
@@ -76,8 +78,11 @@ class LossIsASum(LogRule):
             self.subject.curve("eval_loss").finite(),
         )
         late = int((evaluated.step >= loss.step[0]).sum()) if loss else 0
-        if late < MIN_EVALUATIONS:
-            return explain_too_short_curve(late, MIN_EVALUATIONS, "eval_loss beside the loss")
+        needed = evaluations_needed(self.subject)
+        if late < needed:
+            return explain_too_short_curve(late, needed, "eval_loss beside the loss")
+        if not is_accumulation_unknown(self.subject):
+            return None
         if evaluated.value[-1] > MAX_REMAINING_SHARE * evaluated.value[0]:
             return Unmet(
                 "eval_loss falls by less than a fifth, so a factor looks the same as an offset"

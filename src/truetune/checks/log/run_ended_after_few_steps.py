@@ -5,8 +5,9 @@ Counts the optimizer steps of a run that has ended: by its records, by what the 
 speed and its time. It fires below 10 steps, and below 30 as a note, where the rows were seen once at least and the
 loss hardly fell: by less than 10 %, or by less than 1.5 % from the 0.693 at which preference losses begin. A trial that
 `max_steps` ends within the first epoch is left alone, or a note where the trainer printed how many rows there are and
-at most 60 steps saw less than a tenth of them. A run that ended by itself before half of the steps that the trainer had
-planned is a warning: early stopping ended it.
+at most 60 steps saw less than a tenth of them; a warning where at most 100 steps saw less than a fiftieth, and the last
+lines of the output say that the weights were saved, pushed or converted. A run that ended by itself before half of the
+steps that the trainer had planned is a warning: early stopping ended it.
 
 ## Why it is bad
 The optimizer moves each weight by about the learning rate at each step. 52 rows in steps of 64 are one step an epoch:
@@ -38,6 +39,7 @@ Smaller batches take more time for each row. More epochs over few rows are learn
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -54,6 +56,17 @@ MAX_TRIAL_STEPS = 60
 """The notebooks that try a method make 30 to 60 (see `count_optimizer_steps.FEW`)"""
 TRIAL_SHARE = 0.1
 """Of the rows, below which most of the data was never seen; a run over a part of a large set takes more steps"""
+MAX_LIMITED_STEPS = 100
+"""Steps that are left over from a trial where hardly any row was seen and the weights are used. Chosen: tutorials set
+`max_steps` to 30, 60 or 100, and a run that is meant makes more"""
+HARDLY_SHARE = 0.02
+"""Of the rows, below which a run whose weights are used left the data out"""
+WEIGHTS_USED = re.compile(
+    r"\b(?:sav(?:ed|ing)|push(?:ed|ing)|upload(?:ed|ing)|merg(?:ed|ing)|export(?:ed|ing)|convert(?:ed|ing))\b"
+    r".{0,60}\b(?:adapters?|models?|weights|lora|gguf|checkpoints?)\b",
+    re.I,
+)
+"""A line that says what becomes of the weights"""
 FALL = 0.1
 """Share by which a loss falls that learned something; the losses of single batches differ by as much"""
 FALL_OF_PAIRS = 0.015
@@ -149,17 +162,23 @@ class RunEndedAfterFewSteps(LogRule):
         """The finding that a run of a trial's length ended within the first epoch: settings of a
         notebook that only shows how.
         """
-        if made.rows is None or made.rows_a_step is None or made.most > MAX_TRIAL_STEPS:
+        if made.rows is None or made.rows_a_step is None:
             return
         seen = made.most * made.rows_a_step
-        if seen >= TRIAL_SHARE * made.rows:
+        are_weights_used = (
+            made.most <= MAX_LIMITED_STEPS
+            and seen < HARDLY_SHARE * made.rows
+            and _are_weights_used(self.subject)
+        )
+        is_trial = made.most <= MAX_TRIAL_STEPS and seen < TRIAL_SHARE * made.rows
+        if not (is_trial or are_weights_used):
             return
         yield self.finding(
             f"the run ended after {made.most:,} optimizer steps: it saw {seen:,} of {made.rows:,}"
             f" rows, {seen / made.rows:.1%}",
             "if it was meant to be more than a trial, remove max_steps and set num_train_epochs"
             " (1 to 3)",
-            severity="info",
+            severity="warning" if are_weights_used else "info",
             evidence=(made.why,),
         )
 
@@ -171,6 +190,12 @@ class RunEndedAfterFewSteps(LogRule):
         first, last = float(loss.value[0]), float(loss.value[-1])
         is_of_pairs = abs(first / math.log(2) - 1) < NEAR_LN2
         return first - last > (FALL_OF_PAIRS if is_of_pairs else FALL) * first
+
+
+def _are_weights_used(log: RunLog) -> bool:
+    """Do the last lines of the output say that the weights were saved, pushed or converted?"""
+    lines = log.output.last_lines if log.output is not None else ()
+    return any(WEIGHTS_USED.search(line) for line in lines)
 
 
 def _is_curve_all_zero(log: RunLog, name: str) -> bool:

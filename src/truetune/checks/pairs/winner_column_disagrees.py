@@ -4,7 +4,8 @@
 Judges pairs whose sides come from two columns of answers (`response_a`, `response_b`), taken as chosen and rejected
 by a mapping: `columns` of LLaMA-Factory's dataset_info.json, `field_chosen` of Axolotl, `--map`, a script. It reads
 the columns beside them that name the winner (`winner`, `preferred`, `better_response_id`: by letter, number, column,
-model or text) or hold a score of each side, and counts the pairs in which they name the rejected one. Of several such
+model or text) or hold a score of each side, and counts the pairs in which they name the rejected one. Of sides that
+are called chosen and rejected already, it reads the scores alone (`score_chosen`, `rejected_rating`). Of several such
 columns the one counts that agrees most. A number that may mean either side counts only as far as both readings say it.
 
 ## Why it is bad
@@ -37,7 +38,8 @@ data:
 ## Fix safety
 Read five pairs first. Rows whose winner is a tie teach nothing and can go. An error from a fifth of the pairs on, else
 a warning; of scores from two fifths on, for they are not what people chose, and of numbers that may mean either side
-from a quarter on.
+from a quarter on. Beside `chosen` and `rejected`, marks of a scale (1 to 10) warn from a fiftieth on; where the marks
+were compared as texts ("10.0" is below "3.0"), that is an error.
 
 ## References
 - Rafailov et al. 2023, arXiv 2305.18290, section 4: labels exchanged in half of the pairs leave no preference
@@ -71,6 +73,10 @@ SCORE_SHARE = 0.4
 UNSURE_SHARE = 0.25
 HALF, ALL = 0.35, 0.9
 """Shares from which the directions cancel, and from which the sides are exchanged"""
+# Chosen, not measured: marks that a pair was chosen by agree with it in every row, and a slip here and there is none.
+SCALE_SHARE = 0.02
+# Chosen: 1 to 10 in halves has 19 values; the rewards of a model have nearly one for each row.
+MAX_SCALE_VALUES = 21
 MAX_NUMBERS = 9
 """Values of a column of numbers that may name a side: -3 to 3, and some spare"""
 
@@ -91,6 +97,10 @@ class Tally:
     cases: list[Case] = field(default_factory=list)
     is_sure: bool = True
     """Is it known which side each value names?"""
+    scale: set[str] = field(default_factory=set)
+    """Different scores, as they are written, as far as a scale of marks has"""
+    is_ordered_as_text: bool = True
+    """Is the chosen side's score never below the other one's, compared as texts?"""
 
     @property
     def decided(self) -> int:
@@ -101,6 +111,17 @@ class Tally:
     def share(self) -> float:
         """Share of the pairs with a winner in which it is not the chosen side."""
         return self.against / self.decided if self.decided else 0.0
+
+    def add_scores(self, chosen: str, rejected: str) -> None:
+        """Note the scores of a pair, as they are written."""
+        if len(self.scale) <= MAX_SCALE_VALUES:
+            self.scale.update((chosen, rejected))
+        self.is_ordered_as_text = self.is_ordered_as_text and chosen >= rejected
+
+    @property
+    def is_scale(self) -> bool:
+        """Are the scores marks of a scale, and not the numbers that a reward model gives?"""
+        return 0 < len(self.scale) <= MAX_SCALE_VALUES
 
 
 class WinnerColumnDisagrees(PairRule):
@@ -115,6 +136,7 @@ class WinnerColumnDisagrees(PairRule):
         self.tallies: dict[str, Tally] = {}
         self.taken = Counter[tuple[str, str]]()
         """Pairs by the columns that are taken as chosen and rejected"""
+        self.are_named_by_rank = False
         self.tags: tuple[str, str] = ("", "")
 
     def batch(self, batch: Batch) -> None:
@@ -127,12 +149,15 @@ class WinnerColumnDisagrees(PairRule):
             if sides is not None and row.raw is not None:
                 self.taken[sides.names[sides.chosen], sides.names[1 - sides.chosen]] += 1
                 self.tags = sides.tags
+                self.are_named_by_rank = sides.are_named_by_rank
                 for vote in votes_of_row(row.raw, sides):
                     self._count_vote(batch, row, sides, vote)
 
     def _count_vote(self, batch: Batch, row: Conversation, sides: Sides, vote: Vote) -> None:
         """Count what a column says of a pair."""
         tally = self.tallies.setdefault(vote.column, Tally(vote.is_score))
+        if vote.scores is not None:
+            tally.add_scores(*vote.scores)
         if not vote.is_score:
             tally.winners[vote.text] += 1
         if vote.number is not None:
@@ -184,7 +209,12 @@ class WinnerColumnDisagrees(PairRule):
         if column is None:
             return
         name, tally = column
-        if tally.share < _turned_share_needed_for_finding(tally) or tally.against < MIN_AGAINST:
+        if tally.against < MIN_AGAINST:
+            return
+        if self.are_named_by_rank and (tally.is_scale or tally.share < SCORE_SHARE):
+            yield from self._findings_on_marks(name, tally)
+            return
+        if tally.share < _turned_share_needed_for_finding(tally):
             return
         ((chosen, rejected), _), *others = self.taken.most_common(2)
         readable_name = name.replace("*", "...").replace(" ", "_") if "*" in name else name
@@ -195,13 +225,37 @@ class WinnerColumnDisagrees(PairRule):
             f" {tally.decided:,} pairs ({tally.share:.0%})"
             + (
                 ""
-                if others
+                if others or self.are_named_by_rank
                 else f": {chosen} is taken as chosen in every row, whatever the column says"
             )
             + _effect_of_turned_pairs(tally.share),
             _remedy_of(tally, readable_name, chosen, rejected),
             severity="error" if tally.share >= ERROR_SHARE else "warning",
             evidence=list(_evidence_of(tally, readable_name)),
+            cases=tally.cases[:MAX_CASES],
+            count=tally.against,
+            total=tally.decided,
+        )
+
+    def _findings_on_marks(self, name: str, tally: Tally) -> Iterator[Finding]:
+        """Findings on marks of a scale that are better for the rejected side in some pairs."""
+        if not tally.is_scale or tally.share < SCALE_SHARE:
+            return
+        as_text = tally.is_ordered_as_text
+        why = (
+            ": the marks were compared as texts, by which the chosen one is never below the other"
+            if as_text
+            else ""
+        )
+        yield self.finding(
+            f"`{name.replace('*', '...').replace(' ', '_')}` is better for the rejected side in"
+            f" {tally.against:,} of {tally.decided:,} pairs ({tally.share:.0%}){why};"
+            " these pairs teach the worse answer",
+            "compare the marks as numbers, and write the pairs again"
+            if as_text
+            else "read five of these pairs: exchange their sides where the marks are right, or drop them",
+            severity="error" if as_text or tally.share >= SCORE_SHARE else "warning",
+            evidence=list(_evidence_of(tally, name)),
             cases=tally.cases[:MAX_CASES],
             count=tally.against,
             total=tally.decided,

@@ -1,18 +1,21 @@
 """Reads the YAML of a torchtune recipe, which names the classes of its parts (`_component_`).
 
 What is read is what decides memory, steps and the rate: the model's folder, LoRA and 4 bits by the name of the model's
-builder, batch, length, precision, optimizer. Rows are not: a recipe names a function that makes them.
+builder, batch, length, precision, optimizer. The rows themselves are not, for a recipe names a function that makes
+them; the local files that it gives to that function are noted, so that they can be counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from truetune.settings.config import Config
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document
+from truetune.settings.stacks.datasets_of_config import local_dataset_files
 
 TORCHTUNE_RELEASE = "0.6"
 DEFAULTS = {"gradient_accumulation_steps": 1}
@@ -67,11 +70,8 @@ def read_torchtune_config(document: LocatedDocument) -> Config:
     draft.take("training.gradient_checkpointing", "enable_activation_checkpointing")
     draft.take("training.dtype", "dtype", made=lambda name: DTYPE_NAMES.get(str(name), str(name)))
     _read_optimizer(draft)
-    dataset = draft.table("dataset")
-    draft.put("training.packing", dataset.get("packed"), "dataset")
-    draft.put(
-        "learn", {"what": "all"} if dataset.get("train_on_input") is True else None, "dataset"
-    )
+    datasets = _dataset_tables(draft)
+    _read_labels_and_packing(draft, datasets)
     limit = draft.table("tokenizer").get("max_seq_len")
     limit = limit if isinstance(limit, int) else None
     draft.put("max_length", limit, "tokenizer")
@@ -80,7 +80,39 @@ def read_torchtune_config(document: LocatedDocument) -> Config:
             "optimizer_in_bwd: gradients are freed as they are made; they are counted as kept"
         )
     draft.notes.append("a recipe of torchtune: its rows are not read; name them beside it")
-    return draft.config(RECIPE_KEYS | draft.values.keys(), limit, ())
+    config = draft.config(RECIPE_KEYS | draft.values.keys(), limit, ())
+    return replace(config, row_files=_local_row_files(draft, datasets))
+
+
+def _dataset_tables(draft: ConfigDraft) -> list[Mapping[str, Any]]:
+    """The data sets of a recipe: one table, or a list of them, which torchtune joins."""
+    named = draft.get("dataset")
+    if isinstance(named, list):
+        return [table for table in named if isinstance(table, Mapping)]
+    return [draft.table("dataset")]
+
+
+def _read_labels_and_packing(draft: ConfigDraft, datasets: list[Mapping[str, Any]]) -> None:
+    """Read what is learned, and whether rows are packed; data sets of a list may differ."""
+    packed = [table.get("packed") for table in datasets]
+    draft.put("training.packing", packed[0] if len(set(map(str, packed))) == 1 else None, "dataset")
+    learns_all = bool(datasets) and all(table.get("train_on_input") is True for table in datasets)
+    draft.put("learn", {"what": "all"} if learns_all else None, "dataset")
+
+
+def _local_row_files(draft: ConfigDraft, datasets: list[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The local files of all data sets; none where one of them is not here, or only a part of it is taken."""
+    files: list[str] = []
+    for table in datasets:
+        source = table.get("source")
+        # `train[:5%]` takes a part of the rows, and how many is not known before they are read.
+        if not isinstance(source, str) or "[" in str(table.get("split", "")):
+            return ()
+        found = local_dataset_files(draft, source, table.get("data_files"), table.get("data_dir"))
+        if not found:
+            return ()
+        files += found
+    return tuple(files)
 
 
 def _component_name(part: Any) -> str:
@@ -143,3 +175,5 @@ def _read_optimizer(draft: ConfigDraft) -> None:
     draft.put("training.learning_rate", optimizer.get("lr"), "optimizer")
     draft.put("training.weight_decay", optimizer.get("weight_decay"), "optimizer")
     draft.put("training.warmup_steps", schedule.get("num_warmup_steps"), "lr_scheduler")
+    is_cosine = "cosine" in _component_name(schedule)
+    draft.put("training.lr_scheduler_type", "cosine" if is_cosine else None, "lr_scheduler")

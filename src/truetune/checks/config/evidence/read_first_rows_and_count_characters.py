@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from truetune.checks.config.evidence.columns_and_age_of_training_files import (
@@ -45,14 +44,8 @@ RUNS = re.compile(r"([\s\W_])\1+")
 
 def _local_row_files(config: Config) -> list[DataFile]:
     """The local files of rows: those of the settings, of a program, or of a torchtune recipe."""
-    named = list(config.row_files)
-    dataset = config.raw.get("dataset")
-    if config.stack == "torchtune" and isinstance(dataset, Mapping):
-        files = dataset.get("data_files")
-        folder = Path(config.path).parent
-        named += [str(folder / files)] if isinstance(files, str) else []
     return local_training_sources(config) or [
-        one for name in named for one in local_data_files(name)
+        one for name in config.row_files for one in local_data_files(name)
     ]
 
 

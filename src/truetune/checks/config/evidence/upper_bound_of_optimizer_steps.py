@@ -212,9 +212,11 @@ def _count_lines(file: IO[bytes]) -> int:
 
 def training_bytes(config: Config) -> int | None:
     """Size of the training files; None where one is not available, or is no text."""
-    named = [local_data_files(name) for name in config.spec.data]
-    if not all(named) or any(
-        source.kind not in ("jsonl", "json", "csv") for found in named for source in found
+    named = [local_data_files(name) for name in config.spec.data or config.row_files]
+    if (
+        not named
+        or not all(named)
+        or any(source.kind not in ("jsonl", "json", "csv") for found in named for source in found)
     ):
         return None
     try:

@@ -59,6 +59,8 @@ PLAIN = ANSWERS | frozenset(
     ("avg", "average", "mean", "overall", "total", "final", "human", "is", "the", "of", "ref")
 )
 """Words that name no side and no aspect"""
+RATERS = frozenset(("judge", "llm", "gpt", "rm"))
+"""Words that tell who gave a score"""
 INDEX = frozenset(("id", "idx", "index", "number"))
 TRUE, FALSE = frozenset(("true", "yes")), frozenset(("false", "no"))
 MAX_VALUE_CHARS = 80
@@ -76,6 +78,8 @@ class Sides(NamedTuple):
     """Are the tags a first and a second: letters, numbers, left and right?"""
     chosen: int
     """Which of them is taken as chosen: 0 or 1"""
+    are_named_by_rank: bool = False
+    """Are the columns called the better and the worse one (`chosen`, `rejected`) already?"""
 
 
 class Vote(NamedTuple):
@@ -87,6 +91,8 @@ class Vote(NamedTuple):
     number: float | None = None
     is_score: bool = False
     text: str = ""
+    scores: tuple[str, str] | None = None
+    """What the row holds of the chosen and of the rejected side, as it is written; None where it is no score"""
 
 
 def sides_of_row(raw: Mapping[str, Any], texts: PairTexts) -> Sides | None:
@@ -94,6 +100,9 @@ def sides_of_row(raw: Mapping[str, Any], texts: PairTexts) -> Sides | None:
     good, bad = texts.chosen.strip(), texts.rejected.strip()
     if not good or not bad or good == bad:
         return None
+    ranked = _sides_named_by_rank(raw, good, bad)
+    if ranked is not None:
+        return ranked
     chosen, rejected = (
         _neutrally_named_answer_column(raw, good),
         _neutrally_named_answer_column(raw, bad),
@@ -112,10 +121,14 @@ def sides_of_row(raw: Mapping[str, Any], texts: PairTexts) -> Sides | None:
 
 
 def votes_of_row(raw: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
-    """What the other columns of a row say of which side is better."""
+    """What the other columns of a row say of which side is better.
+
+    Of columns that are called chosen and rejected only scores are read: `chosen_model` names no winner.
+    """
     others = {str(name): value for name, value in raw.items() if name not in sides.names}
     writers = _texts_naming_sides(others, sides)
-    for name, value in others.items():
+    named = {} if sides.are_named_by_rank else others
+    for name, value in named.items():
         if isinstance(value, str | int | float):
             vote = _vote_of_column(name, value, raw, sides, writers)
             if vote is not None:
@@ -138,6 +151,25 @@ def _neutrally_named_answer_column(raw: Mapping[str, Any], text: str) -> str | N
     names = [str(name) for name, value in raw.items() if _text_of_value(value) == text]
     sides = [name for name in names if not (BETTER | WORSE).intersection(_words_of_name(name))]
     return sides[0] if len(sides) == 1 else None
+
+
+def _sides_named_by_rank(raw: Mapping[str, Any], good: str, bad: str) -> Sides | None:
+    """The two columns of answers that are called the better and the worse one; None where they are not."""
+    chosen, rejected = (
+        [str(name) for name, value in raw.items() if _is_ranked_column(name, words, value, text)]
+        for words, text in ((BETTER, good), (WORSE, bad))
+    )
+    if len(chosen) != 1 or len(rejected) != 1:
+        return None
+    tags = _differing_words(chosen[0], rejected[0])
+    if tags is None:
+        return None
+    return Sides((chosen[0], rejected[0]), tags, False, 0, are_named_by_rank=True)
+
+
+def _is_ranked_column(name: object, words: frozenset[str], value: Any, text: str) -> bool:
+    """Does a column hold this answer, and is it called by one of these words?"""
+    return bool(words.intersection(_words_of_name(str(name)))) and _text_of_value(value) == text
 
 
 def _text_of_value(value: Any) -> str:
@@ -297,6 +329,7 @@ def _parse_number(value: Any) -> float | None:
 def _votes_of_scores(others: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
     """Scores of both sides as a whole: `score_a` and `score_b`; those of one aspect say nothing."""
     scores: dict[str, dict[int, float]] = {}
+    written: dict[str, dict[int, str]] = {}
     for name, value in others.items():
         words, number = _words_of_name(name), _parse_number(value)
         side = _side_in_name(words, sides)
@@ -306,15 +339,18 @@ def _votes_of_scores(others: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
         if _names_overall_score(word for word in words if word not in own):
             key = " ".join("*" if word in own else word for word in words)
             scores.setdefault(key, {})[side] = number
+            written.setdefault(key, {})[side] = str(value).strip()
     for key, by_side in scores.items():
         if len(by_side) == 2:
-            yield _vote_by_scores(key, by_side[0], by_side[1])
+            vote = _vote_by_scores(key, by_side[0], by_side[1])
+            texts = written[key]
+            yield vote._replace(scores=(texts[sides.chosen], texts[1 - sides.chosen]))
 
 
 def _names_overall_score(words: Iterable[str]) -> bool:
     """Do the words of a column, without that of its side, name a score, and no aspect of the answer?"""
     named = set(words)
-    return bool((MORE | LESS) & named) and named <= MORE | LESS | PLAIN
+    return bool((MORE | LESS) & named) and named <= MORE | LESS | PLAIN | RATERS
 
 
 def _vote_by_scores(column: str, first: float, second: float) -> Vote:

@@ -1,0 +1,65 @@
+"""Losses that are added up over accumulated batches, whose number the trainer prints at its start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.diagnose_log import diagnose
+
+TRANSFORMERS = """***** Running training *****
+  Num examples = 12,000
+  Gradient Accumulation steps = {steps}
+  Total optimization steps = 60
+"""
+UNSLOTH = """O^O/ \\_/ \\    Batch size per device = 2 | Gradient accumulation steps = {steps}
+\\        /    Data Parallel GPUs = 1 | Total batch size (2 x {steps} x 1) = 8
+"""
+
+
+def _log(folder: Path, banner: str, steps: int, factor: float, evaluations: int) -> Path:
+    """A log whose evaluation loss falls by a tenth, beside a training loss that is so many times as large."""
+    lines = [banner.format(steps=steps)]
+    every = 60 // evaluations
+    for step in range(1, 61):
+        level = 2.0 - 0.2 * step / 60
+        lines.append(
+            f"{{'loss': {factor * level + 0.02 * (-1) ** step:.4f}, 'grad_norm': 8.1,"
+            f" 'learning_rate': 1e-05, 'epoch': {step / 60:.2f}}}\n"
+        )
+        if step % every == 0:
+            lines.append(f"{{'eval_loss': {level:.4f}, 'epoch': {step / 60:.2f}}}\n")
+    path = folder / "train.log"
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def _is_found(path: Path) -> bool:
+    return any(one.rule == "loss-is-a-sum" for one in diagnose(path).findings)
+
+
+@pytest.mark.parametrize(
+    ("banner", "steps", "factor", "evaluations"),
+    [
+        (TRANSFORMERS, 8, 8.0, 4),
+        (TRANSFORMERS, 16, 15.6, 2),
+        (TRANSFORMERS, 4, 4.1, 3),
+        (UNSLOTH, 4, 4.0, 5),
+        (UNSLOTH, 32, 31.0, 4),
+    ],
+)
+def test_a_loss_of_as_many_batches_as_are_accumulated(
+    banner: str, steps: int, factor: float, evaluations: int, tmp_path: Path
+) -> None:
+    assert _is_found(_log(tmp_path, banner, steps, factor, evaluations))
+
+
+@pytest.mark.parametrize(
+    ("steps", "factor", "evaluations"),
+    [(8, 1.0, 4), (8, 2.0, 4), (2, 2.0, 4), (8, 8.0, 1), (4, 3.4, 4)],
+)
+def test_other_ratios_and_single_evaluations(
+    steps: int, factor: float, evaluations: int, tmp_path: Path
+) -> None:
+    assert not _is_found(_log(tmp_path, TRANSFORMERS, steps, factor, evaluations))
