@@ -479,3 +479,30 @@ def test_a_schedule_of_updates_that_moves_at_each_micro_batch_is_told(
 @pytest.mark.parametrize("name", AS_OFTEN_AS_COUNTED)
 def test_a_schedule_that_moves_as_often_as_it_counts_is_fine(tmp_path: Path, name: str) -> None:
     assert said(GROUPED.format(loop=AS_OFTEN_AS_COUNTED[name]), tmp_path) == []
+
+
+ENGINE = """
+class Engine:
+    def __init__(self):
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+        self.scheduler = get_cosine_schedule_with_warmup(self.optimizer, 9, 3 * (len(loader) // ACCUM))
+    def update(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+    def run(self):
+        for epoch in range(3):
+            for i, batch in enumerate(loader, start=1):
+                (model(**batch).loss / ACCUM).backward()
+                if i % ACCUM == 0:
+                    self.update()
+                    {inside}
+                {outside}
+Engine().run()
+"""
+
+
+def test_a_condition_around_the_call_of_a_helper_is_that_of_its_step(tmp_path: Path) -> None:
+    step = "self.scheduler.step()"
+    faulty = GROUPED.format(loop=ENGINE.format(inside="pass", outside=step))
+    assert len(said(faulty, tmp_path)) == 1
+    assert said(GROUPED.format(loop=ENGINE.format(inside=step, outside="pass")), tmp_path) == []

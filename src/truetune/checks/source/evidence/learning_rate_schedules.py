@@ -91,13 +91,16 @@ def divisor_of_step_condition(module: Module, schedule: Call) -> ast.expr | None
     return step
 
 
-def _tests_before(module: Module, node: ast.AST) -> Iterator[ast.expr]:
-    """The conditions of a place in its function: those around it, and those before it that go on to
-    the next batch.
+def _tests_before(module: Module, node: ast.AST, depth: int = 0) -> Iterator[ast.expr]:
+    """The conditions of a place: those around it, and those before it that go on to the next batch;
+    also of the one call of its function.
     """
     place = node
     for parent in module.parents(node):
         if isinstance(parent, FUNCTIONS):
+            calls = module.flow.calls_of(parent)
+            if len(calls) == 1 and depth < MOST_CALLS:
+                yield from _tests_before(module, calls[0], depth + 1)
             return
         if isinstance(parent, ast.If):
             yield parent.test
