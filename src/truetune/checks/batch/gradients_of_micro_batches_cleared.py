@@ -2,13 +2,14 @@
 
 ## What it does
 
-Watches one weight in the first steps of a loop of the user's own (`truetune run`). It speaks where each step comes after
-several forward and backward passes, the gradient is cleared between them, and the step is given that of the last one.
+Watches one weight in the first steps of a loop of the user's own (`truetune run`). It speaks where each step comes
+after several forward and backward passes, the gradient is cleared between them, and the step is given that of the last
+one.
 
 ## Why it is bad
 
-All passes but the last are computed for nothing: the batch of a step is one micro-batch, and where losses are divided by
-the number of passes, its gradient is too small as well. The loss still falls, more slowly and with more noise.
+All passes but the last are computed for nothing: the batch of a step is one micro-batch, and where losses are divided
+by the number of passes, its gradient is too small as well. The loss still falls, more slowly and with more noise.
 
 ## Example
 
