@@ -280,6 +280,14 @@ GRADIENTS_OF_ALL_MICRO_BATCHES = {
         "for b in batches:\n    with accelerator.accumulate(model):\n        optimizer.zero_grad()\n"
         "        accelerator.backward(model(**b).loss)\n        optimizer.step()"
     ),
+    "the next batch before the update": (
+        "for i, b in enumerate(batches, 1):\n    (model(**b).loss / 8).backward()\n    if i % 8:\n        continue\n"
+        "    optimizer.step()\n    optimizer.zero_grad(set_to_none=True)"
+    ),
+    "a counter begins again": (
+        "held = 0\nfor b in batches:\n    (model(**b).loss / 8).backward()\n    held += 1\n    if held == 8:\n"
+        "        optimizer.step()\n        optimizer.zero_grad()\n        held = 0"
+    ),
     "a step that is not taken at bad losses": (
         "for b in batches:\n    optimizer.zero_grad()\n    loss = model(**b).loss\n    loss.backward()\n"
         "    is_sound = torch.isfinite(loss)\n    if is_sound:\n        optimizer.step()"

@@ -25,7 +25,8 @@ def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[as
         if not any(_calls_backward_outside_inner_loop(statement) for statement in always):
             continue
         steps = list(_steps_at_some_batches(module, always))
-        for clearing in _method_calls_as_statements(always, "zero_grad"):
+        at_each_batch = _statements_before_next_batch(module, always)
+        for clearing in _method_calls_as_statements(at_each_batch, "zero_grad"):
             step = next(
                 (one for one in steps if _is_clearing_of_stepped_optimizer(clearing, one)), None
             )
@@ -59,8 +60,24 @@ def _steps_at_some_batches(module: Module, always: list[ast.stmt]) -> Iterator[a
         if not isinstance(branch, ast.If) or not _counts_batches(module, branch, always):
             continue
         yield from _steps_in(branch.body)
-        if isinstance(branch.body[-1], ast.Continue) and not branch.orelse:
+        if _goes_on_to_next_batch(branch):
             yield from _steps_in(always[index + 1 :])
+
+
+def _statements_before_next_batch(module: Module, always: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements that run at each batch: those before a condition that counts and goes on to
+    the next one.
+    """
+    for index, branch in enumerate(always):
+        if isinstance(branch, ast.If) and _goes_on_to_next_batch(branch):
+            if _counts_batches(module, branch, always):
+                return always[:index]
+    return always
+
+
+def _goes_on_to_next_batch(branch: ast.If) -> bool:
+    """Does a condition leave out what stands behind it?"""
+    return isinstance(branch.body[-1], ast.Continue) and not branch.orelse
 
 
 def _counts_batches(module: Module, branch: ast.If, always: list[ast.stmt]) -> bool:
