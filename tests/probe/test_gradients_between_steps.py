@@ -83,6 +83,7 @@ def summed_by_hand(loop: Watched) -> None:
         loop.optimizer.zero_grad()
         loop.loss().backward()
         for one, weight in zip(total, weights, strict=True):
+            assert weight.grad is not None
             one += weight.grad
     for one, weight in zip(total, weights, strict=True):
         weight.grad = one
@@ -96,6 +97,7 @@ def moved_in_between(loop: Watched) -> None:
     loop.optimizer.zero_grad()
     loop.loss().backward()
     for weight in loop.model.parameters():
+        assert weight.grad is not None
         weight.data.add_(weight.grad, alpha=0.05)
     loop.optimizer.zero_grad()
     loop.loss().backward()

@@ -54,28 +54,28 @@ def counters_raised_only_when_stepping(module: Module) -> Iterator[tuple[ast.Aug
 def _steps_at_some_batches(module: Module, always: list[ast.stmt]) -> Iterator[ast.Call]:
     """The steps of optimizers that a loop takes at every so many batches.
 
-    They stand under a condition that counts, or behind one that goes on to the next batch.
+    They stand under a condition that counts, or behind one that continues with the next batch.
     """
     for index, branch in enumerate(always):
         if not isinstance(branch, ast.If) or not _counts_batches(module, branch, always):
             continue
         yield from _steps_in(branch.body)
-        if _goes_on_to_next_batch(branch):
+        if _continues_with_next_batch(branch):
             yield from _steps_in(always[index + 1 :])
 
 
 def _statements_before_next_batch(module: Module, always: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements that run at each batch: those before a condition that counts and goes on to
+    """The statements that run at each batch: those before a condition that counts and continues with
     the next one.
     """
     for index, branch in enumerate(always):
-        if isinstance(branch, ast.If) and _goes_on_to_next_batch(branch):
+        if isinstance(branch, ast.If) and _continues_with_next_batch(branch):
             if _counts_batches(module, branch, always):
                 return always[:index]
     return always
 
 
-def _goes_on_to_next_batch(branch: ast.If) -> bool:
+def _continues_with_next_batch(branch: ast.If) -> bool:
     """Does a condition leave out what stands behind it?"""
     return isinstance(branch.body[-1], ast.Continue) and not branch.orelse
 

@@ -92,7 +92,7 @@ def divisor_of_step_condition(module: Module, schedule: Call) -> ast.expr | None
 
 
 def _tests_before(module: Module, node: ast.AST, depth: int = 0) -> Iterator[ast.expr]:
-    """The conditions of a place: those around it, and those before it that go on to the next batch;
+    """The conditions of a place: those around it, and those before it that continue with the next;
     also of the one call of its function.
     """
     place = node

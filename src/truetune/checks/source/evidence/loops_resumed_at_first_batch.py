@@ -3,7 +3,7 @@
 How it works: a loop over a loader saves checkpoints on its way and raises a counter; when a run is
 resumed, the script restores weights, optimizer and that counter. Then something must also bring the
 loader forward. It is looked for by its name (`skip_first_batches`, `islice`, a state of the loader),
-and by uses of what was restored: in what the loop iterates, in a condition that goes on to the next
+and by uses of what was restored: in what the loop iterates, in a condition that continues with the next
 batch, in a seed.
 
 The trade-off: any such sign silences it, whether it is right or not.
