@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import sys
@@ -144,6 +145,20 @@ def accumulated() -> Any:
     return train(model, losses(), 2)
 
 
+def cleared_at_each_batch() -> Any:
+    """With three micro-batches a step, whose gradients are cleared before each of them."""
+    model, loader = tiny.model(), itertools.chain(batches(), batches())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for _ in range(6):
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = model(**next(loader)).loss / 3
+            loss.backward()
+        optimizer.step()
+        print(round(loss.item(), 6))
+    return model
+
+
 def short() -> Any:
     """A loop that ends after three steps."""
     model, loader = tiny.model(), iter(batches(ANSWER))
@@ -203,6 +218,7 @@ KINDS: dict[str, Callable[[], Any]] = {
         masked_in_the_loop,
         loss_outside,
         accumulated,
+        cleared_at_each_batch,
         short,
         adapter,
         accelerated,

@@ -84,6 +84,13 @@ def test_a_fault_ends_the_loop(kind: str, tmp_path: Path) -> None:
     assert "Traceback" not in audited.done.stderr
 
 
+def test_gradients_that_are_cleared_between_micro_batches_are_seen(tmp_path: Path) -> None:
+    audited = Audited("cleared_at_each_batch", tmp_path, "--on-error", "warn")
+    assert audited.rules == {"gradients-of-micro-batches-cleared"}
+    printed = printed_without_audit("cleared_at_each_batch", tmp_path)
+    assert audited.done.stdout == printed
+
+
 def test_a_fault_that_does_not_end_the_loop_changes_nothing(tmp_path: Path) -> None:
     audited = Audited("constant", tmp_path, "--on-error", "warn")
     assert audited.rules == {ALIKE}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from truetune.probe.gradients_between_steps import GradientsBetweenSteps
+
 
 class LoopSteps:
     """What was seen of the steps that optimizers took on the weights of one model."""
@@ -16,6 +18,8 @@ class LoopSteps:
         self.seen = 0
         self.without_gradient = 0
         """Those before which no weight of the optimizer had a gradient but zero"""
+        self.between = GradientsBetweenSteps()
+        """What became of gradients between two steps"""
         self._optimizers: dict[int, Any] = {}
 
     @property
@@ -35,6 +39,7 @@ class LoopSteps:
         if any(callable(argument) for argument in (*args, *kwargs.values())):
             return
         self.seen += 1
+        self.between.note_step()
         weights = (weight for group in optimizer.param_groups for weight in group["params"])
         if not any(weight.grad is not None and bool(weight.grad.any()) for weight in weights):
             self.without_gradient += 1

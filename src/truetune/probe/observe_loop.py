@@ -83,7 +83,13 @@ def observe_loop(
     source_data = _live_rows_in_batches(peeked, tokenizer, alive.rows)
     seen = ObservedData(peeked, collate=None, dataset=source_data)
     record = record_without_laws(folder, seen, facts, source_data=source_data, tokenizer=tokenizer)
-    taken = {"seen": steps.seen, "without_gradient": steps.without_gradient}
+    taken = {
+        "seen": steps.seen,
+        "without_gradient": steps.without_gradient,
+        "accumulated": steps.between.accumulated,
+        "only_last": steps.between.only_last,
+        "lost_passes": steps.between.lost_passes,
+    }
     record.facts |= {"rank": rank, "world": world, "steps": taken}
     if not peeked:
         record.facts["lost"] = NO_LABELS if own_loss else NO_IDS

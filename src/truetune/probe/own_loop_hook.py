@@ -93,6 +93,7 @@ class OwnLoop:
         if self._model is None:
             return None
         self._taken.note(optimizer, args, kwargs)
+        self._taken.between.watch(optimizer, self._contain_listener)
         # All micro-batches of one step at least; then as many as were asked for.
         if not self._batches or len(self._batches) < self.orders["batches"]:
             return None
@@ -142,12 +143,25 @@ class OwnLoop:
                 + CALL_INSTEAD
             ) from None
 
+    def _contain_listener(self, note: Callable[..., None]) -> Callable[..., Any]:
+        """A function for a hook of autograd, in which nothing can fail and which changes no gradient."""
+        seconds = float(Limits.of(self.orders).step)
+
+        def before_accumulation(gradient: Any) -> None:
+            if not self.over:
+                run_contained(note, gradient, on_failure=self.lose, seconds=seconds)
+
+        return before_accumulation
+
     def _note(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Note one forward pass: keep its tensors, copied, as a loop may change them in place afterwards."""
         import torch
 
-        if not torch.is_grad_enabled() or len(self._batches) >= self.orders["batches"]:
+        if not torch.is_grad_enabled():
             return  # an evaluation, or answers that are sampled
+        self._taken.between.note_forward()
+        if len(self._batches) >= self.orders["batches"]:
+            return
         arguments = {
             **dict(zip(positional_argument_names_of_forward(self._model), args, strict=False)),
             **kwargs,
@@ -181,6 +195,7 @@ class OwnLoop:
         run = LoopRun(
             self._model, self._batches, self._taken, AliveObjects.collect(), in_place=in_place
         )
+        # Before a copy is made: in the copy, too, the laws compute gradients.
         self._end_watching()
         return run
 
@@ -199,7 +214,9 @@ class OwnLoop:
         self.over = True
         # First forgotten and then removed: where removing fails, nothing is watched all the same.
         watch, self._watch = self._watch, None
+        taken = self._taken
         self._model, self._batches, self._taken = None, [], LoopSteps()
+        taken.between.stop()
         if watch is not None:
             watch.remove()
 

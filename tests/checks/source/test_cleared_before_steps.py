@@ -190,3 +190,131 @@ def test_lightning_in_its_usual_order_is_left_alone() -> None:
             "        opt.step()\n        opt.zero_grad()\n",
         )
     )
+
+
+CLEARED_AT_EACH_MICRO_BATCH = {
+    "inner loop": (
+        "for group in groups:\n    for b in group:\n        optimizer.zero_grad()\n"
+        "        (model(**b).loss / len(group)).backward()\n    optimizer.step()"
+    ),
+    "behind the forward pass": (
+        "for group in groups:\n    for b in group:\n        loss = model(**b).loss\n"
+        "        optimizer.zero_grad(set_to_none=True)\n        loss.backward()\n        total += loss.item()\n"
+        "    clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()\n    scheduler.step()"
+    ),
+    "by the model, in a count": (
+        "while done < 100:\n    for _ in range(8):\n        b = next(batches)\n        model.zero_grad()\n"
+        "        scaler.scale(model(**b).loss).backward()\n    scaler.step(optimizer)\n    done += 1"
+    ),
+    "in a helper": (
+        "def accumulate(b):\n    optimizer.zero_grad()\n    loss = model(**b).loss / 4\n    loss.backward()\n"
+        "    return loss.item()\nfor group in groups:\n    total = 0\n    for b in group:\n"
+        "        total += accumulate(b)\n    optimizer.step()"
+    ),
+    "weight by weight": (
+        "for group in groups:\n    for b in group:\n        for p in model.parameters():\n            p.grad = None\n"
+        "        model(**b).loss.backward()\n    optimizer.step()"
+    ),
+    "bad losses are skipped": (
+        "for group in groups:\n    for b in group:\n        loss = model(**b).loss\n"
+        "        if not torch.isfinite(loss):\n            continue\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n    optimizer.step()"
+    ),
+    "a class": (
+        "class Loop:\n    def __init__(self, model):\n        self.model = model\n"
+        "        self.opt = torch.optim.AdamW(model.parameters())\n"
+        "    def update(self, micro):\n        for b in micro:\n            self.opt.zero_grad()\n"
+        "            self.model(**b).loss.backward()\n        self.opt.step()"
+    ),
+    "a name for the condition": (
+        "for i, b in enumerate(batches):\n    optimizer.zero_grad()\n    model(**b).loss.backward()\n"
+        "    is_update = (i + 1) % 8 == 0\n    if is_update:\n        optimizer.step()"
+    ),
+    "the next batch instead": (
+        "for i, b in enumerate(batches):\n    optimizer.zero_grad()\n    model(**b).loss.backward()\n"
+        "    if (i + 1) % 8 != 0:\n        continue\n    optimizer.step()"
+    ),
+    "a counter": (
+        "pending = 0\nfor b in batches:\n    optimizer.zero_grad()\n    model(**b).loss.backward()\n    pending += 1\n"
+        "    if pending == 8:\n        optimizer.step()\n        pending = 0"
+    ),
+}
+GRADIENTS_OF_ALL_MICRO_BATCHES = {
+    "before the loop": (
+        "for group in groups:\n    optimizer.zero_grad()\n    for b in group:\n"
+        "        (model(**b).loss / len(group)).backward()\n    optimizer.step()"
+    ),
+    "behind the step": (
+        "for group in groups:\n    for b in group:\n        (model(**b).loss / len(group)).backward()\n"
+        "    optimizer.step()\n    optimizer.zero_grad()"
+    ),
+    "at the first one": (
+        "for group in groups:\n    for i, b in enumerate(group):\n        if i == 0:\n"
+        "            optimizer.zero_grad()\n        model(**b).loss.backward()\n    optimizer.step()"
+    ),
+    "losses are added": (
+        "for group in groups:\n    loss = 0\n    for b in group:\n        optimizer.zero_grad()\n"
+        "        loss = loss + model(**b).loss\n    loss.backward()\n    optimizer.step()"
+    ),
+    "steps in the inner loop": (
+        "for epoch in range(3):\n    for b in batches:\n        optimizer.zero_grad()\n"
+        "        model(**b).loss.backward()\n        optimizer.step()\n    print(epoch)"
+    ),
+    "gradients of each row are kept": (
+        "for group in groups:\n    for b in group:\n        optimizer.zero_grad()\n        model(**b).loss.backward()\n"
+        "        for n, p in model.named_parameters():\n            summed[n] += clip(p.grad)\n"
+        "    put_grads(model, summed)\n    optimizer.step()"
+    ),
+    "gradients are collected by another": (
+        "from mine import Collector\ncollector = Collector()\nfor group in groups:\n    for b in group:\n"
+        "        optimizer.zero_grad()\n        model(**b).loss.backward()\n        collector.add(model)\n"
+        "    collector.write(model)\n    optimizer.step()"
+    ),
+    "trials before the training": (
+        "for b in probes:\n    optimizer.zero_grad()\n    model(**b).loss.backward()\n"
+        "for b in batches:\n    optimizer.zero_grad()\n    model(**b).loss.backward()\n    optimizer.step()"
+    ),
+    "accelerate clears where it steps": (
+        "from accelerate import Accelerator\naccelerator = Accelerator(gradient_accumulation_steps=4)\n"
+        "model, optimizer, batches = accelerator.prepare(model, optimizer, batches)\n"
+        "for b in batches:\n    with accelerator.accumulate(model):\n        optimizer.zero_grad()\n"
+        "        accelerator.backward(model(**b).loss)\n        optimizer.step()"
+    ),
+    "the next batch before the update": (
+        "for i, b in enumerate(batches, 1):\n    (model(**b).loss / 8).backward()\n    if i % 8:\n        continue\n"
+        "    optimizer.step()\n    optimizer.zero_grad(set_to_none=True)"
+    ),
+    "a counter begins again": (
+        "held = 0\nfor b in batches:\n    (model(**b).loss / 8).backward()\n    held += 1\n    if held == 8:\n"
+        "        optimizer.step()\n        optimizer.zero_grad()\n        held = 0"
+    ),
+    "a step that is not taken at bad losses": (
+        "for b in batches:\n    optimizer.zero_grad()\n    loss = model(**b).loss\n    loss.backward()\n"
+        "    is_sound = torch.isfinite(loss)\n    if is_sound:\n        optimizer.step()"
+    ),
+    "two networks": (
+        "critic_optimizer = torch.optim.AdamW(critic.parameters())\nfor group in groups:\n    for b in group:\n"
+        "        critic_optimizer.zero_grad()\n        critic(**b).loss.backward()\n"
+        "        critic_optimizer.step()\n"
+        "    optimizer.zero_grad()\n    model(**b).loss.backward()\n    optimizer.step()"
+    ),
+}
+
+
+def messages_on_micro_batches(code: str) -> list[str]:
+    findings = run_rule(parse_module(code, "train.py"), find_rule("gradients-never-used")).findings
+    return [one.message for one in findings if "the others are cleared unused" in one.message]
+
+
+@pytest.mark.parametrize("name", CLEARED_AT_EACH_MICRO_BATCH)
+def test_gradients_that_are_cleared_at_each_micro_batch_are_found(name: str) -> None:
+    assert len(messages_on_micro_batches(HEAD + CLEARED_AT_EACH_MICRO_BATCH[name])) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [*GRADIENTS_OF_ALL_MICRO_BATCHES.values(), *SOUND.values()],
+    ids=[*GRADIENTS_OF_ALL_MICRO_BATCHES, *SOUND],
+)
+def test_loops_that_use_all_gradients_are_left_alone(code: str) -> None:
+    assert messages_on_micro_batches(HEAD + code) == []

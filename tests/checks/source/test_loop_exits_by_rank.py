@@ -238,6 +238,17 @@ RESUMED = ACCELERATE.replace(
     "DataLoader(rows", "DataLoader([r for r in rows for batch in [r] if len(batch)]"
 )
 SKIPPED = "if epoch == first_epoch and i < len(train) // 2:\n    continue"
+LAST_UPDATE = """
+if accelerator.sync_gradients:
+    if step % 10 == 0:
+        accelerator.print(loss.item())
+    if step >= 1000:
+        break
+"""
+DEEPSPEED = (
+    DDP
+    + "import deepspeed\nengine, _, train, _ = deepspeed.initialize(model=model, training_data=rows)\n"
+)
 HELPER = """
 def any_process(flag):
     t = torch.tensor(float(flag), device="cuda")
@@ -274,6 +285,8 @@ def any_process(flag):
         PLAIN + loop(after="if rank == 0:\n    break"),
         DDP + ENGINE + OF_ENGINE.replace("micro_step", "validate") + CALLED,
         DDP + ENGINE + OF_ENGINE.replace("            continue", "            raise") + CALLED,
+        ACCELERATE + loop(after=LAST_UPDATE).replace("        backward(loss)", "        accelerator.backward(loss)"),
+        DEEPSPEED + loop(after="if engine.global_steps >= 1000:\n    break").replace("        backward(loss)", "        engine.backward(loss)"),
     ],
 )  # fmt: skip
 def test_all_processes_go_the_same_way(text: str, tmp_path: Path) -> None:

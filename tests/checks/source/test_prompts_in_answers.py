@@ -121,3 +121,74 @@ def test_answers_with_their_prompt(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SOUND)
 def test_answers_without(name: str, tmp_path: Path) -> None:
     assert _found(SOUND[name], tmp_path) == []
+
+
+SCORING = """
+import json, re, string, unicodedata
+from collections import Counter
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tok = AutoTokenizer.from_pretrained("out")
+model = AutoModelForCausalLM.from_pretrained("out").cuda()
+NO_LETTER = re.compile(r"[^\\w\\s]")
+def squad(s):
+    def remove_punctuation(t):
+        return "".join(c for c in t if c not in set(string.punctuation))
+    return " ".join(re.sub(r"\\b(a|an|the)\\b", " ", remove_punctuation(s.lower())).split())
+def plain(s):
+    return " ".join(s.lower().strip(" .").split())
+right = 0
+for line in open("test.jsonl"):
+    row = json.loads(line)
+    enc = tok.apply_chat_template(
+        [{{"role": "user", "content": row["question"]}}], return_tensors="pt", return_dict=True)
+    out = model.generate(**enc.to("cuda"), max_new_tokens=64)
+    text = tok.decode(out[0], skip_special_tokens=True)
+    {cut}
+    right += {score}
+print(right)
+"""
+SCORES = {
+    "normalized as SQuAD does": "squad(text) == squad(row['answer'])",
+    "searched after a normalization": "plain(row['options'][row['gold']]) in plain(text)",
+    "a compiled pattern": "NO_LETTER.sub('', unicodedata.normalize('NFKC', text)).casefold() == row['gold']",
+    "translated": "row['gold'] in text.translate(str.maketrans('', '', string.punctuation)).replace('\\n', ' ')",
+    "a word": "row['label'] in text.split()",
+    "shared words": "len(set(text.lower().split()) & set(row['reference'].split()))",
+    "counted words": "sum((Counter(squad(text).split()) & Counter(row['answer'].split())).values())",
+    "begins with": "text.startswith(row['answer'])",
+    "found": "text.find(row['expected']) >= 0",
+    "a pattern of the reference": "bool(re.search(re.escape(row['answer']), text))",
+}
+CUTS = {
+    "the ids": "text = tok.decode(out[0, enc['input_ids'].shape[1]:], skip_special_tokens=True)",
+    "the last part": "text = text.split('assistant\\n')[-1]",
+    "a pattern": "text = re.sub(r'.*assistant\\n', '', text, flags=re.S)",
+    "the question": "text = text.replace(row['question'], '')",
+    "lines": "text = ' '.join(text.splitlines()[3:])",
+    "the last words": "text = ' '.join(text.split()[-20:])",
+}
+OTHER_SEARCHES = (
+    "row['question'] in plain(text)",
+    "plain(row['prompt_text']) in plain(text)",
+    "text.startswith(row['question'])",
+    "text.find(row['system']) >= 0",
+    "text.endswith(row['answer'])",
+    "text.count('assistant') > 1",
+)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_answers_that_are_scored_with_their_prompt(name: str, tmp_path: Path) -> None:
+    assert len(_found(SCORING.format(cut="pass", score=SCORES[name]), tmp_path)) == 1
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("score", SCORES)
+def test_answers_that_are_cut_before_a_score(score: str, cut: str, tmp_path: Path) -> None:
+    assert _found(SCORING.format(cut=CUTS[cut], score=SCORES[score]), tmp_path) == []
+
+
+@pytest.mark.parametrize("search", OTHER_SEARCHES)
+def test_searches_for_what_is_no_answer(search: str, tmp_path: Path) -> None:
+    assert _found(SCORING.format(cut="pass", score=search), tmp_path) == []

@@ -56,3 +56,66 @@ def test_markers_of_unsloth(
     path = tmp_path / "train.py"
     path.write_text(text, encoding="utf-8")
     assert bool(lint([path], select=("SRC090",)).findings) == found
+
+
+ALIKE = "from unsloth.chat_templates import standardize_sharegpt\nrows = standardize_sharegpt(rows)"
+WRITTEN = 'chat = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]'
+OF_ROLES = 'tokenizer = get_chat_template(tokenizer, "llama-3.1", mapping={"user": "human"})'
+HUMAN = "<|start_header_id|>human<|end_header_id|>\n\n"
+PHI_ANSWER = "<|im_start|>assistant<|im_sep|>"
+
+
+@pytest.mark.parametrize(
+    ("model", "template", "own", "markers", "found"),
+    [
+        # a role that the rows do not have
+        (LLAMA, AS_LLAMA, ALIKE, (HUMAN, HEADER[1]), True),
+        (QWEN, "", ALIKE, ("<|im_start|>human\n", CHATML[1]), True),
+        (QWEN, "", WRITTEN, ("<|im_start|>customer\n", CHATML[1]), True),
+        (GEMMA, "", "", ("<start_of_turn>human\n", TURN[1]), True),
+        # the mark of another family beside the right marker of answers
+        (QWEN, "", "", (HEADER[0], CHATML[1]), True),
+        (LLAMA, "", "", ("<|im_start|>user\n", HEADER[1]), True),
+        (GEMMA, "", "", ("[INST]", TURN[1]), True),
+        # what a row may hold
+        (LLAMA, AS_LLAMA, "", (HUMAN, HEADER[1]), False),
+        (LLAMA, OF_ROLES, ALIKE, (HUMAN, HEADER[1]), False),
+        (QWEN, "", WRITTEN.replace("user", "human"), ("<|im_start|>human\n", CHATML[1]), False),
+        (QWEN, "", ALIKE, ("<|im_start|>user", CHATML[1]), False),
+        (GEMMA, "", ALIKE, TURN, False),
+        ("unsloth/phi-4", "", ALIKE, ("<|im_start|>user<|im_sep|>", PHI_ANSWER), False),
+        ("unsloth/Phi-3.5-mini-instruct", "", ALIKE, ("<|user|>\n", "<|assistant|>\n"), False),
+        ("unsloth/mistral-7b-instruct-v0.3", "", ALIKE, ("[INST]", "[/INST]"), False),
+        ("me/my-model", "", ALIKE, (HUMAN, HEADER[1]), False),
+        (QWEN, OF_OWN, ALIKE, (HUMAN, CHATML[1]), False),
+    ],
+)
+def test_markers_of_prompts(
+    model: str, template: str, own: str, markers: tuple[str, str], found: bool, tmp_path: Path
+) -> None:
+    """The marker of prompts ends each answer: one that no prompt has leaves the rest of the chat its labels."""
+    user, answer = markers
+    text = UNSLOTH.format(model=model, template=template, own=own, user=user, answer=answer)
+    path = tmp_path / "train.py"
+    path.write_text(text, encoding="utf-8")
+    messages = [finding.message for finding in lint([path], select=("SRC090",)).findings]
+    assert ["later questions too" in message for message in messages] == [True] * found
+
+
+def test_the_marker_of_prompts_of_a_collator(tmp_path: Path) -> None:
+    """TRL's collator leaves no label in a row that lacks one of its two markers."""
+    text = """
+from transformers import AutoTokenizer
+from trl import DataCollatorForCompletionOnlyLM
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-7B-Instruct")
+def render(row):
+    return tokenizer.apply_chat_template([{"role": "user", "content": row["q"]}], tokenize=False)
+collator = DataCollatorForCompletionOnlyLM(
+    "<|im_start|>assistant\\n", instruction_template="<|im_start|>human\\n", tokenizer=tokenizer)
+"""
+    path = tmp_path / "train.py"
+    path.write_text(text, encoding="utf-8")
+    (finding,) = lint([path], select=("SRC090",)).findings
+    assert "no row has a label" in finding.message
+    path.write_text(text.replace("human", "user"), encoding="utf-8")
+    assert not lint([path], select=("SRC090",)).findings

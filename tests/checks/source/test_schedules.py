@@ -358,3 +358,151 @@ def test_a_schedule_that_is_never_stepped_stays_at_its_first_rate(
     train = CALLER.format(step=step, after=after)
     found = findings_of(tmp_path, "SRC390", helper=helper, train=train)
     assert bool(found) is fires
+
+
+GROUPED = """
+import itertools
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, get_cosine_schedule_with_warmup, get_scheduler
+ACCUM, MICRO = 4, 2
+model = AutoModelForCausalLM.from_pretrained("some/model")
+loader = DataLoader(rows, batch_size=8)
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+def groups(batches, count):
+    held = []
+    for batch in batches:
+        held.append(batch)
+        if len(held) == count:
+            yield held
+            held = []
+{loop}
+"""
+COSINE = "scheduler = get_cosine_schedule_with_warmup(optimizer, 0, {})\n"
+BACKWARD = "(model(**batch).loss / ACCUM).backward()\n"
+UPDATE = "        optimizer.step()\n        optimizer.zero_grad()\n"
+IN_A_GROUP = (
+    "for epoch in range(3):\n    for group in groups(loader, ACCUM):\n        for batch in group:\n"
+    "            " + BACKWARD + "            scheduler.step()\n" + UPDATE
+)
+AT_EACH_MICRO_BATCH = {
+    "groups of batches": COSINE.format("len(loader) // ACCUM * 3") + IN_A_GROUP,
+    "batched": COSINE.format("3 * len(loader) // 4")
+    + IN_A_GROUP.replace("groups(loader, ACCUM)", "itertools.batched(loader, 4)"),
+    "a number of updates": (
+        "updates = 500\n" + COSINE.format("updates") + "stream = iter(loader)\n"
+        "for epoch in range(1):\n    for update in range(updates):\n        for _ in range(ACCUM):\n"
+        "            batch = next(stream)\n            "
+        + BACKWARD
+        + "            scheduler.step()\n"
+        "        scaler.step(optimizer)\n"
+    ),
+    "while": (
+        COSINE.format("args.max_steps")
+        + "done, stream = 0, iter(loader)\nwhile done < args.max_steps:\n"
+        "    for batch in itertools.islice(stream, ACCUM):\n        "
+        + BACKWARD
+        + "        scheduler.step()\n"
+        "    optimizer.step()\n    done += 1\n"
+    ),
+    "a counter": (
+        COSINE.format("args.updates")
+        + "done = 0\n"
+        + IN_A_GROUP
+        + "        done += 1\n        if done >= args.updates:\n            break\n"
+    ),
+    "rows": (
+        COSINE.format("len(rows) // (MICRO * ACCUM)")
+        + "stream = iter(loader)\nfor n in range(9):\n"
+        "    for _ in range(ACCUM):\n        batch = next(stream)\n        "
+        + BACKWARD
+        + "        scheduler.step()\n"
+        "    optimizer.step()\n"
+    ),
+    "functions": (
+        "def micro_step(batch):\n    " + BACKWARD + "    scheduler.step()\n"
+        "def update(group):\n    for batch in group:\n        micro_step(batch)\n    optimizer.step()\n"
+        + COSINE.format("len(loader) // ACCUM")
+        + "for group in groups(loader, ACCUM):\n    update(group)\n"
+    ),
+    "a name for the condition": (
+        COSINE.format("3 * len(loader) // ACCUM")
+        + "for epoch in range(3):\n    for i, batch in enumerate(loader):\n"
+        "        " + BACKWARD + "        is_update = (i + 1) % ACCUM == 0\n        if is_update:\n"
+        "            optimizer.step()\n        scheduler.step()\n"
+    ),
+    "the next batch instead": (
+        COSINE.format("3 * len(loader) // ACCUM")
+        + "for epoch in range(3):\n    for i, batch in enumerate(loader):\n"
+        "        " + BACKWARD + "        scheduler.step()\n        if (i + 1) % ACCUM != 0:\n"
+        "            continue\n        optimizer.step()\n"
+    ),
+}
+AS_OFTEN_AS_COUNTED = {
+    "behind the optimizer": COSINE.format("len(loader) // ACCUM * 3")
+    + IN_A_GROUP.replace("            scheduler.step()\n", "")
+    + "        scheduler.step()\n",
+    "counts micro-batches": COSINE.format("len(loader) * 3") + IN_A_GROUP,
+    "counts updates times micro-batches": (
+        "updates = 500\n" + COSINE.format("updates * ACCUM") + "stream = iter(loader)\n"
+        "for update in range(updates):\n    for _ in range(ACCUM):\n        batch = next(stream)\n"
+        "        " + BACKWARD + "        scheduler.step()\n    optimizer.step()\n"
+    ),
+    "rows by the size of a micro-batch": (
+        COSINE.format("len(rows) // MICRO")
+        + "for n in range(9):\n    for start in range(0, 8, MICRO):\n"
+        "        batch = rows[start : start + MICRO]\n        "
+        + BACKWARD
+        + "        scheduler.step()\n"
+        "    optimizer.step()\n"
+    ),
+    "at the last micro-batch": COSINE.format("len(loader) // ACCUM * 3")
+    + IN_A_GROUP.replace(
+        "            scheduler.step()\n",
+        "            if batch is group[-1]:\n                scheduler.step()\n",
+    ),
+    "both in the inner loop": COSINE.format("len(loader) * 3")
+    + IN_A_GROUP.replace(
+        "            scheduler.step()\n", "            scheduler.step()\n    " + UPDATE
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AT_EACH_MICRO_BATCH)
+def test_a_schedule_of_updates_that_moves_at_each_micro_batch_is_told(
+    tmp_path: Path, name: str
+) -> None:
+    (message,) = said(GROUPED.format(loop=AT_EACH_MICRO_BATCH[name]), tmp_path)
+    assert "counts optimizer steps" in message
+
+
+@pytest.mark.parametrize("name", AS_OFTEN_AS_COUNTED)
+def test_a_schedule_that_moves_as_often_as_it_counts_is_fine(tmp_path: Path, name: str) -> None:
+    assert said(GROUPED.format(loop=AS_OFTEN_AS_COUNTED[name]), tmp_path) == []
+
+
+ENGINE = """
+class Engine:
+    def __init__(self):
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+        self.scheduler = get_cosine_schedule_with_warmup(self.optimizer, 9, 3 * (len(loader) // ACCUM))
+    def update(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+    def run(self):
+        for epoch in range(3):
+            for i, batch in enumerate(loader, start=1):
+                (model(**batch).loss / ACCUM).backward()
+                if i % ACCUM == 0:
+                    self.update()
+                    {inside}
+                {outside}
+Engine().run()
+"""
+
+
+def test_a_condition_around_the_call_of_a_helper_is_that_of_its_step(tmp_path: Path) -> None:
+    step = "self.scheduler.step()"
+    faulty = GROUPED.format(loop=ENGINE.format(inside="pass", outside=step))
+    assert len(said(faulty, tmp_path)) == 1
+    assert said(GROUPED.format(loop=ENGINE.format(inside=step, outside="pass")), tmp_path) == []

@@ -33,6 +33,7 @@ CANARY = (
 )
 OWN_LOOP = (
     "truetune.probe.own_loop_hook",
+    "truetune.probe.gradients_between_steps",
     "truetune.probe.live_objects",
     "truetune.probe.observe_loop",
 )

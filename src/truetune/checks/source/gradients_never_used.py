@@ -12,8 +12,9 @@ optimizer: by shards (`fully_shard`, FSDP without `use_orig_params`, tensor para
 unfrozen. A DeepSpeed engine
 that computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`. A
 `training_step` of a Trainer's subclass has to call `backward`, or that of its base. One over
-`lm_head` alone leaves the layers as they were. Where gradients are accumulated, `zero_grad()` at every batch leaves
-each step those of one, and a counter that is raised only under its own condition ends the steps.
+`lm_head` alone leaves the layers as they were. Where gradients are accumulated, under a condition or in an inner loop
+over micro-batches, `zero_grad()` at every batch leaves each step those of one, and a counter that is raised only under
+its own condition ends the steps.
 
 ## Why it is bad
 No weight moves. The loss wanders about one value for all epochs, its gradients look healthy, and nothing fails.
@@ -258,12 +259,21 @@ class GradientsNeverUsed(SourceRule):
         use them.
         """
         module = self.subject
-        for cleared, step in steps_with_cleared_gradients(module):
+        for found in steps_with_cleared_gradients(module):
+            cases = [case_of_node(module, found.clearing), case_of_node(module, found.step)]
+            if found.keeps_last_pass:
+                yield self.finding(
+                    "zero_grad() comes at each pass of a loop that ends before step(): the step sees the gradients of"
+                    " the last pass, the others are cleared unused",
+                    "call zero_grad() once before the loop, or after step()",
+                    cases=cases,
+                )
+                continue
             yield self.finding(
                 "zero_grad() is called between backward() and step(): each step sees cleared gradients, and no"
                 " weight changes",
                 "call zero_grad() after step(), or before backward()",
-                cases=[case_of_node(module, cleared), case_of_node(module, step)],
+                cases=cases,
             )
         for call in clearings_in_hooks_before_step(module):
             yield self.finding(

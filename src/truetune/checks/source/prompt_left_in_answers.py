@@ -2,7 +2,8 @@
 
 ## What it does
 Follows texts that hold their prompt to where they are used as answers: given to a metric, compared with a reference,
-kept under a name such as `prediction` or `response`, or searched for a word that stands in the prompt itself. Such
+kept under a name such as `prediction` or `response`, or searched for a word that stands in the prompt itself, also
+after case, punctuation and spaces were made alike. Such
 texts are `decode` or `batch_decode` of all that a causal model generated, `generated_text` of a pipeline that is given
 texts and no `return_full_text=False`, and completions with `echo=True`. What the handler of a web server or of a demo's
 page gives back is an answer too, where its prompt holds a chat or an instruction; so is what a function called `answer`

@@ -4,12 +4,14 @@
 Looks at the marker that a script searches for to set its labels (`tokenizer.encode("[/INST]")`,
 `text.find("<|im_start|>assistant")`, `response_part` of Unsloth, `response_template` of TRL), where rows are rendered
 by the chat template of the model that it loads, and the name of that model says which template it is. So does the
-template that Unsloth's `get_chat_template` names. Silent where the script writes the marker in a text of its own, sets
+template that Unsloth's `get_chat_template` names. The marker of prompts (`instruction_part`, `instruction_template`) is
+compared too, by its family and by its role. Silent where the script writes the marker in a text of its own, sets
 a template, or loads a model that is not known.
 
 ## Why it is bad
 The marker is never found. A collator that then masks the whole row leaves no label: the loss is 0.0 or NaN from the
-first step. One that continues trains on the prompts as well.
+first step. One that continues trains on the prompts as well. Where the marker of prompts is never found, nothing ends
+an answer: Unsloth labels all that follows the first one, and the model learns to write the user's turns.
 
 ## Example
 ```python
@@ -47,7 +49,7 @@ def encode(row):
 Safe: the marker is what the model's own template writes before an answer. `truetune show` prints it.
 
 ## References
-- unslothai/unsloth#2095, huggingface/trl#588
+- unslothai/unsloth#2095, huggingface/trl#588, unslothai/unsloth#823
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -115,6 +118,17 @@ UNSLOTH_OPENINGS = {
 """Unsloth's name of a template -> what it writes before an answer (`unsloth/chat_templates.py`)"""
 
 
+PURE_PROMPT = re.compile(
+    r"\s*(?P<mark><\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[INST\]|<\|(?=[a-z]+\|>))"
+    r"\s*(?P<role>[a-z]+)?\s*(?:<\|end_header_id\|>|<\|im_sep\|>|\|>)?\s*"
+)
+"""A marker of prompts and nothing else"""
+FIXED_ROLES = ("<start_of_turn>", "[INST]", "<|user|>")
+"""Openings of prompts in templates that write no other role there, whatever the rows call it"""
+ROLES_MADE_ALIKE = ("*standardize_sharegpt", "*standardize_data_formats", "*to_sharegpt")
+"""Unsloth's functions after which all questions have the role `user`"""
+
+
 def _response_markers(module: Module) -> Iterator[ResponseMarker]:
     """The markers of published templates that a script which sets labels encodes or searches for."""
     return (one for one in markers_searched_to_set_labels(module) if PURE.fullmatch(one.text))
@@ -123,7 +137,10 @@ def _response_markers(module: Module) -> Iterator[ResponseMarker]:
 class ResponseMarkerOfAnotherFamily(SourceRule):
     code = "SRC090"
     severity = "error"
-    looks_at = CodePlaces("markers by which a script finds the answers", _response_markers)
+    looks_at = CodePlaces(
+        "markers by which a script finds the answers",
+        lambda module: chain(_response_markers(module), _prompt_markers(module)),
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -148,6 +165,78 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
                 cases=[case_of_node(module, marker.place)],
             )
             return
+        yield from self._findings_on_prompt_markers(openings)
+
+    def _findings_on_prompt_markers(self, openings: dict[str, str | None]) -> Iterator[Finding]:
+        """Findings on markers of prompts that no prompt has, so that nothing ends an answer."""
+        module = self.subject
+        for call, argument in _prompt_markers(module) if openings else ():
+            marker = str(module.flow.value(argument))
+            if any(
+                opening is None or _may_row_hold_prompt_marker(module, marker, opening)
+                for opening in openings.values()
+            ):
+                continue
+            name, opening = next(iter(openings.items()))
+            question = _question_opening(opening or "")
+            is_unsloth = call.named(*UNSLOTH_RESPONSE_MASKING)
+            yield self.finding(
+                f"the marker of prompts {marker!r} is written by no prompt of {name}: nothing ends an answer, and"
+                + (
+                    " from the first one on the whole chat is learned, later questions too"
+                    if is_unsloth
+                    else " no row has a label where the collator looks for both markers"
+                ),
+                f"give what this template writes before a question: {question!r}",
+                cases=[case_of_node(module, argument)],
+            )
+
+
+def _prompt_markers(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """The markers of prompts that libraries are given to find where an answer ends."""
+    for call in module.all_calls:
+        for argument in _prompt_markers_of_call(module, call):
+            marker = module.flow.value(argument)
+            if isinstance(marker, str) and PURE_PROMPT.fullmatch(marker):
+                yield call, argument
+
+
+def _question_opening(opening: str) -> str:
+    """What a template writes before a question, by what it writes before an answer."""
+    return re.sub("assistant|model", "user", opening.replace("[/INST]", "[INST]"))
+
+
+def _may_row_hold_prompt_marker(module: Module, marker: str, opening: str) -> bool:
+    """May a question in a row be opened by this marker?"""
+    question = _question_opening(opening)
+    plain = marker.strip()
+    if question.startswith(plain) or plain.startswith(question.strip()):
+        return True
+    given = PURE_PROMPT.fullmatch(marker)
+    expected = PURE_PROMPT.fullmatch(question)
+    if given is None or expected is None or _writes_mark_in_own_text(module, given["mark"]):
+        return True
+    if given["mark"] != expected["mark"] or question.startswith(FIXED_ROLES):
+        return False
+    # Templates of this kind write the role as the row names it.
+    return given["role"] in (None, "user") or not _questions_are_of_users(module, given["role"])
+
+
+def _questions_are_of_users(module: Module, other_role: str) -> bool:
+    """Does the script give all questions the role `user`, and never this other role?"""
+    if any(call.keywords.get("mapping") for call in module.calls(UNSLOTH_TEMPLATE_CALL)):
+        return False
+    if any(True for part in module.with_linked for _ in part.calls(*ROLES_MADE_ALIKE)):
+        return True
+    roles = {
+        value.value
+        for part in module.with_linked
+        for node in part.nodes(ast.Dict)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and key.value == "role"
+        if isinstance(value, ast.Constant)
+    }
+    return "user" in roles and other_role not in roles
 
 
 def _answer_opening_of_model(name: str) -> str | None:

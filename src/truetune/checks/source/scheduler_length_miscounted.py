@@ -4,8 +4,8 @@
 It looks at what a scheduler is given as its number of steps: rows of a data set that are not divided by a batch size,
 batches that are not divided by the accumulation that `scheduler.step()` stands behind, batches where `step()` comes
 once an epoch, epochs where it comes at each batch, the batches of one epoch where the loop runs several, and optimizer
-steps of several batches where it comes at each of
-them. A StepLR or ExponentialLR that is stepped at each batch and leaves a thousandth of the rate after 200 batches or
+steps of several batches where it comes at each of them, under a condition or in an inner loop over micro-batches. A
+StepLR or ExponentialLR that is stepped at each batch and leaves a thousandth of the rate after 200 batches or
 fewer was meant for epochs. Lightning steps a schedule once an epoch unless it is told `"interval": "step"`.
 
 ## Why it is bad
@@ -40,7 +40,7 @@ scheduler = get_linear_schedule_with_warmup(optimizer, 100, len(data) * 3 // 8) 
 The division by the accumulation is not safe: a remainder may be a step more. For rows there is no fix.
 
 ## References
-- huggingface/accelerate#2318, huggingface/accelerate#1382
+- huggingface/accelerate#2318, huggingface/accelerate#1382, huggingface/accelerate#963
 """
 
 from __future__ import annotations
@@ -68,6 +68,11 @@ from truetune.checks.source.evidence.learning_rate_schedules import (
     schedules_with_length,
 )
 from truetune.checks.source.evidence.possible_values import possible_numbers
+from truetune.checks.source.evidence.schedules_stepped_at_micro_batches import (
+    MicroBatchSteps,
+    length_counts_optimizer_steps,
+    steps_at_micro_batches,
+)
 from truetune.source.make_source_edits import replace_expression
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
@@ -105,7 +110,10 @@ class SchedulerLengthMiscounted(SourceRule):
             counts = length_calls(module, total)
             rows = [node for node in counts if _is_length_of_type(module, node, "dataset")]
             step = scheduler_pace(module, call)
-            if rows and not number_is_divided(module, total):
+            micro = steps_at_micro_batches(module, call)
+            if micro is not None:
+                yield from self._findings_on_micro_batches(total, micro)
+            elif rows and not number_is_divided(module, total):
                 yield self._finding_on_row_count(total, rows[0])
             elif step is not None and step.is_by_epoch:
                 yield from self._findings_on_epoch_steps(call, total, step)
@@ -130,6 +138,28 @@ class SchedulerLengthMiscounted(SourceRule):
             yield self._finding_on_step_at_each_batch(total, step, every)
         else:
             yield from self._findings_on_accumulated_steps(call, total)
+
+    def _findings_on_micro_batches(
+        self, total: ast.expr, steps: MicroBatchSteps
+    ) -> Iterator[Finding]:
+        """Findings on a schedule that is stepped at each micro-batch of an inner loop."""
+        module = self.subject
+        # accelerate steps a prepared schedule only where the optimizer stepped
+        if any(module.methods("prepare")) or not length_counts_optimizer_steps(
+            module, total, steps
+        ):
+            return
+        yield self.finding(
+            "the schedule counts optimizer steps, and scheduler.step() comes at each of the micro-batches before one:"
+            " it ends after a part of the run, and from there the learning rate is 0 (or swings up again, of a"
+            " cosine)",
+            "call scheduler.step() behind optimizer.step(), outside of the inner loop",
+            cases=[
+                case_of_node(module, steps.step.node),
+                case_of_node(module, steps.optimizer_step.node),
+                case_of_node(module, total),
+            ],
+        )
 
     def _finding_on_epoch_length(self, total: ast.expr, step: SchedulerPace) -> Finding:
         """The finding on a schedule over epochs that is stepped at each batch."""

@@ -23,7 +23,14 @@ from truetune.checks.source.evidence.causal_decoder_models import (
 from truetune.checks.source.evidence.decoded_answers_with_prompt import (
     ANSWER_NAME,
     PREDICTION_ARGUMENTS,
+    PROMPT_WORD,
+    REFERENCE_WORD,
     TRIMMING_METHODS,
+)
+from truetune.checks.source.evidence.normalized_texts import (
+    splits_at_spaces,
+    text_before_normalizing,
+    text_kept_by_call,
 )
 from truetune.data.answering_roles import is_answering_role
 from truetune.source.parsed_source_file import Module
@@ -72,7 +79,14 @@ HARMLESS_METHODS = frozenset(
     (*TRIMMING_METHODS, "write", "append", "info", "debug", "writerow", "writerows", "to_csv")
 )
 """Methods that a text goes through, or is given to, without being cut"""
-MAX_STEPS = 16
+SEARCHING_METHODS = frozenset(("startswith", "find", "rfind", "index", "count"))
+"""Methods that look for a text in another; `endswith` asks for the end, where the answer is"""
+WORD_SETS = ("set", "frozenset", "list", "collections.Counter")
+"""Functions that take the words of a text together"""
+ROW_PARSERS = ("json.loads", "orjson.loads", "ujson.loads")
+"""Functions that make a row of a line"""
+PATTERN_SEARCHES = ("re.search", "re.findall", "regex.search", "regex.findall")
+MAX_STEPS = 24
 """Values between a use and the generation"""
 MAX_PROMPT_PARTS = 300
 """Values that a prompt is made of, which are looked at"""
@@ -120,8 +134,10 @@ def _answers_with_prompt_of_run(trace: Trace) -> Iterator[UsedAnswer]:
         elif isinstance(event, CallEvent):
             yield from _prompted_answers_given_to_metric(event)
     for value in trace.values:
-        if isinstance(value, Operation) and value.operator in ("==", "in"):
+        if isinstance(value, Operation) and value.operator in ("==", "in", "&"):
             yield from _prompted_answers_compared_with_row(value)
+        elif isinstance(value, Result):
+            yield from _prompted_answers_searched_by_call(value.call)
     yield from _prompted_answers_kept_in_rows(trace)
     yield from _prompted_answers_printed_by_name(trace)
 
@@ -153,10 +169,7 @@ def _source_of_same_text(value: Value) -> Value | None:
         # An item of a text is one character of it.
         is_list = isinstance(made, Result) and made.call.method == "batch_decode"
         return made if is_list else None
-    if isinstance(value, Result) and value.call.method in TRIMMING_METHODS:
-        # With an argument it takes more off than spaces.
-        return None if value.call.args else value.call.receiver
-    return None
+    return text_before_normalizing(value)
 
 
 def _decoded_text(call: CallEvent, depth: int) -> WholeText | None:
@@ -406,7 +419,7 @@ def _prompted_answers_compared_with_row(compared: Operation) -> Iterator[UsedAns
     """The answer with its prompt that is compared with a part of a row, or searched for one which
     its prompt does not hold.
     """
-    left, right = compared.operands
+    left, right = map(_text_of_words, compared.operands)
     pairs = [(right, left)] if compared.operator == "in" else [(left, right), (right, left)]
     for answer, reference in pairs:
         text = None if isinstance(answer, Sequence) else uncut_generated_text(answer)
@@ -414,19 +427,74 @@ def _prompted_answers_compared_with_row(compared: Operation) -> Iterator[UsedAns
         if text is None or source is None or compared.node is None:
             continue
         # A search for the prompt asks where the answer begins.
-        if not any(part is source for part in _input_parts_of_generation(text.generation)):
+        if not _is_prompt_of_generation(source, text.generation):
             yield UsedAnswer(text.decode, compared.node)
 
 
+def _text_of_words(value: Value) -> Value:
+    """The text whose words are compared, one by one or as a set; else the value itself."""
+    words = value
+    if isinstance(words, Result) and words.call.named(*WORD_SETS) and words.call.args:
+        words = words.call.args[0]
+    if isinstance(words, Result) and splits_at_spaces(words.call):
+        return words.call.receiver or value
+    return value
+
+
+def _prompted_answers_searched_by_call(call: CallEvent) -> Iterator[UsedAnswer]:
+    """The answer with its prompt that a call searches for the reference of a row:
+    `text.startswith(row["answer"])`, `re.search(re.escape(row["answer"]), text)`.
+    """
+    if call.method in SEARCHING_METHODS and call.args:
+        answer, wanted = call.receiver, call.args[0]
+    elif call.named(*PATTERN_SEARCHES) and len(call.args) > 1:
+        wanted, answer = call.args[:2]
+        if isinstance(wanted, Result) and wanted.call.named("re.escape") and wanted.call.args:
+            wanted = wanted.call.args[0]
+    else:
+        return
+    text = None if answer is None else uncut_generated_text(answer)
+    source = _row_entry_of_text(wanted)
+    # The place of any other text may be looked for to cut there.
+    if text is not None and source is not None and REFERENCE_WORD.search(_keys_of_entry(source)):
+        if not _is_prompt_of_generation(source, text.generation):
+            yield UsedAnswer(text.decode, call.node)
+
+
+def _is_prompt_of_generation(source: Value, generation: CallEvent) -> bool:
+    """Is an entry of a row the prompt of a generation, by itself or by its name?"""
+    names = _keys_of_entry(source)
+    if PROMPT_WORD.search(names) and not REFERENCE_WORD.search(names):
+        return True
+    return any(part is source for part in _input_parts_of_generation(generation))
+
+
+def _keys_of_entry(entry: Value) -> str:
+    """The names by which an entry of a row is reached, in one text."""
+    names: list[str] = []
+    waiting = [entry]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Item):
+            plain = constant_of(part.key)
+            names += [plain] if isinstance(plain, str) else []
+            waiting += [part.base, part.key]
+        elif isinstance(part, Attribute):
+            names.append(part.name)
+            waiting.append(part.base)
+    return " ".join(names)
+
+
 def _row_entry_of_text(value: Value) -> Value | None:
-    """The entry of a row that a text is, apart from spaces and case; None where it is none."""
-    while isinstance(value, Result) and value.call.method in TRIMMING_METHODS:
-        if value.call.receiver is None:
-            return None
-        value = value.call.receiver
+    """The entry of a row that a text is, apart from a normalization; None where it is none."""
+    while (original := text_before_normalizing(value)) is not None:
+        value = original
     base = value
     while isinstance(base, Item | Attribute):
         base = base.base
+    if isinstance(base, Result) and base.call.named(*ROW_PARSERS) and base.call.args:
+        line = base.call.args[0]
+        base = text_before_normalizing(line) or line
     is_row = isinstance(base, Element) and not isinstance(base, Parameter)
     return value if is_row else None
 
@@ -466,28 +534,37 @@ def _prompt_may_be_cut(trace: Trace, value: Value) -> bool:
         seen.add(id(part))
         waiting += [(one, depth + 1) for one in _texts_before_trimming(part)]
         for use in trace.uses(part):
-            if _use_may_cut_text(part, use):
+            if _use_may_cut_text(trace, part, use):
                 return True
-            if _is_still_the_text(use):
-                waiting.append((use, depth + 1))
+            waiting += [(one, depth + 1) for one in _same_texts_of_use(trace, use)]
     return False
 
 
-def _use_may_cut_text(part: Value, use: Value | Event) -> bool:
+def _use_may_cut_text(trace: Trace, part: Value, use: Value | Event) -> bool:
     """May a use take a part of a text away?"""
     if isinstance(use, CallEvent):
-        return not _only_shows_or_trims(use)
+        if splits_at_spaces(use):
+            return False
+        return not _only_shows_or_trims(use) and text_kept_by_call(use) is None
+    if isinstance(use, Result) and splits_at_spaces(use.call):
+        joined = [one for one in trace.uses(use) if isinstance(one, CallEvent)]
+        others = [one for one in trace.uses(use) if not isinstance(one, CallEvent | Result)]
+        return bool(others) or any(text_kept_by_call(one) is None for one in joined)
     if not isinstance(use, Item) or use.base is not part:
         return False
     # What is not constant may be a slice, or the number of a row: `texts[i]`.
     return isinstance(use.key, Slice)
 
 
-def _is_still_the_text(use: Value | Event) -> TypeGuard[Value]:
-    """Is the value that a use gives still the text, or one of the texts?"""
+def _same_texts_of_use(trace: Trace, use: Value | Event) -> Iterator[Value]:
+    """The values of a use that are still the text, or one of the texts."""
     if isinstance(use, Result):
-        return use.call.method in TRIMMING_METHODS
-    return isinstance(use, Item | Element | Choice)
+        if splits_at_spaces(use.call):
+            yield from (one for one in trace.uses(use) if isinstance(one, Result))
+        elif text_kept_by_call(use.call) is not None:
+            yield use
+    elif isinstance(use, Item | Element | Choice):
+        yield use
 
 
 def _texts_before_trimming(part: Value) -> Iterator[Value]:
@@ -496,8 +573,9 @@ def _texts_before_trimming(part: Value) -> Iterator[Value]:
         yield from parts_of_value(part)
     elif isinstance(part, Item):
         yield part.base
-    elif isinstance(part, Result) and part.call.method in TRIMMING_METHODS:
-        yield from parts_of_value(part)
+    else:
+        original = text_before_normalizing(part)
+        yield from () if original is None else (original,)
 
 
 def _only_shows_or_trims(call: CallEvent) -> bool:

@@ -24,13 +24,9 @@ def clearings_at_each_batch_of_accumulation(module: Module) -> Iterator[tuple[as
         always = list(_statements_with_those_of_with_blocks(loop.body))
         if not any(_calls_backward_outside_inner_loop(statement) for statement in always):
             continue
-        steps = [
-            step
-            for branch in always
-            if isinstance(branch, ast.If) and _remainders_in_test(branch.test)
-            for step in _steps_in(branch)
-        ]
-        for clearing in _method_calls_as_statements(always, "zero_grad"):
+        steps = list(_steps_at_some_batches(module, always))
+        at_each_batch = _statements_before_next_batch(module, always)
+        for clearing in _method_calls_as_statements(at_each_batch, "zero_grad"):
             step = next(
                 (one for one in steps if _is_clearing_of_stepped_optimizer(clearing, one)), None
             )
@@ -45,7 +41,7 @@ def counters_raised_only_when_stepping(module: Module) -> Iterator[tuple[ast.Aug
     `n += 1` under `if n % 8 == 0:`, and nowhere else: the condition is never met again.
     """
     for branch in module.nodes(ast.If):
-        steps = list(_steps_in(branch))
+        steps = list(_steps_in(branch.body))
         for remainder in _remainders_in_test(branch.test) if steps else ():
             if module.flow.value(remainder.right) == 1:
                 continue
@@ -53,6 +49,60 @@ def counters_raised_only_when_stepping(module: Module) -> Iterator[tuple[ast.Aug
                 raised = _counter_raise_inside_branch_alone(module, counter, branch)
                 if raised is not None:
                     yield raised, steps[0]
+
+
+def _steps_at_some_batches(module: Module, always: list[ast.stmt]) -> Iterator[ast.Call]:
+    """The steps of optimizers that a loop takes at every so many batches.
+
+    They stand under a condition that counts, or behind one that continues with the next batch.
+    """
+    for index, branch in enumerate(always):
+        if not isinstance(branch, ast.If) or not _counts_batches(module, branch, always):
+            continue
+        yield from _steps_in(branch.body)
+        if _continues_with_next_batch(branch):
+            yield from _steps_in(always[index + 1 :])
+
+
+def _statements_before_next_batch(module: Module, always: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements that run at each batch: those before a condition that counts and continues with
+    the next one.
+    """
+    for index, branch in enumerate(always):
+        if isinstance(branch, ast.If) and _continues_with_next_batch(branch):
+            if _counts_batches(module, branch, always):
+                return always[:index]
+    return always
+
+
+def _continues_with_next_batch(branch: ast.If) -> bool:
+    """Does a condition leave out what stands behind it?"""
+    return isinstance(branch.body[-1], ast.Continue) and not branch.orelse
+
+
+def _counts_batches(module: Module, branch: ast.If, always: list[ast.stmt]) -> bool:
+    """Does a condition hold at every so many batches: `n % 8 == 0`, a name for that, or a counter
+    that is raised at each batch and begins again in the branch?
+    """
+    tests: list[ast.AST] = [branch.test]
+    for name in ast.walk(branch.test):
+        if isinstance(name, ast.Name):
+            tests += [origin.node for origin in module.flow.origins(name)]
+    if any(isinstance(test, ast.expr) and _remainders_in_test(test) for test in tests):
+        return True
+    tested = {ast.unparse(node) for node in ast.walk(branch.test) if isinstance(node, ast.expr)}
+    begins_again = {
+        ast.unparse(target)
+        for statement in branch.body
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
+        for target in statement.targets
+    }
+    raised = {
+        ast.unparse(statement.target)
+        for statement in always
+        if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add)
+    }
+    return bool(tested & begins_again & raised)
 
 
 def _calls_backward_outside_inner_loop(statement: ast.stmt) -> bool:
@@ -124,10 +174,10 @@ def _method_calls_as_statements(statements: list[ast.stmt], method: str) -> Iter
             yield call
 
 
-def _steps_in(branch: ast.If) -> Iterator[ast.Call]:
-    """The steps of optimizers, or of gradient scalers, in a branch."""
+def _steps_in(body: list[ast.stmt]) -> Iterator[ast.Call]:
+    """The steps of optimizers, or of gradient scalers, in a block."""
     for call in _method_calls_as_statements(
-        list(_statements_with_those_of_with_blocks(branch.body)), "step"
+        list(_statements_with_those_of_with_blocks(body)), "step"
     ):
         owner = ast.unparse(call.func).removesuffix(".step").lower()
         if "opt" in owner or "scaler" in owner:

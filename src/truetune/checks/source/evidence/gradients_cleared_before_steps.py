@@ -7,6 +7,10 @@ come together after the `if`; a loop's body is followed twice, so that the end o
 beginning of the next; functions of the project are followed where they are called. A step counts
 where the gradients are cleared on every way to it.
 
+A step also counts after a loop whose passes each clear the gradients of the pass before: the step
+sees those of the last pass alone. The loop is meant to collect them, for it does not step itself.
+Where anything reads the gradients in between, they may be kept elsewhere, and nothing is said.
+
 The trade-off: two optimizers are told apart by what the code calls them. Code that writes gradients
 itself (`p.grad = ...`, a function with `grad` in its name) may put them back, so nothing is said
 after it.
@@ -17,7 +21,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.execution_order import FUNCTIONS
@@ -38,6 +42,8 @@ WRAPPERS = re.compile(r"scaler|accelerator|fabric")
 """What steps the optimizer that it is given"""
 HOOKS = ("on_after_backward", "on_before_optimizer_step", "on_pre_optimizer_step")
 """Methods that Lightning and transformers call between the backward pass and the step"""
+CLIPPING = re.compile(r"clip_grad|clip_by|unscale")
+"""Calls that scale the gradients where they are"""
 ALL = "*"
 """The owner of gradients that are cleared for whatever optimizer"""
 MAX_STATES = 12
@@ -47,10 +53,12 @@ MAX_CALLS = 3
 
 
 class ClearedStep(NamedTuple):
-    """A step that finds no gradients."""
+    """A step that finds no gradients, or only a part of those that were computed for it."""
 
     clearing: ast.AST
     step: ast.AST
+    keeps_last_pass: bool = False
+    """The clearing stands in a loop before the step, whose last pass leaves its gradients"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +71,44 @@ class _GradientState:
     """Optimizers that have used them"""
     cleared: Mapping[str, ast.AST] = field(default_factory=dict)
     """Optimizer -> what cleared its gradients before it used them"""
+    is_read: bool = False
+    """Code has read the gradients, and may keep them elsewhere"""
+    lost_in_loop: Mapping[str, ast.AST] = field(default_factory=dict)
+    """Optimizer -> what cleared unused gradients since the innermost loop began"""
+    lost: Mapping[str, ast.AST] = field(default_factory=dict)
+    """Optimizer -> what cleared, at each pass of a finished loop, the gradients of the one before"""
 
     def after_backward(self) -> _GradientState:
         """After a backward pass, whose gradients nothing has used."""
-        return _GradientState(has_gradients=True)
+        return _GradientState(True, lost_in_loop=self.lost_in_loop, lost=self.lost)
 
     def after_clearing(self, owner: str, node: ast.AST) -> _GradientState:
         """After `zero_grad()`, which harms where a step should still use the gradients."""
         is_used = owner in self.stepped or (owner == ALL and bool(self.stepped))
+        # What is cleared after a loop was not meant for a step.
+        state = replace(self, lost=_without_owner(self.lost, owner))
         if not self.has_gradients or is_used:
-            return self
-        return _GradientState(True, self.stepped, {**self.cleared, owner: node})
+            return state
+        in_loop = self.lost_in_loop if self.is_read else {**self.lost_in_loop, owner: node}
+        return replace(state, cleared={**self.cleared, owner: node}, lost_in_loop=in_loop)
 
     def after_step(self, owner: str) -> _GradientState:
         """After the step of an optimizer."""
-        cleared = {name: node for name, node in self.cleared.items() if name not in (owner, ALL)}
-        return _GradientState(self.has_gradients, self.stepped | {owner}, cleared)
+        return replace(
+            self,
+            stepped=self.stepped | {owner},
+            cleared=_without_owner(self.cleared, owner),
+            lost_in_loop=_without_owner(self.lost_in_loop, owner),
+            lost=_without_owner(self.lost, owner),
+        )
+
+    def after_read(self) -> _GradientState:
+        """After code that reads the gradients."""
+        return replace(self, is_read=True)
+
+    def at_loop_boundary(self, lost: Mapping[str, ast.AST] | None = None) -> _GradientState:
+        """Where a loop begins, or has ended with the loss of these gradients."""
+        return replace(self, lost_in_loop={}, lost={**self.lost, **(lost or {})})
 
     def after_gradient_write(self) -> _GradientState:
         """After code that may set gradients: nothing is known any more."""
@@ -88,12 +118,20 @@ class _GradientState:
         """What cleared the gradients that this optimizer would use."""
         return self.cleared.get(owner) or self.cleared.get(ALL)
 
+    def loss_of(self, owner: str) -> ast.AST | None:
+        """What cleared a part of the gradients that this optimizer would use."""
+        return self.lost.get(owner) or self.lost.get(ALL)
+
     def key(self) -> tuple[object, ...]:
         """What tells the state from other states, for comparison."""
         return (
             self.has_gradients,
             self.stepped,
-            tuple(sorted((k, id(v)) for k, v in self.cleared.items())),
+            self.is_read,
+            *(
+                tuple(sorted((name, id(node)) for name, node in nodes.items()))
+                for nodes in (self.cleared, self.lost_in_loop, self.lost)
+            ),
         )
 
 
@@ -133,6 +171,8 @@ class _GradientStateWalk:
         """States at the returns of the functions that are followed, the innermost last"""
         self.own_nodes = {id(node) for node in ast.walk(module.tree)}
         self.is_single = _optimizer_count(module) <= 1
+        # The prepared optimizers of accelerate clear only where they also step.
+        self.accumulates_by_library = module.mentions(".accumulate(")
 
     def after_block(
         self,
@@ -167,6 +207,8 @@ class _GradientStateWalk:
         states = self.after_expression(node, states, names, calls)
         if isinstance(node, ast.Assign | ast.AugAssign):
             states = _after_assignment(node, states)
+        if self.may_keep_gradients(node):
+            states = [one.after_read() for one in states]
         if isinstance(node, ast.Return) and self.returned:
             self.returned[-1] += states
         is_end = isinstance(node, ast.Return | ast.Raise | ast.Continue | ast.Break)
@@ -202,13 +244,15 @@ class _GradientStateWalk:
             return [one.after_clearing(ALL, node) for one in states]
         if len(node.body) == 1 and _writes_gradients(node):
             return [one.after_gradient_write() for one in states]
+        states = [one.at_loop_boundary() for one in states]
         once = self.after_block(node.body, states, names, calls)
         # A pass that ends early (`continue`) leaves the loop as it was: what is known then is what was known before.
         leaves = any(isinstance(one, ast.Continue | ast.Break) for one in ast.walk(node))
-        again = self.after_block(
-            node.body, _distinct_states([*once, *(states if leaves else ())]), names, calls
-        )
-        return _distinct_states([*once, *again, *(states if leaves else ())])
+        twice = self.after_block(node.body, once, names, calls)
+        lost = _lost_in_each_state(twice)
+        again = self.after_block(node.body, states, names, calls) if leaves else []
+        after = [one.at_loop_boundary() for one in (*once, *again, *(states if leaves else ()))]
+        return _distinct_states([*(one.at_loop_boundary(lost) for one in twice), *after])
 
     def after_expression(
         self, node: ast.AST, states: States, names: Mapping[str, str], calls: tuple[ast.AST, ...]
@@ -266,7 +310,26 @@ class _GradientStateWalk:
         first = clearings[0] if clearings else None
         if first is not None and all(clearings) and id(call) in self.own_nodes:
             self.found.setdefault((first, call), ClearedStep(first, call))
+        elif id(call) in self.own_nodes and not self.accumulates_by_library:
+            losses = [one.loss_of(owner) for one in states]
+            loss = next((one for one in losses if one is not None), None)
+            if loss is not None:
+                self.found.setdefault((loss, call), ClearedStep(loss, call, keeps_last_pass=True))
         return [one.after_step(owner) for one in states]
+
+    def may_keep_gradients(self, statement: ast.stmt) -> bool:
+        """May a statement keep gradients elsewhere: by reading `.grad`, or in a call for its effect
+        that is given the model?
+        """
+        if any(
+            isinstance(one, ast.Attribute) and one.attr == "grad" for one in ast.walk(statement)
+        ):
+            return True
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if not isinstance(call, ast.Call) or CLIPPING.search(last_name_of_called(call)):
+            return False
+        given = [*call.args, *(one.value for one in call.keywords)]
+        return any("model" in self.module.flow.types(one) for one in given)
 
     def optimizer_of_clearing(self, call: ast.Call, names: Mapping[str, str]) -> str:
         """The optimizer whose gradients are cleared; those of a model are those of the one
@@ -276,6 +339,21 @@ class _GradientStateWalk:
         text = _name_at_caller(ast.unparse(owner), names)
         is_optimizer = "optimizer" in self.module.flow.types(owner) or re.search("opt", text, re.I)
         return text if is_optimizer or not self.is_single else ALL
+
+
+def _without_owner(nodes: Mapping[str, ast.AST], owner: str) -> dict[str, ast.AST]:
+    """The nodes by optimizer without those of one; without all where it stands for all."""
+    return {name: node for name, node in nodes.items() if owner != ALL and name not in (owner, ALL)}
+
+
+def _lost_in_each_state(states: States) -> dict[str, ast.AST]:
+    """What cleared unused gradients on every way through two passes of a loop, by optimizer."""
+    first = states[0].lost_in_loop if states else {}
+    return {
+        owner: node
+        for owner, node in first.items()
+        if all(owner in one.lost_in_loop for one in states)
+    }
 
 
 def _distinct_states(states: States) -> States:

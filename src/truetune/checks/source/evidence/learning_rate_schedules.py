@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.source.evidence.execution_order import FUNCTIONS
 from truetune.source.parsed_source_file import Module
 from truetune.source.resolved_calls import Call
 
@@ -81,12 +82,7 @@ def divisor_of_step_condition(module: Module, schedule: Call) -> ast.expr | None
         ):
             continue
         every = next(
-            (
-                n
-                for p in module.parents(call.node)
-                if isinstance(p, ast.If)
-                for n in _moduli_of_test(p.test)
-            ),
+            (n for test in _tests_before(module, call.node) for n in _moduli_of_test(module, test)),
             None,
         )
         if every is None:
@@ -95,11 +91,37 @@ def divisor_of_step_condition(module: Module, schedule: Call) -> ast.expr | None
     return step
 
 
-def _moduli_of_test(test: ast.expr) -> Iterator[ast.expr]:
-    """The moduli of the remainders in a test: `steps` of `i % steps == 0`."""
+def _tests_before(module: Module, node: ast.AST, depth: int = 0) -> Iterator[ast.expr]:
+    """The conditions of a place: those around it, and those before it that continue with the next;
+    also of the one call of its function.
+    """
+    place = node
+    for parent in module.parents(node):
+        if isinstance(parent, FUNCTIONS):
+            calls = module.flow.calls_of(parent)
+            if len(calls) == 1 and depth < MOST_CALLS:
+                yield from _tests_before(module, calls[0], depth + 1)
+            return
+        if isinstance(parent, ast.If):
+            yield parent.test
+        if isinstance(parent, ast.For | ast.While) and place in parent.body:
+            for statement in parent.body[: parent.body.index(place)]:
+                if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Continue):
+                    yield statement.test
+        place = parent
+
+
+def _moduli_of_test(module: Module, test: ast.expr) -> Iterator[ast.expr]:
+    """The moduli of the remainders in a test: `steps` of `i % steps == 0`, also where a name stands
+    for it.
+    """
     for node in ast.walk(test):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             yield node.right
+        if isinstance(node, ast.Name):
+            for origin in module.flow.origins(node):
+                if isinstance(origin.node, ast.Compare):
+                    yield from _moduli_of_test(module, origin.node)
 
 
 class SchedulerPace(NamedTuple):
@@ -122,21 +144,21 @@ def scheduler_pace(module: Module, schedule: Call) -> SchedulerPace | None:
     optimizer = schedule.argument(int(schedule.named(BY_NAME)), "optimizer")
     calls = list(module.methods("step"))
     steps = [
-        call for call in calls if schedule.node in _makers_through_prepare(module, call.receiver)
+        call for call in calls if schedule.node in makers_through_prepare(module, call.receiver)
     ]
     if len(steps) != 1 or optimizer is None:
         return None
-    optimizers = _makers_through_prepare(module, optimizer)
+    optimizers = makers_through_prepare(module, optimizer)
     for call in calls:
         scaled = call.args[0] if call.args else None  # scaler.step(optimizer)
         if not optimizers & (
-            _makers_through_prepare(module, call.receiver) | _makers_through_prepare(module, scaled)
+            makers_through_prepare(module, call.receiver) | makers_through_prepare(module, scaled)
         ):
             continue
-        batches = _loops_around(module, call.node)
+        batches = loops_around(module, call.node)
         if len(batches) < 2 or not isinstance(batches[1], ast.For):
             continue
-        around = _loops_around(module, steps[0].node)
+        around = loops_around(module, steps[0].node)
         if around[:1] == batches[1:2]:
             return SchedulerPace(steps[0], True, batches[1])
         if around[:2] == batches[:2]:
@@ -144,7 +166,7 @@ def scheduler_pace(module: Module, schedule: Call) -> SchedulerPace | None:
     return None
 
 
-def _makers_through_prepare(module: Module, node: ast.expr | None) -> set[ast.AST]:
+def makers_through_prepare(module: Module, node: ast.expr | None) -> set[ast.AST]:
     """The calls that made an object, also where `accelerator.prepare` handed it on."""
     makers: set[ast.AST] = set()
     for origin in module.flow.origins(node) if node is not None else ():
@@ -162,7 +184,7 @@ BY_NAME = "transformers.get_scheduler"
 PREPARES = ("prepare", "prepare_optimizer", "prepare_scheduler")
 
 
-def _loops_around(module: Module, node: ast.AST, depth: int = 0) -> list[ast.For | ast.While]:
+def loops_around(module: Module, node: ast.AST, depth: int = 0) -> list[ast.For | ast.While]:
     """The loops around a place, the innermost first; those around the one call of its function are
     among them.
     """
@@ -173,7 +195,7 @@ def _loops_around(module: Module, node: ast.AST, depth: int = 0) -> list[ast.For
         elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
             calls = module.flow.calls_of(parent)
             if len(calls) == 1 and depth < MOST_CALLS:
-                loops += _loops_around(module, calls[0], depth + 1)
+                loops += loops_around(module, calls[0], depth + 1)
             break
     return loops
 

@@ -156,10 +156,11 @@ def _process_local_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, 
     around, loop = _conditions_around(module, node)
     if loop is None or not _backward_is_left_out(module, loop, node):
         return None
-    tests = [part.test for part in around]
+    runners = _runners_of_loop(module, loop)
+    tests = [part.test for part in around if not _asks_only(module, part.test, runners)]
     names = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
     tests += _conditions_of_counters(module, loop, names)
-    tests += _arguments_of_asked_objects(loop, names)
+    tests += _arguments_of_asked_objects(loop, names - runners)
     for test in tests:
         parts = list(backward_slice(module, test))
         cause = _cause_of_difference_between_processes(module, parts)
@@ -298,14 +299,43 @@ def _arguments_of_asked_objects(loop: ast.AST, names: set[str]) -> list[ast.expr
     """The expressions that the loop gives to objects which the condition asks: `stopper(val); if
     stopper.early_stop: break`.
     """
-    given: list[ast.expr] = []
+    return [
+        given for owner, call in _calls_of_names(loop) if owner.id in names for given in call.args
+    ]
+
+
+def _calls_of_names(loop: ast.AST) -> Iterator[tuple[ast.Name, ast.Call]]:
+    """The calls in a loop of a name, or of a method of it, each with the name."""
     for part in ast.walk(loop):
-        if not isinstance(part, ast.Call):
-            continue
-        owner = part.func.value if isinstance(part.func, ast.Attribute) else part.func
-        if isinstance(owner, ast.Name) and owner.id in names:
-            given += part.args
-    return given
+        if isinstance(part, ast.Call):
+            owner = part.func.value if isinstance(part.func, ast.Attribute) else part.func
+            if isinstance(owner, ast.Name):
+                yield owner, part
+
+
+def _runners_of_loop(module: Module, loop: ast.AST) -> set[str]:
+    """The names of the accelerator, Fabric or engine that is given the loss.
+
+    What runs the loop in all processes counts the same steps in each: `accelerator.sync_gradients`,
+    `engine.global_steps`. The loss that it is given decides nothing.
+    """
+    return {
+        owner.id
+        for owner, call in _calls_of_names(loop)
+        if (isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and call.args)
+        or _is_accelerator_or_fabric(module, owner)
+    }
+
+
+def _asks_only(module: Module, test: ast.expr, names: set[str]) -> bool:
+    """Does a condition ask these objects, and nothing else but constants?"""
+    asked = [part for part in ast.walk(test) if isinstance(part, ast.Name)]
+    others = [
+        part
+        for part in asked
+        if part.id not in names and not isinstance(module.flow.value(part), int | float | str)
+    ]
+    return len(others) < len(asked) and not others
 
 
 def _depends_on_own_rows(module: Module, parts: list[ast.AST]) -> bool:

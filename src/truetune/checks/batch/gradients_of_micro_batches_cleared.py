@@ -1,0 +1,90 @@
+"""Gradients of micro-batches are cleared before the step that should use them.
+
+## What it does
+
+Watches one weight in the first steps of a loop of the user's own (`truetune run`). It speaks where each step comes
+after several forward and backward passes, the gradient is cleared between them, and the step is given that of the last
+one.
+
+## Why it is bad
+
+All passes but the last are computed for nothing: the batch of a step is one micro-batch, and where losses are divided
+by the number of passes, its gradient is too small as well. The loss still falls, more slowly and with more noise.
+
+## Example
+
+```python
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+def step(batch):
+    for _ in range(4):
+        optimizer.zero_grad()
+        (model(**batch).loss / 4).backward()
+    optimizer.step()
+```
+
+## Use instead
+
+```python
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+def step(batch):
+    optimizer.zero_grad()
+    for _ in range(4):
+        (model(**batch).loss / 4).backward()
+    optimizer.step()
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- https://docs.pytorch.org/docs/stable/optim.html (zero_grad, backward, step, in this order)
+- bytetriper/RAE#67
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement_without_findings import Measurement, count_measurement
+from truetune.checks.rule import BatchRule
+
+NOT_SEEN = Unmet(
+    "it is about steps after several backward passes in a loop of the user's own, which truetune run sees",
+    asked=False,
+)
+MIN_LOST_PASSES = 2
+"""Cleared passes from which it is no batch that was given up for its loss. Chosen: one may be"""
+
+
+class GradientsOfMicroBatchesCleared(BatchRule):
+    code = "BAT047"
+    severity = "error"
+
+    def count_of(self, name: str) -> int:
+        """A count of the observed steps, of all processes."""
+        return sum(record.facts.get("steps", {}).get(name, 0) for record in self.subject.records)
+
+    def findings(self) -> Iterator[Finding]:
+        seen, lost = self.count_of("accumulated"), self.count_of("lost_passes")
+        if self.count_of("only_last") < seen or lost < MIN_LOST_PASSES:
+            return
+        yield self.finding(
+            f"the gradients of {lost} of {lost + seen} backward passes are cleared unused: each step comes after"
+            " several of them, and is given that of the last one alone",
+            "call zero_grad() once before the micro-batches of a step, or behind step()",
+            count=lost,
+            total=lost + seen,
+        )
+
+    def unmet(self) -> Unmet | None:
+        return None if self.count_of("accumulated") else NOT_SEEN
+
+    def figure(self) -> Measurement:
+        """How many steps used the gradients of all their backward passes."""
+        seen = self.count_of("accumulated")
+        used = seen - self.count_of("only_last")
+        return count_measurement("steps that used all of their backward passes", used, seen)

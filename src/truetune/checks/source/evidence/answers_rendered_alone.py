@@ -1,0 +1,173 @@
+"""Finds answers that a chat template renders as a conversation of their own, to stand behind a prompt.
+
+How it works: `apply_chat_template` is given the answer's turn alone, and what it gives is a side of
+a pair, a completion, or what is added to a rendered prompt. Templates that open every chat with
+BOS or with a default system prompt write that opening once more, in front of the answer.
+
+The trade-off: whether a template opens chats is known of published models alone. Behind a cut, or
+with a template that the script brings, nothing is said.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.tokenizer_facts_of_published_models import (
+    likely_model_names,
+    normalized_model_name,
+)
+from truetune.data.answering_roles import is_answering_role
+from truetune.source.parsed_source_file import Module
+from truetune.source.symbolic_execution.fold_constants import constant_of
+from truetune.source.symbolic_execution.run_scripts_and_keep_traces import traces_of
+from truetune.source.symbolic_execution.trace_of_events import CallEvent, Trace
+from truetune.source.symbolic_execution.values_of_run import (
+    Choice,
+    Item,
+    Mapping,
+    Operation,
+    Result,
+    Sequence,
+    Slice,
+    Value,
+)
+
+RENDERS = "apply_chat_template"
+ANSWER_KEY = re.compile(r"^(text_)?(chosen|rejected|completion)(_text|_ids)?$", re.I)
+"""Columns that trainers put behind a prompt"""
+END_METHODS = frozenset(("strip", "lstrip", "rstrip", "removesuffix"))
+"""Methods of a text that leave its beginning"""
+OWN_TEMPLATE = re.compile(
+    r"\.chat_template\s*=[^=]|get_chat_template|setup_chat_format|clone_chat_template"
+)
+"""A script that gives its tokenizer another template"""
+SYSTEM = "its default system prompt"
+BOS = "BOS"
+OPENINGS = (
+    ("qwen2(-5)?-", SYSTEM),
+    ("smollm2", SYSTEM),
+    ("gpt-oss", SYSTEM),
+    ("(meta-)?llama-?3-[123].*instruct", f"BOS and {SYSTEM}"),
+    ("(meta-)?llama-?3.*instruct", BOS),
+    ("deepseek-(r1|v3)", BOS),
+    ("gemma-4.*it", BOS),
+)
+"""The beginning of a model's name -> what its template writes before a lone answer. Measured: the
+published templates rendered one message of the assistant; of Qwen2 the template was read. Those of
+Mistral and of Gemma 1 to 3 refuse it, and those of Qwen3 and Phi write nothing
+"""
+MAX_DEPTH = 8
+"""Sums and methods between a rendering and its use"""
+
+
+class AnswerRenderedAlone(NamedTuple):
+    """An answer with the opening of a chat in front."""
+
+    node: ast.AST
+    """The rendering"""
+    model: str
+    opening: str
+    """What the template writes in front"""
+
+
+def answers_rendered_alone(module: Module) -> Iterator[AnswerRenderedAlone]:
+    """The answers of a file that are rendered as chats of their own, each place once."""
+    if OWN_TEMPLATE.search(module.text):
+        return
+    seen: set[ast.AST] = set()
+    for trace in traces_of(module):
+        for call in _renderings_behind_prompts(trace):
+            if call.home.path != module.path or call.node in seen:
+                continue
+            seen.add(call.node)
+            known = _model_and_opening(module, call)
+            if known is not None:
+                yield AnswerRenderedAlone(call.node, *known)
+
+
+def lone_answer_renderings(module: Module) -> Iterator[ast.AST]:
+    """The renderings of an answer's turn alone, whatever becomes of them."""
+    for trace in traces_of(module):
+        for call in trace.methods(RENDERS):
+            if call.home.path == module.path and _renders_answer_alone(call):
+                yield call.node
+
+
+def _renderings_behind_prompts(trace: Trace) -> Iterator[CallEvent]:
+    """The renderings of lone answers that are used behind a prompt."""
+    for value in trace.values:
+        if isinstance(value, Mapping):
+            entries = [
+                entry
+                for key, entry in value.entries.items()
+                if isinstance(key, str) and ANSWER_KEY.match(key)
+            ]
+        elif isinstance(value, Operation) and value.operator == "+" and len(value.operands) > 1:
+            entries = [value.operands[1]] if _ends_with_rendering(value.operands[0]) else []
+        else:
+            continue
+        yield from (call for entry in entries for call in _lone_answers_beginning(entry))
+    for store in trace.stores:
+        key = store.key if isinstance(store.key, str) else constant_of(store.key)
+        if isinstance(key, str) and ANSWER_KEY.match(key):
+            yield from _lone_answers_beginning(store.value)
+
+
+def _lone_answers_beginning(value: Value, depth: int = 0) -> Iterator[CallEvent]:
+    """The rendering of a lone answer that a text begins with."""
+    if depth > MAX_DEPTH:
+        return
+    if isinstance(value, Choice | Sequence):
+        # A column of a batch is a list of texts.
+        for one in value.options if isinstance(value, Choice) else value.items:
+            yield from _lone_answers_beginning(one, depth + 1)
+    elif isinstance(value, Operation) and value.operator == "+" and value.operands:
+        yield from _lone_answers_beginning(value.operands[0], depth + 1)
+    elif isinstance(value, Result):
+        call = value.call
+        if call.method in END_METHODS and call.receiver is not None:
+            yield from _lone_answers_beginning(call.receiver, depth + 1)
+        elif _renders_answer_alone(call):
+            yield call
+
+
+def _ends_with_rendering(value: Value, depth: int = 0) -> bool:
+    """Is a text a rendered chat, or joined with one at its end?"""
+    if isinstance(value, Operation) and value.operator == "+" and depth < MAX_DEPTH:
+        return _ends_with_rendering(value.operands[-1], depth + 1)
+    return isinstance(value, Result) and value.call.method == RENDERS
+
+
+def _renders_answer_alone(call: CallEvent) -> bool:
+    """Is a template given one turn of the assistant, and nothing before it?"""
+    if call.method != RENDERS or call.is_open or "chat_template" in call.keywords:
+        return False
+    chat = call.argument(0, "conversation")
+    if isinstance(chat, Item) and isinstance(chat.key, Slice):
+        # `row["chosen"][-1:]`: the last turn of a side is its answer.
+        column = constant_of(chat.base.key) if isinstance(chat.base, Item) else None
+        is_last = constant_of(chat.key.start) == -1 and chat.key.stop is None
+        return is_last and isinstance(column, str) and bool(ANSWER_KEY.match(column))
+    if not isinstance(chat, Sequence) or chat.is_open or len(chat.items) != 1:
+        return False
+    turn = chat.items[0]
+    return isinstance(turn, Mapping) and is_answering_role(constant_of(turn.entries.get("role")))
+
+
+def _model_and_opening(module: Module, call: CallEvent) -> tuple[str, str] | None:
+    """The model of a rendering, and what its template writes first; None where it may be nothing."""
+    function = call.node.func if isinstance(call.node, ast.Call) else None
+    tokenizer = function.value if isinstance(function, ast.Attribute) else None
+    names = likely_model_names(module, tokenizer)
+    openings = [_opening_of_model(name) for name in names]
+    first = openings[0] if openings else None
+    return (names[0], first) if first is not None and all(openings) else None
+
+
+def _opening_of_model(name: str) -> str | None:
+    """What the template of a published model writes before a lone answer."""
+    normalized = normalized_model_name(name)
+    return next((opening for start, opening in OPENINGS if re.match(start, normalized)), None)

@@ -1,0 +1,207 @@
+"""Finds training loops that take a checkpoint up in the middle of an epoch and begin it again.
+
+How it works: a loop over a loader saves checkpoints on its way and raises a counter; when a run is
+resumed, the script restores weights, optimizer and that counter. Then something must also bring the
+loader forward. It is looked for by its name (`skip_first_batches`, `islice`, a state of the loader),
+and by uses of what was restored: in what the loop iterates, in a condition that continues with the next
+batch, in a seed.
+
+The trade-off: any such sign silences it, whether it is right or not.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
+from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.source.parsed_source_file import Module
+
+STATE_LOADS = ("load_state", "load_state_dict", "load_checkpoint", "load")
+"""Methods that restore a run: of accelerate, torch, DeepSpeed and Fabric"""
+RESUMES = re.compile(r"resum|restor|checkpoint|ckpt|restart|continue_from", re.I)
+"""Words of a condition under which a run is resumed"""
+SAVES = re.compile(
+    r"^save(?!_pretrained|_model|_metric|_log)|_save$|^(write|store)_?(checkpoint|ckpt|state)", re.I
+)
+"""Names of functions that write a checkpoint"""
+BRINGS_DATA_FORWARD = re.compile(
+    r"skip(?!_special|_prompt|ped|_bad|_nan)|islice|stateful|consumed|forward_to|fast_?forward"
+    r"|(start|first|resume|from|initial)_?(batch|index|sample|row|micro)|(batch|data|row|sample)\w*_?(offset|position|cursor)"
+    r"|(loader|sampler|data|stream)\w*_state|mosaic|streaming|webdataset",
+    re.I,
+)
+"""Names of what begins a loader at another place than its first batch"""
+LOADERS = re.compile(r"load|sampl|data", re.I)
+
+
+class ResumedLoop(NamedTuple):
+    """A loop that begins its loader again after a resume."""
+
+    loop: ast.For
+    restored: ast.Assign
+    """What sets the counter of the loop to that of the checkpoint"""
+    save: ast.Call
+    """A checkpoint that is written between two batches"""
+
+
+def loops_resumed_at_first_batch(module: Module) -> Iterator[ResumedLoop]:
+    """The training loops of a file that are resumed and begin at their first batch."""
+    if not _restores_optimizer(module) or _names_what_brings_data_forward(module):
+        return
+    for loop in training_loops_with_saves(module):
+        save = _save_between_batches(module, loop)
+        restored = next(_restored_counters(module, loop), None)
+        if save is None or restored is None:
+            continue
+        names = _names_set_by_resume(module, restored)
+        if not _data_depends_on(module, loop, names):
+            yield ResumedLoop(loop, restored, save)
+
+
+def training_loops_with_saves(module: Module) -> Iterator[ast.For]:
+    """The loops over a loader that make backward passes and write checkpoints on their way."""
+    for loop in module.nodes(ast.For):
+        is_over_loader = any(
+            "loader" in module.flow.types(part)
+            for part in ast.walk(loop.iter)
+            if isinstance(part, ast.expr)
+        )
+        if is_over_loader and any(map(is_backward_call, ast.walk(loop))):
+            if _save_between_batches(module, loop) is not None:
+                yield loop
+
+
+def _restores_optimizer(module: Module) -> bool:
+    """Does the file restore more than weights: the state of a run, or of its optimizer?"""
+    for call in module.methods(*STATE_LOADS):
+        if call.method != "load_state_dict" and call.method != "load":
+            return True
+        owner = call.receiver
+        if owner is None:
+            continue
+        is_optimizer = "optimizer" in module.flow.types(owner)
+        if is_optimizer or re.search(r"opt|fabric", ast.unparse(owner), re.I):
+            return True
+    return False
+
+
+def _names_what_brings_data_forward(module: Module) -> bool:
+    """Does a name in the files say that a loader begins elsewhere, or that its state is restored?"""
+    for part in module.with_linked:
+        for node in part.nodes(ast.Name, ast.Attribute, ast.keyword, ast.arg, ast.alias):
+            name = getattr(node, "id", None) or getattr(node, "attr", None)
+            name = name or getattr(node, "arg", None) or getattr(node, "name", None)
+            if name and BRINGS_DATA_FORWARD.search(name):
+                return True
+        for call in part.methods("load_state_dict"):
+            if call.receiver is not None and LOADERS.search(ast.unparse(call.receiver)):
+                return True
+    return False
+
+
+def _save_between_batches(module: Module, loop: ast.For) -> ast.Call | None:
+    """A call in a loop that writes a checkpoint, but at its last batch alone."""
+    for call in ast.walk(loop):
+        if not isinstance(call, ast.Call):
+            continue
+        name = ast.unparse(call.func).rpartition(".")[2]
+        tests = [up.test for up in module.parents(call) if isinstance(up, ast.If)]
+        is_at_end = any("len(" in ast.unparse(test) for test in tests)
+        if SAVES.search(name) and not is_at_end:
+            return call
+    return None
+
+
+def _restored_counters(module: Module, loop: ast.For) -> Iterator[ast.Assign]:
+    """The assignments that set a counter of a loop to that of a checkpoint."""
+    counters = {
+        ast.unparse(part.target) for part in ast.walk(loop) if isinstance(part, ast.AugAssign)
+    }
+    for node in module.nodes(ast.Assign):
+        targets = [name for one in node.targets for name in _targets_of(one)]
+        parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        if not counters & set(targets) or all(isinstance(one, ast.Constant) for one in parts):
+            continue
+        if loop not in module.parents(node) and _is_set_by_resume(module, node):
+            yield node
+
+
+def _is_set_by_resume(module: Module, node: ast.Assign) -> bool:
+    """Is a name set where a run is resumed: under such a condition, in such a function, or from a
+    file that is loaded?
+    """
+    for up in module.parents(node):
+        if isinstance(up, ast.If) and RESUMES.search(ast.unparse(up.test)):
+            return True
+        if isinstance(up, ast.FunctionDef) and RESUMES.search(up.name):
+            return True
+    calls = (part for part in backward_slice(module, node.value) if isinstance(part, ast.Call))
+    return any(module.flow.call(call).named("torch.load") for call in calls)
+
+
+def _targets_of(target: ast.expr) -> list[str]:
+    """What an assignment sets, as text; the parts of a tuple."""
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    return [ast.unparse(part) for part in parts]
+
+
+def _names_set_by_resume(module: Module, restored: ast.Assign) -> set[str]:
+    """The names that are set where a run is resumed, and those that are made of them."""
+    around = next(
+        (up for up in module.parents(restored) if isinstance(up, ast.If | ast.FunctionDef)),
+        restored,
+    )
+    names = {
+        name
+        for statement in ast.walk(around)
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        for name in _targets_of(target)
+    } - {"self"}
+    for node in module.nodes(ast.Assign):
+        if {
+            ast.unparse(part) for part in ast.walk(node.value) if isinstance(part, ast.expr)
+        } & names:
+            names |= {name for target in node.targets for name in _targets_of(target)}
+    return names
+
+
+def _data_depends_on(module: Module, loop: ast.For, names: set[str]) -> bool:
+    """Do the batches of a loop depend on what was restored: by what it iterates, by batches that it
+    passes over, or by a seed?
+    """
+    iterated = {ast.unparse(part) for part in backward_slice(module, loop.iter) if _is_name(part)}
+    if iterated & names:
+        return True
+    for node in module.nodes(ast.Continue, ast.Break):
+        test = next((up.test for up in module.parents(node) if isinstance(up, ast.If)), None)
+        passes_over = isinstance(node, ast.Continue) or loop not in module.parents(node)
+        if test is not None and passes_over and _mentions(test, names):
+            return True
+    for call in module.nodes(ast.Call):
+        name = ast.unparse(call.func)
+        is_of_data = LOADERS.search(name) or "seed" in name or name in ("next", "iter")
+        if not is_of_data or RESUMES.search(name) or name.rpartition(".")[2] in STATE_LOADS:
+            continue
+        if any(_mentions(one, names) for one in call.args):
+            return True
+    # for _ in range(step): next(batches)
+    return any(
+        _mentions(other.iter, names) and "next(" in ast.unparse(other)
+        for other in module.nodes(ast.For)
+        if other is not loop and loop not in ast.walk(other)
+    )
+
+
+def _is_name(node: ast.AST) -> bool:
+    """Is it a name, or an attribute of one?"""
+    return isinstance(node, ast.Name | ast.Attribute)
+
+
+def _mentions(node: ast.AST, names: set[str]) -> bool:
+    """Does an expression hold one of these names?"""
+    return any(ast.unparse(part) in names for part in ast.walk(node) if _is_name(part))
