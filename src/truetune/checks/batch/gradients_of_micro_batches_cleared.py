@@ -75,7 +75,7 @@ class GradientsOfMicroBatchesCleared(BatchRule):
         yield self.finding(
             f"the gradients of {lost} of {lost + seen} backward passes are cleared unused: each step comes after"
             " several of them, and is given that of the last one alone",
-            "call zero_grad() once before the micro-batches of a step, or behind step()",
+            "call zero_grad() once before the micro-batches of a step, or after step()",
             count=lost,
             total=lost + seen,
         )

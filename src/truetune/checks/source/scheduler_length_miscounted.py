@@ -153,7 +153,7 @@ class SchedulerLengthMiscounted(SourceRule):
             "the schedule counts optimizer steps, and scheduler.step() comes at each of the micro-batches before one:"
             " it ends after a part of the run, and from there the learning rate is 0 (or swings up again, of a"
             " cosine)",
-            "call scheduler.step() behind optimizer.step(), outside of the inner loop",
+            "call scheduler.step() after optimizer.step(), outside of the inner loop",
             cases=[
                 case_of_node(module, steps.step.node),
                 case_of_node(module, steps.optimizer_step.node),
