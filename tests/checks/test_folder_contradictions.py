@@ -240,3 +240,44 @@ def rules_of_template(model: Path) -> list[str]:
     """The findings of the rule on contents, for a folder without rows."""
     select = ("template-changes-contents",)
     return [one.rule for one in truetune.check(tokenizer=str(model), select=select).findings]
+
+
+@pytest.mark.parametrize(
+    ("ending", "found"),
+    [
+        ("", True),
+        ("{% if false %}<|im_start|>assistant\n{% endif %}", True),
+        ("{% if add_generation_prompt %}\n{% endif %}", False),
+        ("{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}", False),
+    ],
+)
+def test_a_generation_prompt_without_the_header_is_found(
+    ending: str, found: bool, model: Path
+) -> None:
+    """One that adds something else is no beginning of the trained text: another rule is about that."""
+    turns = TEMPLATE.partition("{% if add_generation_prompt %}")[0].replace(
+        "CONTENT", "{{ m.content }}"
+    )
+    (model / "chat_template.jinja").write_text(turns + ending, "utf-8")
+    select = ("generation-prompt-without-header",)
+    findings = truetune.check(tokenizer=str(model), select=select).findings
+    assert bool(findings) == found
+
+
+def test_a_tokenizer_that_adds_eos_to_prompts_is_found(model: Path) -> None:
+    end = {"SpecialToken": {"id": "<|im_end|>", "type_id": 0}}
+    text, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    edit_json(
+        "tokenizer.json",
+        post_processor={
+            "type": "TemplateProcessing",
+            "single": [text, end],
+            "pair": [text, other],
+            "special_tokens": {
+                "<|im_end|>": {"id": "<|im_end|>", "ids": [IM_END], "tokens": ["<|im_end|>"]}
+            },
+        },
+    )(model)
+    select = ("prompts-end-in-eos-by-tokenizer",)
+    findings = truetune.check(tokenizer=str(model), select=select).findings
+    assert [one.rule for one in findings] == list(select)

@@ -5,7 +5,8 @@ Looks, in the logs of GRPO, RLOO and OnlineDPO (TRL's names, and verl's), at the
 have one reward (`frac_reward_zero_std`; else `reward_std`, the spread of the advantages, or `objective/scores_margin`,
 of which only an exact 0 tells). It fires where that is all of them in every record; as a warning where it is four
 fifths or more in the median of the first quarter and of the whole run. It also fires where no reward was ever a number.
-Runs that had a signal and lost it as their reward rose are left alone.
+Runs that had a signal and lost it as their reward rose are left alone. Where only one of several reward functions gives
+0 in every record, that is a warning; one whose name says penalty may rightly do so.
 
 ## Why it is bad
 An advantage is a reward less that of the other answers to the same prompt. It is 0 for all of them, so the run moves no
@@ -61,6 +62,8 @@ from truetune.logs.run_log import Curve
 # Chosen, not measured: with one prompt in five that teaches, a run learns at a fifth of its speed; at 0.4, most tasks
 # that are easy or hard for the model would fire.
 MIN_DEAD_SHARE = 0.8
+# Chosen, not measured: a reward that is rare at first has come up once in a run of this many records.
+MIN_RECORDS_WITHOUT_REWARD = 20
 MIN_STEPS = 2
 """Steps. Chosen by hand: the first record can hold the answers of one prompt; from two on it is the run"""
 
@@ -100,6 +103,34 @@ class NoRewardSignal(LogRule):
                 f"for {np.median(share.value):.0%} of the prompts from the beginning",
                 sure=False,
             )
+        else:
+            yield from self._findings_on_silent_functions()
+
+    def _findings_on_silent_functions(self) -> Iterator[Finding]:
+        """One finding for the reward functions that gave 0 throughout, where others gave something."""
+        functions = {
+            name: curve.finite()
+            for name, curve in self.subject.curves.items()
+            if name.startswith("rewards/") and name.endswith("/mean")
+        }
+        silent = [
+            name.removeprefix("rewards/").removesuffix("/mean")
+            for name, curve in functions.items()
+            if curve.value.size >= MIN_RECORDS_WITHOUT_REWARD
+            and not curve.value.any()
+            and "penal" not in name.casefold()
+        ]
+        if not silent or len(silent) == len(functions):
+            return
+        yield self.finding(
+            f"{len(silent)} of {len(functions)} reward functions gave 0 in every record:"
+            f" {', '.join(silent)}",
+            "call it on an answer that should get its reward, as the model writes it: does its"
+            " pattern want a line break after the last tag?",
+            severity="warning",
+            count=len(silent),
+            total=len(functions),
+        )
 
     def _early_share_without_spread(self, share: Curve) -> float:
         """The median share of prompts without a spread of rewards, over the first quarter of the

@@ -1,0 +1,123 @@
+"""The folder holds a single file of weights and an index of others, and they differ.
+
+## What it does
+Where model.safetensors and model.safetensors.index.json are both there, compares the first bytes of the tensors that
+both name. It is a note where the file and the shards of the index are the same.
+
+## Why it is bad
+transformers loads model.safetensors and never looks at the index; other loaders read all files, or those of the index.
+A run that saved shards into a folder with an older single file is then served with the older weights.
+
+## Example
+```yaml
+llama: 2
+files:
+  model.safetensors.index.json: '{"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"}}'
+shards:
+  model-00001-of-00002.safetensors: {lm_head.weight: {shape: [64, 16], seed: 7}}
+```
+
+## Use instead
+```yaml
+llama: 2
+```
+
+## Fix safety
+Delete the set that is older, and its index; look at both dates first.
+
+## References
+- huggingface/transformers documentation, "Big models" (sharded checkpoints)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checkpoint.read_weight_files_and_faults import (
+    INDEX_FILE,
+    SINGLE_MODEL_FILE,
+    read_json_object,
+)
+from truetune.checkpoint.safetensors_header import (
+    BrokenFile,
+    StoredTensor,
+    read_safetensors_header,
+)
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import CheckpointRule
+
+# Chosen: two trainings differ in nearly every value, so that a page of each tensor tells them apart.
+COMPARED_BYTES = 4096
+# Chosen: more files than any published model has.
+MAX_FILES = 512
+
+
+class TwoSetsOfWeights(CheckpointRule):
+    code = "CKP039"
+    symptoms = ("good-here-bad-there", "nothing-is-learned")
+    severity = "error"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where there is one set."""
+        folder = self.subject.folder
+        if (folder / SINGLE_MODEL_FILE).is_file() and (folder / INDEX_FILE).is_file():
+            return None
+        return Unmet("one set of weights is there")
+
+    def figure(self) -> str:
+        """How many tensors both sets hold alike."""
+        return f"{len(self._tensors_in_both()):,} tensors are alike in {SINGLE_MODEL_FILE} and in the shards"
+
+    def findings(self) -> Iterator[Finding]:
+        if self.unmet() is not None:
+            return
+        both = self._tensors_in_both()
+        different = [own.name for own, other in both if _first_bytes(own) != _first_bytes(other)]
+        if not different:
+            yield self.finding(
+                f"{SINGLE_MODEL_FILE} and the shards of {INDEX_FILE} are both there",
+                "delete one of the two sets",
+                severity="info",
+            )
+            return
+        yield self.finding(
+            f"{SINGLE_MODEL_FILE} and the shards of {INDEX_FILE} differ in {len(different):,} of"
+            f" {len(both):,} tensors: transformers loads the single file, others the shards",
+            "delete the set that is older, with its index if it is the shards",
+            cases=[Case(name, file=SINGLE_MODEL_FILE) for name in different],
+            count=len(different),
+            total=len(both),
+        )
+
+    def _tensors_in_both(self) -> list[tuple[StoredTensor, StoredTensor]]:
+        """Each tensor of the single file that the shards hold too, with theirs."""
+        folder = self.subject.folder
+        index = read_json_object(folder / INDEX_FILE, []) or {}
+        places = index.get("weight_map")
+        files = {str(file) for file in places.values()} if isinstance(places, dict) else set()
+        # A name with a folder in it points elsewhere.
+        inside = sorted(file for file in files if Path(file).name == file)[:MAX_FILES]
+        shards: dict[str, StoredTensor] = {}
+        for file in inside:
+            shards |= _tensors_of_file(folder / file)
+        own = _tensors_of_file(folder / SINGLE_MODEL_FILE)
+        return [(own[name], shards[name]) for name in own if name in shards]
+
+
+def _tensors_of_file(path: Path) -> dict[str, StoredTensor]:
+    """The whole tensors of a file by name; none where it is missing or broken, which other rules report."""
+    try:
+        header = read_safetensors_header(path)
+    except (BrokenFile, OSError):
+        return {}
+    return {tensor.name: tensor for tensor in header.tensors if tensor.whole}
+
+
+def _first_bytes(tensor: StoredTensor) -> tuple[str, tuple[int, ...], bytes]:
+    """What tells two tensors apart: dtype, shape, and the first bytes of the values."""
+    with tensor.file.open("rb") as file:
+        file.seek(tensor.start)
+        return tensor.dtype, tensor.shape, file.read(min(tensor.size, COMPARED_BYTES))

@@ -1,0 +1,109 @@
+"""Prompts end without the header that every trained answer begins with.
+
+## What it does
+Renders a question as it is served (`add_generation_prompt=True`) and the same question with its answer, as it is
+trained. It fires where the template writes a control token between the two, one that also opens other turns: the header
+of the answer, which the generation prompt should have supplied.
+
+## Why it is bad
+The model is asked without the header and has to write it first. Where the loss leaves headers out, it has never learned
+to: it continues the user's turn, or answers as somebody else.
+
+## Example
+```yaml
+files:
+  chat_template.jinja: >-
+    {% for m in messages %}<|im_start|>{{ m.role }}
+    {{ m.content }}<|im_end|>
+    {% endfor %}
+```
+
+## Use instead
+```yaml
+files:
+  chat_template.jinja: >-
+    {% for m in messages %}<|im_start|>{{ m.role }}
+    {{ m.content }}<|im_end|>
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+    {% endif %}
+```
+
+## Fix safety
+Safe: it changes prompts, and no text that is trained.
+
+## References
+- huggingface/transformers documentation, "Chat templates" (`add_generation_prompt`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.data_unmet_reasons import NO_TEMPLATE
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import DataRule
+from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
+
+
+class ServedAndTrained(NamedTuple):
+    """A question as it is served, and what the template writes from there to the answer in training."""
+
+    prompt: str
+    before_answer: str
+
+
+class GenerationPromptWithoutHeader(DataRule):
+    code = "TPL016"
+    symptoms = ("garbage-output", "never-stops")
+    severity = "error"
+    judges_without_rows = True
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without a template, or where the served prompt is no beginning of the trained text."""
+        if self.probes.template is None:
+            return NO_TEMPLATE
+        if self._probe() is None:
+            return Unmet("what is served is no beginning of what is trained, or is not rendered")
+        return None
+
+    def figure(self) -> str:
+        """What the template writes between a served prompt and its answer."""
+        probe = self._probe()
+        return f"between a prompt and its answer comes {probe.before_answer if probe else ''!r}"
+
+    def findings(self) -> Iterator[Finding]:
+        probe = self._probe()
+        if probe is None:
+            return
+        header = self._opening_token(probe)
+        if header is None:
+            return
+        yield self.finding(
+            f"the served prompt ends without the answer's header: {probe.before_answer!r} comes"
+            " before each answer in training, and add_generation_prompt writes nothing",
+            "write the header where the template ends: {% if add_generation_prompt %}"
+            f"{probe.before_answer.strip()}{{% endif %}}",
+            evidence=[f"the prompt ends with {probe.prompt[-40:]!r}"],
+        )
+
+    def _probe(self) -> ServedAndTrained | None:
+        """A question as it is served and as it is trained; None where the one is no beginning of the other."""
+        served = self.probes.text(alternating_chat(QUESTION), add_generation_prompt=True)
+        trained = self.probes.text(alternating_chat(QUESTION, ANSWER))
+        if served is None or trained is None or ANSWER not in trained:
+            return None
+        if not trained.startswith(served):
+            return None
+        return ServedAndTrained(served, trained[len(served) : trained.index(ANSWER)])
+
+    def _opening_token(self, probe: ServedAndTrained) -> str | None:
+        """The first control token before the answer, where it opens the question's turn too.
+
+        Another first one (a channel, a thought) belongs to what the model writes.
+        """
+        added = self.tokenizer.backend.get_added_tokens_decoder().values()
+        texts = [token.content for token in added if token.content in probe.before_answer]
+        first = min(texts, key=probe.before_answer.index, default=None)
+        return first if first is not None and first in probe.prompt else None

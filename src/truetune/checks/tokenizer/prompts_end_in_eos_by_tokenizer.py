@@ -1,0 +1,68 @@
+"""The tokenizer of a chat model adds EOS to each text that it encodes.
+
+## What it does
+Encodes a word with tokenizer.json and looks whether EOS is added at its end, where the folder has a chat template.
+
+## Why it is bad
+A trainer that had `add_eos_token` set saves it. Prompts that are sent as plain text then end in EOS: for the model the
+text is over, and it answers with something else or with nothing. Chats do not need it, their template ends turns.
+
+## Example
+```yaml
+files:
+  tokenizer.json:
+    post_processor:
+      type: TemplateProcessing
+      single: [{Sequence: {id: A, type_id: 0}}, {SpecialToken: {id: "<|im_end|>", type_id: 0}}]
+      pair: [{Sequence: {id: A, type_id: 0}}, {Sequence: {id: B, type_id: 1}}]
+      special_tokens: {"<|im_end|>": {id: "<|im_end|>", ids: [3], tokens: ["<|im_end|>"]}}
+```
+
+## Use instead
+```yaml
+files:
+  tokenizer.json: {post_processor: null}
+```
+
+## Fix safety
+Safe for chats. A run that trains plain texts adds EOS to each text itself then.
+
+## References
+- ggml-org/llama.cpp#3966
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.data_unmet_reasons import NO_TEMPLATE
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import DataRule
+
+
+class PromptsEndInEosByTokenizer(DataRule):
+    code = "TOK015"
+    symptoms = ("garbage-output", "good-here-bad-there")
+    severity = "warning"
+    judges_saved_file = True
+    judges_without_rows = True
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without a chat template: plain texts that are trained should end in EOS."""
+        return NO_TEMPLATE if self.probes.template is None else None
+
+    def figure(self) -> str:
+        """What a plain encode adds at the end."""
+        return "a plain encode adds no EOS at the end"
+
+    def findings(self) -> Iterator[Finding]:
+        if self.probes.template is None or not self.tokenizer.adds_eos:
+            return
+        eos = self.tokenizer.special["eos"]
+        yield self.finding(
+            f"tokenizer.json adds {eos.token} ({eos.id}) at the end of each text, prompts included:"
+            " a prompt that is sent as plain text is over before the answer",
+            "take EOS out of the post_processor of tokenizer.json, and set add_eos_token to false",
+            evidence=["a chat template is there, which ends turns by itself"],
+        )
