@@ -247,7 +247,7 @@ def rules_of_template(model: Path) -> list[str]:
     [
         ("", True),
         ("{% if false %}<|im_start|>assistant\n{% endif %}", True),
-        ("{% if add_generation_prompt %}\n{% endif %}", False),
+        ("{% if add_generation_prompt %}Answer: {% endif %}", False),
         ("{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}", False),
     ],
 )
