@@ -150,9 +150,8 @@ def unpack_round(number: int, target: Path) -> None:
             )
     copies = json.loads((target / COPIES_OF_PARTS).read_text(encoding="utf-8"))
     for name, part in copies.items():
-        family, _, file = part.partition("/")
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        (target / name).write_bytes((folder_of_part(family) / file).read_bytes())
+        (target / name).write_bytes((place_of_parts() / part).read_bytes())
 
 
 def place_of_parts() -> Path:

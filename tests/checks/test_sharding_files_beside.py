@@ -58,7 +58,7 @@ def found(folder: Path, files: dict[str, str]) -> list[Finding]:
         (
             {"ds.json": ZERO, "run.sh": "export DS_FILE=ds.json\n" + TORCHRUN},
             "warning",
-            "DS_FILE alone (run.sh:1)",
+            "only the variable DS_FILE names it (run.sh:1)",
         ),
         ({"ds.json": ZERO, "run.sh": TORCHRUN}, "info", "names it"),
         ({"conf/zero3.json": ZERO, "run.sh": ACCELERATE, "a.log": PLAIN_LOG}, "warning", "a.log"),

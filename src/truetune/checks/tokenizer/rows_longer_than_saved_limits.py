@@ -84,7 +84,13 @@ class RowsLongerThanSavedLimits(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.examples = 0
-        self.limits = list(_list_saved_limits(setup.tokenizer))
+        run_limit = setup.spec.max_length
+        self.limits = [
+            limit
+            for limit in _list_saved_limits(setup.tokenizer)
+            # What the run cuts itself never meets a limit that is no shorter.
+            if limit.is_of_answers or run_limit is None or limit.tokens < run_limit
+        ]
 
     def batch(self, batch: Batch) -> None:
         """Count the examples and answers that are longer than each limit."""
