@@ -228,10 +228,10 @@ CANCELLED = "slurmstepd: error: *** JOB 48213 ON gpu-a17 CANCELLED AT 2025-05-01
 @pytest.mark.parametrize(
     ("files", "said", "unsaid"),
     [
-        pytest.param({"t-1.out": timed(9.8) + CANCELLED.format("10:06:40"), "t-1.err": CANCELLED.format("10:06:41")}, "even pace up to step 39", "stood still", id="in two logs"),
-        pytest.param({"t-1.out": timed(9.8), "t-1.err": CANCELLED.format("10:06:41")}, "even pace up to step 39", "stood still", id="steps in the other log"),
-        pytest.param({"t.out": timed(9.8, clock=False) + CANCELLED.format("10:06:40")}, "even pace up to step 39", "stood still", id="without a clock"),
-        pytest.param({"t.out": timed(9.8) + CANCELLED.format("13:40:00")}, "stood still: the last step was logged 214 minutes", "even pace", id="hours later"),
+        pytest.param({"t-1.out": timed(9.8) + CANCELLED.format("10:06:40"), "t-1.err": CANCELLED.format("10:06:41")}, "even pace up to step 39", "it hung", id="in two logs"),
+        pytest.param({"t-1.out": timed(9.8), "t-1.err": CANCELLED.format("10:06:41")}, "even pace up to step 39", "it hung", id="steps in the other log"),
+        pytest.param({"t.out": timed(9.8, clock=False) + CANCELLED.format("10:06:40")}, "even pace up to step 39", "it hung", id="without a clock"),
+        pytest.param({"t.out": timed(9.8) + CANCELLED.format("13:40:00")}, "it hung: the last step was logged 214 minutes", "even pace", id="hours later"),
     ],
 )  # fmt: skip
 def test_a_cancelled_job_stood_still_only_where_its_steps_say_so(

@@ -417,8 +417,8 @@ def test_three_states(made: Report, outcome: str, code: int) -> None:
     assert notes == [("warning" if part.asked else "note", part.code) for part in made.not_judged]
     text = html_page_of_report(made)
     assert ("no findings" in report_as_text(made)) is (outcome == "no findings")
-    assert ('<b class="fine">no findings</b>' in text) is (outcome == "no findings")
-    assert ('<b class="amiss">not judged</b>' in text) is (outcome == "not judged")
+    assert ('<p class="headline fine">No findings' in text) is (outcome == "no findings")
+    assert ('<p class="headline open">Not judged' in text) is (outcome == "not judged")
     assert outcome in repr(made) or made.findings
 
 

@@ -44,6 +44,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "new-token-lands-in-padded-row": ("weights-equal-the-base",),
     "special-ids-rewritten-by-trainer": ("weights-equal-the-base",),
     "tokenizer-differs-from-base": ("weights-equal-the-base",),
+    "model-settings-differ-from-base": ("weights-equal-the-base",),
     "weights-changed-since-training": ("weights-all-zero",),
     "bare-text-to-chat-model": ("model-left-on-the-cpu",),
     "prompt-left-in-answers": ("generation-row-by-row",),

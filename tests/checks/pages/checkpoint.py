@@ -2,11 +2,12 @@
 
 `llama: 2` stands for the tensors and the config.json of a tiny Llama of two layers, `lora: [q_proj]` for those of an
 adapter of rank 4 on them. `tensors` adds or replaces ({shape, fill: random | zero | one | nan, dtype, seed}; what is
-left out stays) or deletes (null), `shards: {file: tensors}` writes further files; `add: 0.1` is added to all values, `moved_below: 0.1` changes the last bit of the
-smaller ones, `rows: {3: 0.0}` sets rows. A random tensor depends on its name and `seed` (0) alone. `config`,
-`adapter_config`, `generation_config`, `tokenizer_config`, `trainer_state` are edits of these files, `tokens` adds
-tokens to the demo's tokenizer ({text: id}; {} for the plain one), `files` holds others whole; `base` is the base,
-`adapter` an adapter, both described the same way; `merge: 0.5` adds the adapter's change, times that, to the tensors.
+left out stays) or deletes (null), `shards: {file: tensors}` writes further files; `add: 0.1` is added to all values,
+`moved_below: 0.1` changes the last bit of the smaller ones, `rows: {3: 0.0}` sets rows. A random tensor depends on
+its name and `seed` (0) alone. `config`, `adapter_config`, `generation_config`, `tokenizer_config`, `trainer_state`
+are edits of these files, `tokens` adds tokens to the demo's tokenizer ({text: id}; {} for the plain one), `files`
+holds others whole; `base` is the base, `adapter` an adapter, both described the same way; `merge: 0.5` adds the
+adapter's change, times that, to the tensors.
 """
 
 from __future__ import annotations

@@ -257,7 +257,8 @@ def test_swapped_against_scores(found: Found, columns: tuple[str, ...]) -> None:
     assert found(right) == {}
     finding = found(wrong)["preference-pairs-swapped"]
     assert (finding.severity, finding.count, finding.total) == ("error", 20, 20)
-    assert found(right[:11] + wrong[11:]) == {}
+    # Fewer are no exchange of the sides; that single pairs contradict their scores is another rule's.
+    assert "preference-pairs-swapped" not in found(right[:11] + wrong[11:])
     equal = [{**row, **dict.fromkeys(columns, 4.0)} for row in rows]
     assert "preference-pairs-swapped" not in found(equal)
 

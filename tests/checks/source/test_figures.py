@@ -36,6 +36,7 @@ NO_PLACE = {
     "debugging-left-on": "anomaly detection is off",
     "reference-lacks-the-sft-adapter": "the adapter is merged, and a new one trained",
     "split-by-salted-hash": "crc32 is no hash of Python's",
+    "answer-rendered-as-own-chat": "the answers are left as messages",
     "evaluated-copy-is-not-trained": "the model itself is evaluated, and nothing copied",
 }
 """Rules whose healthy example has none of their places, with the reason"""

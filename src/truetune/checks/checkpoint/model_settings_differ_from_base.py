@@ -87,7 +87,7 @@ class ModelSettingsDifferFromBase(CheckpointRule):
         assert base is not None, "else the rule is not judged"
         own, of_base = _comparable_settings(self.subject.config), _comparable_settings(base.config)
         same = [name for name in own if name in of_base]
-        return f"as in the base: {', '.join(same) or 'no setting that both name'}"
+        return f"{len(same)} settings are the base's: {', '.join(same) or 'both name none'}"
 
     def findings(self) -> Iterator[Finding]:
         base = self.subject.base

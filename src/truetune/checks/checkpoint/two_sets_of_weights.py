@@ -65,7 +65,7 @@ class TwoSetsOfWeights(CheckpointRule):
         folder = self.subject.folder
         if (folder / SINGLE_MODEL_FILE).is_file() and (folder / INDEX_FILE).is_file():
             return None
-        return Unmet("one set of weights is there")
+        return Unmet("it is about two sets of weights, and there is one")
 
     def figure(self) -> str:
         """How many tensors both sets hold alike."""

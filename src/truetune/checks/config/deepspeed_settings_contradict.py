@@ -103,6 +103,10 @@ class DeepspeedSettingsContradict(ConfigRule):
             return Unmet("it is about runs with DeepSpeed settings")
         return super().unmet()
 
+    def figure(self) -> str:
+        """That no setting is named in two ways."""
+        return "DeepSpeed's settings name no other schedule, optimizer, precision or value"
+
     def findings(self) -> Iterator[Finding]:
         settings = deepspeed_settings_of_run(self.subject)
         if settings is None:

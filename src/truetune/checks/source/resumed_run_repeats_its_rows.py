@@ -88,8 +88,8 @@ class ResumedRunRepeatsItsRows(SourceRule):
             yield self.finding(
                 "a resumed run restores its optimizer and its steps, and begins the loader at the first batch: the"
                 " rows before the checkpoint are trained again",
-                "leave the batches out that were trained: accelerate's skip_first_batches, itertools.islice, or a"
-                " StatefulDataLoader, in the first epoch after the resume",
+                "iterate over itertools.islice(loader, step, None) in the first epoch after the resume,"
+                " or use accelerate's skip_first_batches, or a StatefulDataLoader",
                 cases=[
                     case_of_node(module, found.loop),
                     case_of_node(module, found.restored),

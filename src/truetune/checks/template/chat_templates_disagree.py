@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from truetune.checks.data_unmet_reasons import NO_TEMPLATE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule
@@ -47,14 +48,15 @@ class ChatTemplatesDisagree(DataRule):
     judges_without_rows = True
 
     def unmet(self) -> Unmet | None:
-        """Unmet where one file at most holds a chat template."""
-        if len(self._templates()) < 2:
-            return Unmet("one file at most holds a chat template")
-        return None
+        """Unmet where no file holds a chat template."""
+        return None if self._templates() else NO_TEMPLATE
 
     def figure(self) -> str:
-        """The files that hold the same template."""
-        return f"{' and '.join(self._templates())} hold the same template"
+        """The files that hold the template, and that it is the same."""
+        files = list(self._templates())
+        if len(files) == 1:
+            return f"1 file holds the template, {files[0]}"
+        return f"{len(files)} files hold the same template: {' and '.join(files)}"
 
     def findings(self) -> Iterator[Finding]:
         templates = self._templates()

@@ -65,7 +65,7 @@ class GenerationPromptWithoutHeader(DataRule):
         if self.probes.template is None:
             return NO_TEMPLATE
         if self._probe() is None:
-            return Unmet("what is served is no beginning of what is trained, or is not rendered")
+            return Unmet("it is about prompts that trained texts begin with, and here they do not")
         return None
 
     def figure(self) -> str:

@@ -71,7 +71,7 @@ class TemplateChangesContents(DataRule):
         if self.probes.template is None:
             return NO_TEMPLATE
         if self._render_probe() is None:
-            return Unmet("the chat template renders no chat of system, user and assistant")
+            return Unmet("it is about chats of user and assistant, and the template renders none")
         return None
 
     def figure(self) -> Measurement:

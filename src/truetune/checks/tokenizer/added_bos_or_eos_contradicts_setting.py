@@ -51,7 +51,7 @@ class AddedBosOrEosContradictsSetting(DataRule):
     def unmet(self) -> Unmet | None:
         """Unmet where tokenizer_config.json sets neither key."""
         if not self._stated():
-            return Unmet("tokenizer_config.json sets neither add_bos_token nor add_eos_token")
+            return Unmet("it is about add_bos_token and add_eos_token, and neither is set")
         return None
 
     def figure(self) -> str:

@@ -70,7 +70,7 @@ class AddedTokensDisagree(DataRule):
     def unmet(self) -> Unmet | None:
         """Unmet where tokenizer.json is the only file that lists added tokens."""
         if not self.tokenizer.added_in_file or not (self._listed() or self._ids_of_added_file()):
-            return Unmet("one file alone lists added tokens")
+            return Unmet("it is about added tokens that two files list, and one file alone does")
         return None
 
     def figure(self) -> Measurement:

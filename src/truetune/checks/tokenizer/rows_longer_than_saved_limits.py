@@ -78,6 +78,12 @@ class SavedLimit:
 class RowsLongerThanSavedLimits(DataRule):
     code = "TOK013"
     symptoms = ("garbage-output", "good-here-bad-there")
+    moot_where = (
+        "sft-max-length-default-1024",
+        "one-row-decides-memory",
+        "truncation-cuts-the-terminator",
+        "truncation-leaves-no-label",
+    )
     severity = "warning"
     judges_saved_file = True
 
@@ -102,10 +108,12 @@ class RowsLongerThanSavedLimits(DataRule):
     def unmet(self) -> Unmet | None:
         """Unmet where no file states a length, or no row was encoded."""
         if not self.limits:
-            return Unmet("no file of the tokenizer or the model states a length")
+            return Unmet(
+                "it is about lengths that files state, and none is below the run's own limit"
+            )
         if self.setup.are_tokens_single_bytes:
-            return Unmet("the tokenizer is not available")
-        return None if self.examples else Unmet("no row was encoded", asked=True)
+            return Unmet("it is about tokens, and the tokenizer is not available")
+        return None if self.examples else Unmet("it is about encoded rows, and there are none")
 
     def figure(self) -> Measurement:
         """The number of rows beyond a limit, none."""

@@ -55,7 +55,9 @@ class SpecialIdIsOrdinaryText(DataRule):
     def unmet(self) -> Unmet | None:
         """Unmet where no file gives an id."""
         if next(list_token_id_statements(self.tokenizer), None) is None:
-            return Unmet("neither generation_config.json nor config.json gives the id of a token")
+            return Unmet(
+                "it is about token ids in generation_config.json and config.json, and there are none"
+            )
         return None
 
     def figure(self) -> Measurement:

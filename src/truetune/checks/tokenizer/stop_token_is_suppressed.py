@@ -52,8 +52,10 @@ class StopTokenIsSuppressed(DataRule):
     def unmet(self) -> Unmet | None:
         """Unmet where there is no generation_config.json, or no stop token."""
         if self.tokenizer.generation_config is None:
-            return Unmet("there is no generation_config.json")
-        return None if self.probes.stops else Unmet("no file names a stop token")
+            return Unmet("it is about generation_config.json, and there is none")
+        return (
+            None if self.probes.stops else Unmet("it is about stop tokens, and no file names one")
+        )
 
     def figure(self) -> str:
         """The ids that may not be generated, and that no stop token is among them."""

@@ -63,7 +63,7 @@ class TokenizerLosesText(DataRule):
     def unmet(self) -> Unmet | None:
         """Unmet where single bytes stand for the tokens of a tokenizer that is not available."""
         if self.setup.are_tokens_single_bytes:
-            return Unmet("the tokenizer is not available")
+            return Unmet("it is about the tokenizer, and it is not available")
         return None
 
     def figure(self) -> Measurement:
