@@ -43,6 +43,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "weights-are-pickle": ("adapter-file-empty", "adapter-on-another-base"),
     "new-token-lands-in-padded-row": ("weights-equal-the-base",),
     "special-ids-rewritten-by-trainer": ("weights-equal-the-base",),
+    "template-rejects-rows": ("generation-prompt-without-header",),
     "tokenizer-differs-from-base": ("weights-equal-the-base",),
     "model-settings-differ-from-base": ("weights-equal-the-base",),
     "weights-changed-since-training": ("weights-all-zero",),

@@ -21,7 +21,9 @@ async function makeEngine() {
   return (json) => {
     const tokenizer = new TokenizerOfPage(Handle.FromBlobJSON(bytesOf(json)));
     made.push(tokenizer);
-    return (text) => Array.from(tokenizer.encode(text));
+    const encoder = (text) => Array.from(tokenizer.encode(text));
+    encoder.decode = (ids) => tokenizer.decode(Int32Array.from(ids));
+    return encoder;
   };
 }
 

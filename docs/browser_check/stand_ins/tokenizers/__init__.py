@@ -153,16 +153,25 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> Encoding:
         """The ids of a text."""
+        ids = list(self._current_encoder()(text))
+        if add_special_tokens:
+            ids = _with_special_tokens(ids, self._settings.get("post_processor"))
+        return Encoding(text, ids)
+
+    def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
+        """The text of ids, none of them special: what the library does with those is not asked."""
+        text: str = self._current_encoder().decode(ids)
+        return text
+
+    def _current_encoder(self) -> Any:
+        """The library's encoder with the added tokens of now."""
         if self._encoder is None or self._encodes_special != self.encode_special_tokens:
             self._encodes_special = self.encode_special_tokens
             added = self._added
             if self.encode_special_tokens:  # special tokens are text then
                 added = {id: token for id, token in added.items() if not token.special}
             self._encoder = ENGINE(json.dumps(self._as_settings(added)))
-        ids = list(self._encoder(text))
-        if add_special_tokens:
-            ids = _with_special_tokens(ids, self._settings.get("post_processor"))
-        return Encoding(text, ids)
+        return self._encoder
 
     def encode_batch_fast(
         self, texts: list[str], add_special_tokens: bool = True

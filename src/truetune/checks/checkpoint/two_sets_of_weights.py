@@ -2,7 +2,7 @@
 
 ## What it does
 Where model.safetensors and model.safetensors.index.json are both there, compares the first bytes of the tensors that
-both name. It is a note where the file and the shards of the index are the same.
+both name.
 
 ## Why it is bad
 transformers loads model.safetensors and never looks at the index; other loaders read all files, or those of the index.
@@ -20,6 +20,10 @@ shards:
 ## Use instead
 ```yaml
 llama: 2
+files:
+  model.safetensors.index.json: '{"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"}}'
+shards:
+  model-00001-of-00002.safetensors: {lm_head.weight: {shape: [64, 16]}}
 ```
 
 ## Fix safety
@@ -77,11 +81,6 @@ class TwoSetsOfWeights(CheckpointRule):
         both = self._tensors_in_both()
         different = [own.name for own, other in both if _first_bytes(own) != _first_bytes(other)]
         if not different:
-            yield self.finding(
-                f"{SINGLE_MODEL_FILE} and the shards of {INDEX_FILE} are both there",
-                "delete one of the two sets",
-                severity="info",
-            )
             return
         yield self.finding(
             f"{SINGLE_MODEL_FILE} and the shards of {INDEX_FILE} differ in {len(different):,} of"

@@ -181,11 +181,11 @@ def _positions_of_model(config: dict[str, Any]) -> int | None:
 
 def _count_longer(limit: SavedLimit, batch: Batch, lengths: NDArray[np.int64]) -> None:
     """Count what is longer than a limit, and keep where."""
-    longer = np.flatnonzero(lengths > limit.tokens)
-    if not len(longer):
+    longer = [index for index, length in enumerate(lengths.tolist()) if length > limit.tokens]
+    if not longer:
         return
     limit.count += len(longer)
-    limit.longest = max(limit.longest, int(lengths[longer].max()))
+    limit.longest = max(limit.longest, *(int(lengths[index]) for index in longer))
     for index in longer[: MAX_CASES - len(limit.cases)]:
         origin = batch.examples[index].row.origin
         limit.cases.append(Case(f"{lengths[index]:,} tokens", origin))
