@@ -80,7 +80,7 @@ class AnswerRenderedAsOwnChat(SourceRule):
             return
         yield self.finding(
             f"answers are rendered as chats of their own, and the template of {found[0].model} writes"
-            f" {found[0].opening} at the beginning of each: it stands again between the prompt and the answer",
+            f" {found[0].opening} at the beginning of each: it comes again between the prompt and the answer",
             "give the trainer lists of messages, or render prompt and answer together and cut the rendered prompt off:"
             " apply_chat_template(question + [answer], tokenize=False)[len(prompt):]",
             # A second BOS alone is a token that the model knows from the beginning of texts.

@@ -1,7 +1,7 @@
 """The tokenizer of a chat model adds EOS to each text that it encodes.
 
 ## What it does
-Encodes a word with tokenizer.json and looks whether EOS is added at its end, where the folder has a chat template.
+Encodes a word with tokenizer.json and checks whether EOS is added at its end, where the folder has a chat template.
 
 ## Why it is bad
 A trainer that had `add_eos_token` set saves it. Prompts that are sent as plain text then end in EOS: for the model the
