@@ -134,10 +134,8 @@ def test_a_proof_that_fails_without_a_finding_is_said_to_have_failed(
     assert (lost["failed"], lost["findings"]) == (True, [])
     for value, fine in ((lost, False), (merge_page_values(done), True)):
         text = html_page_of_json(value)
-        assert ('class="fine">no findings</b>' in text, '<b class="amiss">failed</b>' in text) == (
-            fine,
-            not fine,
-        )
+        headlines = ('headline fine">No findings' in text, 'headline error">Failed' in text)
+        assert headlines == (fine, not fine)
 
 
 def test_the_same_merge_is_found_again(made: Path, tmp_path: Path) -> None:

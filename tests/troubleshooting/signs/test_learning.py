@@ -24,6 +24,12 @@ NO_TEXT_SHOWS = (
     "the loss is as low as can be",
     "the tuned model has learned its prompts",
     "the loss of the prompts fell",
+    # These are seen where files or rows are compared with each other.
+    "the chat template shortens or changes",
+    "the tokenizer does not give back the text",
+    "chats whose turns do not alternate",
+    "tool calls hold the parameters of other tools",
+    "the folder holds a single file of weights",
 )
 ASK = "print(model.generate(**ids))\n"
 TRAIN = "trainer.train()\n"

@@ -62,6 +62,7 @@ MIN_LOST_PASSES = 2
 
 class GradientsOfMicroBatchesCleared(BatchRule):
     code = "BAT047"
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
 
     def count_of(self, name: str) -> int:

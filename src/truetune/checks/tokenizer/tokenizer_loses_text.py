@@ -55,7 +55,7 @@ PROBE_TEXTS = {
 
 class TokenizerLosesText(DataRule):
     code = "TOK011"
-    symptoms = ("garbage-output", "nothing-learned")
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     judges_saved_file = True
     judges_without_rows = True
