@@ -510,7 +510,7 @@ def test_a_million_rows_fit_the_list(see: Open) -> None:
         """async () => {
         const box = document.body.appendChild(document.createElement("div"));
         box.className = "list"; document.querySelector(".tokenview").append(box);
-        const list = truetune.list(box, 46, (k) => truetune.make("div", {class: "entry"}, String(k)));
+        const list = truetune.list(box, 64, (k) => truetune.make("div", {class: "entry"}, String(k)));
         list.resize(1_000_000); list.reveal(999_999);
         const seen = () => [...box.querySelectorAll(".entry")].filter((e) => {
             const a = e.getBoundingClientRect(), b = box.getBoundingClientRect();

@@ -25,6 +25,9 @@ MANY = 0.05
 """Share of the rows from which a fault is a warning: below it, rows that talk of such texts are as frequent in the
 public sets of instructions that the tests lay out"""
 
+# Chosen to read: five fit a line or two of a terminal.
+MAX_SHOWN_KINDS = 5
+
 
 class RowText(NamedTuple):
     """One text of a row."""
@@ -133,8 +136,9 @@ class RowTextRule(DataRule):
 
     @property
     def shown_kinds(self) -> str:
-        """The kinds with their rows, the most frequent first."""
-        return ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common(5))
+        """The kinds with their rows, the most frequent first; equal ones by name."""
+        by_count = sorted(self.kinds.items(), key=lambda one: (-one[1], one[0]))
+        return ", ".join(f"{kind} ({count:,})" for kind, count in by_count[:MAX_SHOWN_KINDS])
 
     @property
     def where(self) -> str:
